@@ -1,0 +1,1 @@
+"""Benchmarks: they measure and print, they never pass or fail on time."""

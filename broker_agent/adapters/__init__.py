@@ -1,0 +1,1 @@
+"""Where the agent touches gRPC; nothing is decided here."""

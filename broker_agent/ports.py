@@ -1,0 +1,222 @@
+"""What an agent needs from outside besides ZooKeeper: other nodes, and durable logs.
+
+`ClusterClient` has a gRPC adapter and a simulated twin. `Log` and `LogDirectories` have files with fsync
+and a twin that loses or tears its unflushed tail; one contract suite runs on both.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from cluster.broker import BrokerEpoch, Endpoint, LeaderEpoch, Offset, TopicId
+from cluster.partition import TopicPartition
+from cluster.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
+
+
+class ClusterClient(Protocol):
+    """Calls to the controller and to peer agents. Each raises PeerUnreachableError without an answer."""
+
+    async def alter_partition(
+        self, controller: Endpoint, request: AlterPartitionRequest
+    ) -> AlterPartitionResponse: ...
+
+    async def controlled_shutdown(
+        self, controller: Endpoint, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse: ...
+
+    async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse: ...
+
+    async def offsets_for_leader_epoch(
+        self, leader: Endpoint, request: OffsetsForLeaderEpochRequest
+    ) -> OffsetsForLeaderEpochResponse: ...
+
+    async def list_offsets(self, leader: Endpoint, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
+
+
+class AppendInfo(Struct, frozen=True):
+    """What an append did. `last_offset` is inclusive; both -1 when nothing was appended.
+
+    `duplicate`: an idempotent producer sent this batch before; the offsets are those of the first time.
+    """
+
+    first_offset: Offset
+    last_offset: Offset
+    last_leader_epoch: LeaderEpoch
+    log_append_time_ms: int = -1
+    valid_bytes: int = 0
+    record_count: int = 0
+    duplicate: bool = False
+
+
+class LogConfig(Struct, frozen=True):
+    """Topic-level settings of one log; defaults are the broker's defaults. Sizes in bytes, times in ms."""
+
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10_485_760
+    index_interval_bytes: int = 4096
+    retention_ms: int = 604_800_000
+    retention_bytes: int = -1
+    max_message_bytes: int = 1_048_588
+    min_insync_replicas: int = 1
+    flush_messages: int = 9_223_372_036_854_775_807
+    flush_ms: int = 9_223_372_036_854_775_807
+    file_delete_delay_ms: int = 60_000
+    cleanup_policy: str = "delete"
+    message_timestamp_type: str = "CreateTime"
+
+
+class Log(Protocol):
+    """One replica's log in one directory.
+
+    All methods but the `async` ones are synchronous and do no fsync: they write to the page cache, so
+    that code between two awaits sees them as atomic. Every operation raises StorageError once the
+    directory has failed. Offsets: log_start_offset <= high_watermark <= log_end_offset (exclusive end).
+    """
+
+    topic_partition: TopicPartition
+    config: LogConfig
+
+    @property
+    def topic_id(self) -> TopicId | None: ...
+
+    @property
+    def directory(self) -> str:
+        """The log directory (the parent of the partition's directory)."""
+        ...
+
+    @property
+    def log_start_offset(self) -> Offset: ...
+
+    @property
+    def log_end_offset(self) -> Offset: ...
+
+    @property
+    def high_watermark(self) -> Offset: ...
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        """Latest entry of the epoch cache, or None (R5.8)."""
+        ...
+
+    def set_high_watermark(self, offset: Offset) -> Offset:
+        """Set, bounded to [log start, LEO]; returns what it is now. May go down (followers only)."""
+        ...
+
+    def set_topic_id(self, topic_id: TopicId) -> None:
+        """Adopt an id (R2.3, R3.11): kept in memory and written to `partition.metadata` before any data."""
+        ...
+
+    async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Assign (epoch, start) in the epoch cache, durably, before returning (R3.7a step 2). fsync off the loop."""
+        ...
+
+    def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+        """Validate (agent §7.2), stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
+        ...
+
+    def append_as_follower(self, records: bytes, max_epoch: LeaderEpoch) -> AppendInfo:
+        """Append batches as given (R10.7), a trailing partial one cut off; none above `max_epoch` (R5.30).
+
+        Raises LogAppendError (nothing appended) or StorageError.
+        """
+        ...
+
+    def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes:
+        """Whole batches from the one containing `start`, ending at or before `upper_bound` (R10.10).
+
+        `at_least_one`: the first batch is returned even when it alone exceeds `max_bytes`.
+        Raises LogAppendError(OFFSET_OUT_OF_RANGE) for start < log start or > LEO.
+        """
+        ...
+
+    def bytes_between(self, start: Offset, end: Offset) -> int | None:
+        """Bytes from the batch containing `start` up to `end` when in one segment, else None (R6.15)."""
+        ...
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+        """Answer of OffsetsForLeaderEpoch (R6.20)."""
+        ...
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
+        """First (timestamp, offset) with timestamp >= the given one, at batch granularity; None if none."""
+        ...
+
+    def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None: ...
+
+    def truncate_to(self, offset: Offset) -> bool:
+        """R10.11; trims the epoch cache always (R5.18). Returns whether anything was removed."""
+        ...
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """R10.12."""
+        ...
+
+    def raise_log_start_offset(self, offset: Offset) -> bool:
+        """R10.20: monotone; beyond the HW raises LogAppendError(OFFSET_OUT_OF_RANGE)."""
+        ...
+
+
+class LogDirectories(Protocol):
+    """All logs of one agent: the log manager of Kafka."""
+
+    @property
+    def live_directories(self) -> tuple[str, ...]: ...
+
+    def get(self, topic_partition: TopicPartition) -> Log | None: ...
+
+    def all_logs(self) -> Mapping[TopicPartition, Log]: ...
+
+    async def get_or_create(
+        self, topic_partition: TopicPartition, *, topic_id: TopicId | None, is_new: bool, config: LogConfig
+    ) -> Log:
+        """R11.6. An existing log is returned as it is; a new one has HW 0. Disk work off the loop.
+
+        Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) when the one on disk bears another id.
+        """
+        ...
+
+    async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
+        """Rename to `-delete` at once, rewrite checkpoints, remove the files later (R4.3 step 4, R10.16).
+
+        Returns the failures; partitions without a log are no failure.
+        """
+        ...
+
+    async def read_high_watermarks(self, directory: str) -> dict[TopicPartition, Offset]:
+        """The `replication-offset-checkpoint` of a directory. Raises StorageError when unreadable (R9.7)."""
+        ...
+
+    async def write_high_watermarks(
+        self, directory: str, offsets: Mapping[TopicPartition, Offset]
+    ) -> None: ...
+
+    async def write_recovery_points(self) -> None:
+        """Rewrite the recovery-point and log-start checkpoints of all live directories (R9.1)."""
+        ...
+
+    async def flush_due(self) -> None:
+        """Fsync the logs whose flush.ms / flush.messages / roll asks for it (R10.15); by a periodic task."""
+        ...
+
+    async def enforce_retention(self, now_ms: int) -> None:
+        """R10.17, R10.18, and removal of `.deleted` files and `-delete` directories whose delay is over."""
+        ...
+
+    async def close(self, broker_epoch: BrokerEpoch) -> None:
+        """Clean shutdown of every live directory (R9.21); release the lock files."""
+        ...

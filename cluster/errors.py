@@ -1,0 +1,167 @@
+"""The error tree of klamm and the wire code of each error.
+
+Codes are Kafka's numbers, so that a Kafka engineer can read an answer. Expected outcomes travel as
+values with an `ErrorCode`; what is raised is either a failure of the environment (`ClusterError`) or a
+bug of ours (`AssertionError`).
+"""
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Kafka's protocol error codes, those that klamm uses."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    NETWORK_EXCEPTION = 13
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
+    UNKNOWN_PRODUCER_ID = 59
+    REASSIGNMENT_IN_PROGRESS = 60
+    LISTENER_NOT_FOUND = 72
+    TOPIC_DELETION_DISABLED = 73
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
+    INVALID_RECORD = 87
+    INVALID_UPDATE_VERSION = 95
+    FEATURE_UPDATE_FAILED = 96
+    UNKNOWN_TOPIC_ID = 100
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_TOPIC_ID = 103
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
+
+
+class ClusterError(Exception):
+    """Root of what the environment or a caller did to us; `code` is what goes on the wire."""
+
+    code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class ControllerMovedError(ClusterError):
+    """Another controller was elected: a fenced write was refused, or this candidate is not in office."""
+
+    code = ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+class ZooKeeperError(ClusterError):
+    """A ZooKeeper operation failed for a reason that is no expected outcome."""
+
+
+class ZooKeeperUnreachableError(ZooKeeperError):
+    """No connection to ZooKeeper came about within the connection timeout."""
+
+
+class SessionExpiredError(ZooKeeperError):
+    """The ZooKeeper session is gone; requests in flight may or may not have been applied."""
+
+
+class OutcomeUnknownError(ZooKeeperError):
+    """The connection was lost after a write had left: it may or may not have been applied. Re-read."""
+
+
+class MalformedZnodeError(ClusterError):
+    """A node's content cannot be decoded. Carries the path and the bytes, for the log."""
+
+    def __init__(self, path: str, data: bytes, why: str) -> None:
+        super().__init__(f"malformed znode {path}: {why}: {data[:200]!r}")
+        self.path, self.data, self.why = path, data, why
+
+
+class StorageError(ClusterError):
+    """An I/O error of one log directory; everything in that directory is offline from now on."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, directory: str, why: str) -> None:
+        super().__init__(f"log directory {directory}: {why}")
+        self.directory, self.why = directory, why
+
+
+class LogAppendError(ClusterError):
+    """A record set was refused and nothing of it was written; `code` says why."""
+
+    def __init__(self, code: ErrorCode, why: str) -> None:
+        super().__init__(f"{code.name}: {why}")
+        self.code, self.why = code, why
+
+
+class PeerUnreachableError(ClusterError):
+    """A request to another node failed or timed out; it may or may not have been processed there."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(f"{address}: {why}")
+        self.address, self.why = address, why
+
+
+class ApiError(ClusterError):
+    """An administrative request is refused as a whole; becomes a gRPC status with ErrorInfo.
+
+    `field` and `value` name what is wrong; `leader_address` is where the active controller is
+    (NOT_CONTROLLER only).
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        leader_address: str | None = None,
+    ) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code, self.message, self.field, self.value = code, message, field, value
+        self.leader_address = leader_address
+
+
+class ConfigError(ClusterError):
+    """Everything that is wrong with a configuration, one line each: `field: value: why`."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = mistakes
+
+
+class StartupError(ClusterError):
+    """A program cannot start for a reason the operator can mend; the message says what to do."""

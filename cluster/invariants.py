@@ -1,0 +1,1 @@
+"""Named truths over state-change records: pure functions, shared by simulator, tests and audit."""

@@ -1,0 +1,27 @@
+"""The seam between a node and the wire: every inbound request goes through one `handle`.
+
+Servicers convert and call it; the simulator calls it directly.
+"""
+
+from typing import Any, Protocol
+
+from cluster.requests import RequestContext
+
+
+class RequestHandler(Protocol):
+    """A controller or an agent, seen from the wire."""
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request of `cluster.requests` with its response type.
+
+        Raises ApiError when an administrative request is refused as a whole.
+        """
+        ...
+
+
+class WallClock(Protocol):
+    """Wall-clock time for stamps. Durations come from the event loop, never from here."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        ...

@@ -1,0 +1,110 @@
+"""Partitions, their replicas and their leadership: the nouns everybody agrees on, with their arithmetic."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""Leader recovery state after an unclean election, until the leader reports that it recovered."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; written `topic-partition`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionReplica(NamedTuple):
+    """One replica: a partition on a broker."""
+
+    topic: str
+    partition: int
+    broker: BrokerId
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class Leadership(Struct, frozen=True):
+    """What the state node of a partition says, with its data version (`partition_epoch`).
+
+    `leader` is NO_LEADER (-1) for none. `isr` keeps its order. `controller_epoch` is that of the
+    controller that took the decision. Source: Kafka LeaderIsrAndControllerEpoch.
+    """
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    controller_epoch: ControllerEpoch
+    partition_epoch: PartitionEpoch
+    leader_recovery_state: int = RECOVERED
+
+
+class ReplicaAssignment(Struct, frozen=True):
+    """Full replica list of a partition and what a reassignment adds to it and removes from it.
+
+    Orders matter: the first of `replicas` is the preferred replica.
+    Source: Kafka ReplicaAssignment; KIP-455.
+    """
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    @property
+    def original(self) -> tuple[BrokerId, ...]:
+        """The list before the reassignment: replicas without the adding ones."""
+        return _without(self.replicas, self.adding)
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The list after the reassignment: replicas without the removing ones."""
+        return _without(self.replicas, self.removing)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    def reassign_to(self, target: Sequence[BrokerId]) -> "ReplicaAssignment":
+        """Start over towards `target` from the original list: a second reassignment replaces the first."""
+        original = self.original
+        replicas = tuple(dict.fromkeys((*target, *original)))
+        return ReplicaAssignment(
+            replicas=replicas,
+            adding=_without(replicas, original),
+            removing=_without(replicas, target),
+        )
+
+    def remove_replica(self, broker: BrokerId) -> "ReplicaAssignment":
+        gone = (broker,)
+        return replace(
+            self,
+            replicas=_without(self.replicas, gone),
+            adding=_without(self.adding, gone),
+            removing=_without(self.removing, gone),
+        )
+
+
+EMPTY_ASSIGNMENT: Final = ReplicaAssignment(replicas=())
+
+
+class TopicAssignment(Struct, frozen=True):
+    """The content of a topic node: id (None when it has none) and the assignment of each partition."""
+
+    partitions: dict[int, ReplicaAssignment]
+    topic_id: str | None = None
+
+
+def _without(replicas: Iterable[BrokerId], gone: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
+    dropped = set(gone)
+    return tuple(b for b in replicas if b not in dropped)

@@ -1,0 +1,1 @@
+"""The ZooKeeper port and its kazoo adapter."""

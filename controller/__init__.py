@@ -1,0 +1,1 @@
+"""The controller: elected through ZooKeeper, it decides, writes, applies and tells (ARCHITECTURE.md)."""

@@ -1,0 +1,1 @@
+"""Where the controller touches gRPC; nothing is decided here."""

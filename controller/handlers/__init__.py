@@ -1,0 +1,1 @@
+"""One event handler per subject: decide, write, apply, tell."""

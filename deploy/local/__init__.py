@@ -1,0 +1,1 @@
+"""The embedded cluster: real ZooKeeper and real processes on this machine."""
