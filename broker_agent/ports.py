@@ -29,9 +29,7 @@ from cluster.requests import (
 class ClusterClient(Protocol):
     """Calls to the controller and to peer agents. Each raises PeerUnreachableError without an answer."""
 
-    async def alter_partition(
-        self, controller: Endpoint, request: AlterPartitionRequest
-    ) -> AlterPartitionResponse: ...
+    async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
 
     async def controlled_shutdown(
         self, controller: Endpoint, request: ControlledShutdownRequest
@@ -201,9 +199,7 @@ class LogDirectories(Protocol):
         """The `replication-offset-checkpoint` of a directory. Raises StorageError when unreadable (R9.7)."""
         ...
 
-    async def write_high_watermarks(
-        self, directory: str, offsets: Mapping[TopicPartition, Offset]
-    ) -> None: ...
+    async def write_high_watermarks(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None: ...
 
     async def write_recovery_points(self) -> None:
         """Rewrite the recovery-point and log-start checkpoints of all live directories (R9.1)."""

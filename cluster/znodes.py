@@ -358,9 +358,7 @@ _partitions_decoder = msgspec.json.Decoder(_Partitions)
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    return msgspec.json.encode(
-        {"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]}
-    )
+    return msgspec.json.encode({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
 
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
@@ -424,9 +422,7 @@ def decode_features(data: bytes) -> FinalizedFeatures:
     body = _decode(_features_decoder, FEATURE, data)
     if body.version not in {1, 2} or body.status not in {0, 1}:
         raise MalformedZnodeError(FEATURE, data, f"version {body.version}, status {body.status}")
-    return FinalizedFeatures(
-        body.status == 1, {name: f.max_version_level for name, f in body.features.items()}
-    )
+    return FinalizedFeatures(body.status == 1, {name: f.max_version_level for name, f in body.features.items()})
 
 
 def _decode(decoder: msgspec.json.Decoder[_T], path: str, data: bytes) -> _T:
