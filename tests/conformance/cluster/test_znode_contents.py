@@ -1,0 +1,269 @@
+"""Node contents against literal JSON as Kafka's ZooKeeper mode writes it (controller rules §1, agent R1.6)."""
+
+import json
+
+import pytest
+
+from cluster import znodes
+from cluster.broker import (
+    Broker,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    Endpoint,
+    FeatureRange,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from cluster.errors import MalformedZnodeError
+from cluster.partition import RECOVERING, Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.znodes import FinalizedFeatures
+
+T0 = TopicPartition("t", 0)
+
+BROKER_V5 = (
+    b'{"version":5,"host":"host1","port":9092,"jmx_port":-1,"timestamp":"1729800000000",'
+    b'"endpoints":["PLAINTEXT://host1:9092","REPLICATION://host1:9093"],'
+    b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT","REPLICATION":"PLAINTEXT"},'
+    b'"rack":"rack-a","features":{"feature1":{"min_version":1,"max_version":3}}}'
+)
+BROKER = Broker(
+    id=BrokerId(7),
+    endpoints=(Endpoint("host1", 9092), Endpoint("host1", 9093, "REPLICATION", "PLAINTEXT")),
+    rack="rack-a",
+    features={"feature1": FeatureRange(1, 3)},
+)
+
+
+def leadership(**changes: object) -> Leadership:
+    values = dict(leader=1, leader_epoch=3, isr=(1, 2), controller_epoch=7, partition_epoch=5) | changes
+    return Leadership(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("ZK-1", "ZK-4")
+def test_controller_body_is_kafkas() -> None:
+    body = znodes.encode_controller(ControllerId(1001), 1729800000000)
+    assert json.loads(body) == {
+        "version": 2,
+        "brokerid": 1001,
+        "timestamp": "1729800000000",
+        "kraftControllerEpoch": -1,
+    }
+    assert znodes.decode_controller(body) == 1001
+
+
+@pytest.mark.rule("ZK-2", "ZK-3")
+@pytest.mark.parametrize(
+    ("data", "controller"),
+    [
+        (b'{"version":1,"brokerid":3,"timestamp":"1"}', 3),
+        (b'{"version":2,"brokerid":3,"timestamp":"1","kraftControllerEpoch":-1,"address":"x"}', 3),
+        (b"", None),
+        (b"not json", None),
+        (b'{"version":2}', None),
+    ],
+)
+def test_controller_body_that_cannot_be_read_means_nobody(data: bytes, controller: int | None) -> None:
+    assert znodes.decode_controller(data) == controller
+
+
+def test_controller_epoch_is_plain_decimal_text() -> None:
+    assert znodes.encode_controller_epoch(ControllerEpoch(7)) == b"7"
+    assert znodes.decode_controller_epoch(b"0") == 0
+    with pytest.raises(MalformedZnodeError, match="/controller_epoch.*not a decimal"):
+        znodes.decode_controller_epoch(b"{}")
+
+
+@pytest.mark.rule("ZK-10", "R1.6")
+def test_broker_registration_round_trip_and_literal_json() -> None:
+    assert znodes.decode_broker(BrokerId(7), BROKER_V5) == BROKER
+    assert json.loads(znodes.encode_broker(BROKER, 1729800000000)) == json.loads(BROKER_V5)
+
+
+@pytest.mark.rule("ZK-10")
+def test_registration_without_a_plaintext_endpoint_has_null_host_and_port_minus_one() -> None:
+    broker = Broker(BrokerId(1), (Endpoint("h", 1, "SECURE", "SSL"),))
+    body = json.loads(znodes.encode_broker(broker, 1))
+    assert (body["host"], body["port"]) == (None, -1)
+    assert "rack" not in body
+
+
+@pytest.mark.rule("R1.6")
+@pytest.mark.parametrize(
+    ("data", "broker"),
+    [
+        (
+            b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1"}',
+            Broker(BrokerId(1), (Endpoint("h", 9092),)),
+        ),
+        (
+            b'{"version":2,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"],"rack":"ignored"}',
+            Broker(BrokerId(1), (Endpoint("h", 1),)),
+        ),
+        (
+            b'{"version":3,"host":"h","port":1,"endpoints":["SSL://h:1"],"rack":"r"}',
+            Broker(BrokerId(1), (Endpoint("h", 1, "SSL", "SSL"),), "r"),
+        ),
+        (
+            b'{"version":4,"host":null,"port":-1,"endpoints":["INTERNAL://[::1]:1"],"rack":"r",'
+            b'"listener_security_protocol_map":{"INTERNAL":"SASL_SSL"}}',
+            Broker(BrokerId(1), (Endpoint("::1", 1, "INTERNAL", "SASL_SSL"),), "r"),
+        ),
+    ],
+)
+def test_older_registrations_are_read_by_what_their_version_has(data: bytes, broker: Broker) -> None:
+    assert znodes.decode_broker(BrokerId(1), data) == broker
+
+
+@pytest.mark.rule("ZK-3", "ZK-11")
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'{"version":0,"host":"h","port":1}', "version 0 is below 1"),
+        (b'{"host":"h","port":1}', "version"),
+        (b'{"version":1,"port":1}', "host is missing"),
+        (b'{"version":5,"endpoints":["A://h:1","A://h:2"]}', "same listener"),
+        (b'{"version":5,"endpoints":["h:1"]}', "LISTENER://host:port"),
+        (b'{"version":5,"endpoints":["A://h:x"]}', "LISTENER://host:port"),
+        (b"\xff", "malformed"),
+        (b"", "malformed"),
+    ],
+)
+def test_invalid_registration_names_path_bytes_and_reason(data: bytes, why: str) -> None:
+    with pytest.raises(MalformedZnodeError, match=why) as caught:
+        znodes.decode_broker(BrokerId(3), data)
+    assert caught.value.path == "/brokers/ids/3"
+    assert caught.value.data == data
+
+
+TOPIC_V3 = (
+    b'{"version":3,"topic_id":"Wx8MUo0-SnefEGwuS32aMQ","partitions":{"0":[7,8,9,2,5],"1":[5,7,2]},'
+    b'"adding_replicas":{"0":[8,9]},"removing_replicas":{"0":[2,5]}}'
+)
+
+
+def brokers(*ids: int) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(i) for i in ids)
+
+
+@pytest.mark.rule("ZK-20")
+def test_topic_node_round_trip_and_literal_json() -> None:
+    topic = znodes.decode_topic("t", TOPIC_V3)
+    assert topic == TopicAssignment(
+        {
+            0: ReplicaAssignment(brokers(7, 8, 9, 2, 5), brokers(8, 9), brokers(2, 5)),
+            1: ReplicaAssignment(brokers(5, 7, 2)),
+        },
+        TopicId("Wx8MUo0-SnefEGwuS32aMQ"),
+    )
+    assert json.loads(znodes.encode_topic(topic)) == json.loads(TOPIC_V3)
+
+
+@pytest.mark.rule("ZK-20")
+def test_topic_writer_always_includes_both_maps_and_omits_an_absent_id() -> None:
+    body = json.loads(znodes.encode_topic(TopicAssignment({0: ReplicaAssignment(brokers(1))})))
+    assert body == {"version": 3, "partitions": {"0": [1]}, "adding_replicas": {}, "removing_replicas": {}}
+
+
+@pytest.mark.rule("ZK-3", "ZK-21")
+@pytest.mark.parametrize(
+    ("data", "topic"),
+    [
+        (b'{"version":1,"partitions":{"0":[1]}}', TopicAssignment({0: ReplicaAssignment(brokers(1))})),
+        (b'{"version":9,"topic_id":null}', TopicAssignment({})),
+        (b"{}", TopicAssignment({})),
+    ],
+)
+def test_topic_reader_goes_by_fields_not_by_version(data: bytes, topic: TopicAssignment) -> None:
+    assert znodes.decode_topic("t", data) == topic
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"partitions":{"x":[1]}}', b'{"partitions":{"0":["a"]}}'])
+def test_malformed_topic_node_names_its_path(data: bytes) -> None:
+    with pytest.raises(MalformedZnodeError, match="/brokers/topics/t"):
+        znodes.decode_topic("t", data)
+
+
+@pytest.mark.rule("ZK-25", "ZK-26", "ZK-27")
+def test_state_node_is_kafkas_json_and_leaves_the_partition_epoch_out() -> None:
+    body = b'{"version":1,"leader":1,"leader_epoch":3,"controller_epoch":7,"isr":[1,2]}'
+    assert json.loads(znodes.encode_state(leadership())) == json.loads(body)
+    assert znodes.decode_state(T0, body, PartitionEpoch(5)) == leadership()
+
+
+@pytest.mark.rule("ZK-25")
+def test_recovery_state_is_written_only_while_recovering() -> None:
+    body = json.loads(znodes.encode_state(leadership(isr=(1,), leader_recovery_state=RECOVERING)))
+    assert body["leader_recovery_state"] == 1
+    data = json.dumps(body).encode()
+    decoded = znodes.decode_state(T0, data, PartitionEpoch(5))
+    assert decoded is not None
+    assert decoded.leader_recovery_state == RECOVERING
+
+
+@pytest.mark.rule("ZK-28")
+def test_state_that_is_not_json_is_no_state_but_a_missing_field_is_an_error() -> None:
+    assert znodes.decode_state(T0, b"", PartitionEpoch(0)) is None
+    assert znodes.decode_state(T0, b"garbage", PartitionEpoch(0)) is None
+    with pytest.raises(MalformedZnodeError, match="/brokers/topics/t/partitions/0/state.*isr"):
+        znodes.decode_state(T0, b'{"leader":1,"leader_epoch":0,"controller_epoch":1}', PartitionEpoch(0))
+
+
+def test_encoder_refuses_an_empty_isr() -> None:
+    with pytest.raises(AssertionError, match="never empty"):
+        znodes.encode_state(leadership(isr=()))
+
+
+def test_config_node() -> None:
+    body = b'{"version":1,"config":{"unclean.leader.election.enable":"true"}}'
+    assert znodes.decode_config("/config/topics/t", body) == {"unclean.leader.election.enable": "true"}
+    assert json.loads(znodes.encode_config({"unclean.leader.election.enable": "true"})) == json.loads(body)
+    assert znodes.decode_config("/config/topics/t", b"") == {}
+
+
+def test_cluster_id_has_a_version_that_is_a_string() -> None:
+    assert json.loads(znodes.encode_cluster_id("mXyzAbCdQ0aVbWc1dEfGhg")) == {
+        "version": "1",
+        "id": "mXyzAbCdQ0aVbWc1dEfGhg",
+    }
+    assert znodes.decode_cluster_id(b'{"version":"1","id":"abc"}') == "abc"
+
+
+def test_partition_lists_of_notifications_and_elections() -> None:
+    body = b'{"version":1,"partitions":[{"topic":"topic-a","partition":0},{"topic":"topic-b","partition":3}]}'
+    partitions = [TopicPartition("topic-a", 0), TopicPartition("topic-b", 3)]
+    assert znodes.decode_partitions("/x", body) == partitions
+    assert json.loads(znodes.encode_partitions(partitions)) == json.loads(body)
+
+
+def test_feature_node_of_both_versions() -> None:
+    body = b'{"version":2,"status":1,"features":{"feature1":{"max_version_level":2}}}'
+    assert znodes.decode_features(body) == FinalizedFeatures(True, {"feature1": 2})
+    assert json.loads(znodes.encode_features(FinalizedFeatures(True, {"feature1": 2}))) == json.loads(body)
+    older = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":2}}}'
+    assert znodes.decode_features(older) == FinalizedFeatures(False, {"f": 2})
+    with pytest.raises(MalformedZnodeError, match="status 7"):
+        znodes.decode_features(b'{"version":2,"status":7}')
+
+
+def test_controller_registration_finds_the_process() -> None:
+    endpoint = Endpoint("127.0.0.1", 19092)
+    body = znodes.encode_controller_registration(ControllerId(1001), endpoint, 5)
+    assert json.loads(body) == {
+        "version": 1,
+        "host": "127.0.0.1",
+        "port": 19092,
+        "endpoints": ["PLAINTEXT://127.0.0.1:19092"],
+        "timestamp": "5",
+    }
+    assert znodes.decode_controller_registration(ControllerId(1001), body) == endpoint
+
+
+def test_every_path_is_kafkas() -> None:
+    assert znodes.state_path(T0) == "/brokers/topics/t/partitions/0/state"
+    assert znodes.partition_path(T0) == "/brokers/topics/t/partitions/0"
+    assert znodes.topic_config_path("t") == "/config/topics/t"
+    assert znodes.delete_topic_path("t") == "/admin/delete_topics/t"
+    assert znodes.broker_path(BrokerId(1)) == "/brokers/ids/1"
+    assert LeaderEpoch(0) == 0

@@ -1,0 +1,103 @@
+"""Style that no linter knows: sizes of files and functions, banned calls, no traces of one machine."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("cluster", "controller", "broker_agent", "admin", "audit", "simulator", "deploy", "launcher", "benchmarks")
+GENERATED = "cluster/rpc/v1"
+
+FILE_LINES_MAX = 400
+TEST_FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+
+LONG_FILES: dict[str, str] = {
+    "cluster/requests.py": "the vocabulary of the wire: one flat list of message types",
+}
+"""Files that may be longer, and why."""
+
+CLOCK_FILES = re.compile(
+    r"(adapters/|deploy/|launcher/|benchmarks/|admin/|audit/|cluster/process/|cluster/zookeeper/kazoo|broker_agent/log/"
+    r"|cluster/state_change_files|__main__|program\.py)"
+)
+"""Where wall clock and threads may be used: adapters, programs and what only runs in real processes."""
+
+
+def tracked(*patterns: str) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, check=True)
+    names = (name for name in listed.stdout.decode().split("\0") if name)
+    return [ROOT / name for name in names if not name.startswith(GENERATED) and (ROOT / name).exists()]
+
+
+def sources() -> list[Path]:
+    return tracked(*(f"{package}/**/*.py" for package in PACKAGES), *(f"{package}/*.py" for package in PACKAGES))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_source_file_outgrows_one_concept() -> None:
+    sizes = {name(path): len(path.read_text().splitlines()) for path in sources()}
+    assert {file: size for file, size in sizes.items() if size > FILE_LINES_MAX and file not in LONG_FILES} == {}
+
+
+def test_no_test_file_grows_beyond_reading() -> None:
+    sizes = {name(path): len(path.read_text().splitlines()) for path in tracked("tests/**/*.py", "tests/*.py")}
+    assert {file: size for file, size in sizes.items() if size > TEST_FILE_LINES_MAX} == {}
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    long = [
+        f"{name(path)}:{function.name} {size}"
+        for path in sources()
+        for function in functions(path)
+        if (size := (function.end_lineno or function.lineno) - function.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize(
+    ("banned", "why"),
+    [
+        (r"\basyncio\.create_task\(", "tasks belong to a task group, so that one that dies is noticed"),
+        (r"\btime\.(time|monotonic|sleep|perf_counter)\(", "durations come from the loop, stamps from WallClock"),
+        (r"\basyncio\.to_thread\(", "threads live in adapters"),
+        (r"\bdatetime\.(now|utcnow)\(", "stamps come from WallClock"),
+        (r"\brandom\.(random|randint|choice|shuffle)\(", "randomness is injected"),
+        (r"\buuid\.uuid4\(", "randomness is injected"),
+    ],
+)
+def test_production_code_reads_no_clock_and_starts_no_thread_outside_adapters(banned: str, why: str) -> None:
+    pattern = re.compile(banned)
+    found = [
+        f"{name(path)}:{number}"
+        for path in sources()
+        if not CLOCK_FILES.search(name(path))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == [], why
+
+
+def test_no_todo_and_no_machine_path_in_the_tree() -> None:
+    words = re.compile(r"\b(TODO|FIXME|XXX)\b|/work/|\.\./shared|/root/")
+    found = [
+        f"{name(path)}:{number}"
+        for path in tracked("*.py", "*.md", "*.toml", "*.proto", "klamm", ".ci/run", "deploy")
+        if path.is_file() and path != Path(__file__)
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if words.search(line)
+    ]
+    assert found == []
