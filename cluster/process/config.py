@@ -1,0 +1,220 @@
+"""The configuration of one process: a TOML file, the environment above it, flags above both.
+
+Everything that is wrong is reported at once, each mistake with the name of its field, because an operator
+who mends one line at a time restarts a cluster many times.
+"""
+
+import json
+import socket
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from cluster.broker import Endpoint
+from cluster.errors import ConfigError
+from cluster.process.settings import INT32_MAX, Settings
+
+_PORT_MAX: Final = 65_535
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
+_DEFAULT_ZOOKEEPER_PORT: Final = 2181
+
+# Kafka's keys for what a configuration file says at its top. Either may be used; both must agree.
+_KEY_OF_FIELD: Final = {
+    "id": "broker.id",
+    "zookeeper": "zookeeper.connect",
+    "listen": "listeners",
+    "advertised": "advertised.listeners",
+    "data": "log.dirs",
+    "rack": "broker.rack",
+}
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Split `host:port`, `[ipv6]:port` or `PLAINTEXT://host:port`. Raises ValueError."""
+    host, separator, port = address.removeprefix("PLAINTEXT://").rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise ValueError("must be host:port")
+    if host.startswith("[") and host.endswith("]"):
+        return host[1:-1], int(port)
+    if ":" in host or "/" in host or host != host.strip():
+        raise ValueError("must be host:port")
+    return host, int(port)
+
+
+def _check_address(address: str) -> str:
+    host, port = host_and_port(address)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _check_zookeeper(connect: str) -> str:
+    hosts, slash, chroot = connect.partition("/")
+    for host in hosts.split(","):
+        name, port = host_and_port(host if ":" in host else f"{host}:{_DEFAULT_ZOOKEEPER_PORT}")
+        if not name or port == 0:
+            raise ValueError("must be host:port[,host:port…][/chroot]")
+    if slash and (not chroot or chroot.endswith("/") or "//" in chroot):
+        raise ValueError("the chroot must be a path such as /klamm")
+    return connect
+
+
+Address = Annotated[str, AfterValidator(_check_address)]
+
+
+class NodeConfig(BaseModel):
+    """What one controller or agent process is told. `data` has at least one folder, without repeats."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    id: int = Field(default=-1, ge=-1, le=INT32_MAX)
+    """-1: a stored or generated id (agents)."""
+    zookeeper: Annotated[str, AfterValidator(_check_zookeeper)]
+    """`host:port[,host:port…][/chroot]`."""
+    listen: Address
+    """Port 0 takes a free one."""
+    advertised: Address | None = None
+    """What others connect to; `listen` with the bound port unless given."""
+    metrics_listen: Address | None = None
+    """Where Prometheus scrapes; None: nowhere."""
+    data: Annotated[tuple[str, ...], NoDecode]
+    rack: str | None = None
+    settings: Settings = Field(default_factory=Settings)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_fields_from_kafka_keys(cls, values: Any) -> Any:
+        settings = values.get("settings")
+        if not isinstance(settings, Mapping):
+            return values
+        found = {field: settings[key] for field, key in _KEY_OF_FIELD.items() if key in settings}
+        return found | values
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _split_data(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("data")
+    @classmethod
+    def _check_data(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not all(value):
+            raise ValueError("must name at least one folder, and no empty one")
+        resolved = [Path(folder).absolute() for folder in value]
+        if len(set(resolved)) < len(resolved):
+            raise ValueError("must not name a folder twice")
+        return value
+
+    @field_validator("rack")
+    @classmethod
+    def _no_blank_rack(cls, value: str | None) -> str | None:
+        return None if value == "" else value
+
+    def advertised_endpoint(self, bound_port: int) -> Endpoint:
+        """What this node registers: port 0 becomes the bound one, a blank host the canonical host name (R1.7)."""
+        host, port = host_and_port(self.listen if self.advertised is None else self.advertised)
+        if host in _WILDCARDS:
+            host = socket.getfqdn()
+        return Endpoint(host, bound_port if port == 0 else port)
+
+
+def load_config(path: str | Path | None, overrides: Mapping[str, Any] | None = None) -> NodeConfig:
+    """Merge the file, `KLAMM_*` variables and `overrides` (None values are left out; later ones win).
+
+    `settings` merge key by key. Raises ConfigError with every mistake.
+    """
+    in_file = {} if path is None else _read_file(Path(path))
+    given = {name: value for name, value in (overrides or {}).items() if value is not None}
+    for layer in (in_file, given):
+        if isinstance(layer.get("settings"), str):
+            layer["settings"] = _parse_settings(layer["settings"])
+
+    class LayeredConfig(NodeConfig, BaseSettings):
+        model_config = SettingsConfigDict(extra="forbid", env_prefix="KLAMM_")
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=in_file)
+
+    try:
+        config = LayeredConfig(**given)
+    except SettingsError as error:
+        raise ConfigError([f"KLAMM_SETTINGS: must be a JSON object ({error.__cause__})"]) from error
+    except ValidationError as error:
+        raise ConfigError(_mistakes(error)) from error
+    if disagreements := _disagreements(config):
+        raise ConfigError(disagreements)
+    return config
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: is not TOML: {error}"]) from error
+
+
+def _parse_settings(text: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError([f"settings: {text!r}: is not JSON: {error}"]) from error
+    if not isinstance(settings, dict):
+        raise ConfigError([f"settings: {text!r}: must be a JSON object"])
+    return settings
+
+
+def _mistakes(error: ValidationError) -> list[str]:
+    # A default that is computed from a field with a mistake is no second mistake.
+    details = [d for d in error.errors() if d["type"] != "default_factory_not_called"]
+    return [_describe(detail) for detail in details]
+
+
+def _describe(detail: ErrorDetails) -> str:
+    location = [str(part) for part in detail["loc"]]
+    in_settings = location[0] == "settings" and len(location) > 1
+    # A cross check of a default names the attribute, anything else the key.
+    name = f'settings."{location[1].replace("_", ".")}"' if in_settings else ".".join(location)
+    match detail["type"]:
+        case "missing":
+            return f"{name}: is missing"
+        case "extra_forbidden":
+            fields = [f.alias or n for n, f in (Settings if in_settings else NodeConfig).model_fields.items()]
+            near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
+            return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
+    why = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    return f"{name}: {detail['input']!r}: {why}"
+
+
+def _disagreements(config: NodeConfig) -> list[str]:
+    mistakes = []
+    for field, key in _KEY_OF_FIELD.items():
+        attribute = key.replace(".", "_")
+        if attribute not in config.settings.model_fields_set:
+            continue
+        at_top, in_settings = getattr(config, field), getattr(config.settings, attribute)
+        if isinstance(in_settings, str):
+            in_settings = in_settings.removeprefix("PLAINTEXT://")
+        if at_top != in_settings:
+            mistakes.append(f'settings."{key}": {in_settings!r}: contradicts {field} ({at_top!r})')
+    return mistakes

@@ -1,0 +1,211 @@
+"""Every setting that a controller or an agent knows, under Kafka's key, with Kafka's default.
+
+The attribute is the key with underscores for dots: `replica.lag.time.max.ms` is
+`replica_lag_time_max_ms`. Both programs accept all keys and use their own, so one file serves a whole
+cluster. Keys that begin with `klamm.` have no counterpart in Kafka. Source: Kafka KafkaConfig.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from cluster.protocol_version import NEWEST, ProtocolVersion
+
+INT64_MAX: Final = 2**63 - 1
+INT32_MAX: Final = 2**31 - 1
+_MS_PER_MINUTE: Final = 60_000
+_MS_PER_HOUR: Final = 3_600_000
+
+
+def _refuse_bool(value: object) -> object:
+    # TOML and JSON tell booleans from numbers, Python does not: without this, `true` would read as 1.
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def _parse_version(value: object) -> object:
+    return ProtocolVersion.parse(value) if isinstance(value, str) else value
+
+
+_Number = Annotated[int, BeforeValidator(_refuse_bool)]
+Positive = Annotated[_Number, Field(ge=1, le=INT64_MAX)]
+NotNegative = Annotated[_Number, Field(ge=0, le=INT64_MAX)]
+SizeInt32 = Annotated[_Number, Field(ge=1, le=INT32_MAX)]
+OrUnlimited = Annotated[_Number, Field(ge=-1, le=INT64_MAX)]
+"""-1 stands for "no limit"."""
+Version = Annotated[ProtocolVersion, BeforeValidator(_parse_version)]
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=lambda attribute: attribute.replace("_", "."),
+        arbitrary_types_allowed=True,
+        extra="forbid",
+        frozen=True,
+        # By name too, so that code and tests can write Settings(replica_lag_time_max_ms=...).
+        validate_by_name=True,
+        validate_by_alias=True,
+        # Defaults take part in the cross checks.
+        validate_default=True,
+    )
+
+
+class _ClusterKeys(_Keys):
+    """Who a node is, ZooKeeper, and how long nodes wait for one another. Times in ms."""
+
+    broker_id: Annotated[_Number, Field(ge=-1, le=INT32_MAX)] = -1
+    """Negative: generate one, if that is enabled."""
+    broker_id_generation_enable: bool = True
+    reserved_broker_max_id: Annotated[_Number, Field(ge=0, le=INT32_MAX)] = 1000
+    """Generated ids start above it."""
+    broker_rack: str | None = None
+    listeners: str | None = None
+    advertised_listeners: str | None = None
+    inter_broker_listener_name: str = "PLAINTEXT"
+    control_plane_listener_name: str | None = None
+    zookeeper_connect: str | None = None
+    zookeeper_session_timeout_ms: Positive = 18_000
+    zookeeper_connection_timeout_ms: Positive = Field(default_factory=lambda keys: keys["zookeeper_session_timeout_ms"])
+    """For the first connection; the session timeout unless given."""
+    zookeeper_max_in_flight_requests: Positive = 10
+    zookeeper_set_acl: bool = False
+    controller_socket_timeout_ms: Positive = 30_000
+    request_timeout_ms: Positive = 30_000
+    socket_connection_setup_timeout_max_ms: Positive = 30_000
+    socket_connection_setup_timeout_ms: Positive = 10_000
+    inter_broker_protocol_version: Version = NEWEST
+    num_io_threads: Positive = 8
+    background_threads: Positive = 10
+
+
+class _ControllerKeys(_Keys):
+    """Elections, rebalancing, topic defaults and controlled shutdown."""
+
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_per_broker_percentage: Annotated[_Number, Field(ge=0, le=100)] = 10
+    leader_imbalance_check_interval_seconds: Positive = 300
+    unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_max_retries: NotNegative = 3
+    controlled_shutdown_retry_backoff_ms: NotNegative = 5000
+    num_partitions: SizeInt32 = 1
+    default_replication_factor: Annotated[_Number, Field(ge=1, le=32_767)] = 1
+
+
+class _ReplicationKeys(_Keys):
+    """Followers, the ISR and purgatories. Times in ms, sizes in bytes."""
+
+    replica_lag_time_max_ms: Positive = 30_000
+    replica_socket_timeout_ms: Positive = 30_000
+    replica_fetch_wait_max_ms: NotNegative = 500
+    replica_fetch_min_bytes: SizeInt32 = 1
+    replica_fetch_max_bytes: SizeInt32 = 1_048_576
+    replica_fetch_response_max_bytes: SizeInt32 = 10_485_760
+    replica_fetch_backoff_ms: NotNegative = 1000
+    num_replica_fetchers: Positive = 1
+    num_replica_alter_log_dirs_threads: Positive | None = None
+    """None: as many as there are log directories."""
+    replica_high_watermark_checkpoint_interval_ms: Positive = 5000
+    min_insync_replicas: SizeInt32 = 1
+    fetch_purgatory_purge_interval_requests: NotNegative = 1000
+    producer_purgatory_purge_interval_requests: NotNegative = 1000
+    delete_records_purgatory_purge_interval_requests: NotNegative = 1
+
+
+def _from_hours(hours_key: str, default_ms: int) -> Any:
+    """Default of a `….ms` key: the `….hours` key before it, if that was given."""
+
+    def choose(keys: dict[str, Any]) -> int:
+        hours = keys[hours_key]
+        return default_ms if hours is None else hours * _MS_PER_HOUR
+
+    return Field(default_factory=choose)
+
+
+def _retention_ms(keys: dict[str, Any]) -> int:
+    for key, unit in (("log_retention_minutes", _MS_PER_MINUTE), ("log_retention_hours", _MS_PER_HOUR)):
+        if keys[key] is not None:
+            return -1 if keys[key] == -1 else int(keys[key]) * unit
+    return 604_800_000
+
+
+class _LogKeys(_Keys):
+    """The log. Times in ms, sizes in bytes; the finest unit given wins over coarser ones."""
+
+    log_dirs: tuple[str, ...] | None = None
+    log_segment_bytes: Annotated[_Number, Field(ge=14, le=INT32_MAX)] = 1_073_741_824
+    log_roll_hours: Positive | None = None
+    log_roll_ms: Positive = _from_hours("log_roll_hours", 604_800_000)
+    log_roll_jitter_hours: NotNegative | None = None
+    log_roll_jitter_ms: NotNegative = _from_hours("log_roll_jitter_hours", 0)
+    log_retention_hours: OrUnlimited | None = None
+    log_retention_minutes: OrUnlimited | None = None
+    log_retention_ms: OrUnlimited = Field(default_factory=_retention_ms)
+    log_retention_bytes: OrUnlimited = -1
+    log_retention_check_interval_ms: Positive = 300_000
+    log_initial_task_delay_ms: NotNegative = 30_000
+    log_index_interval_bytes: Annotated[_Number, Field(ge=0, le=INT32_MAX)] = 4096
+    log_index_size_max_bytes: Annotated[_Number, Field(ge=4, le=INT32_MAX)] = 10_485_760
+    log_flush_interval_messages: Positive = INT64_MAX
+    log_flush_interval_ms: NotNegative = INT64_MAX
+    log_flush_scheduler_interval_ms: NotNegative = INT64_MAX
+    log_flush_offset_checkpoint_interval_ms: NotNegative = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: NotNegative = 60_000
+    log_segment_delete_delay_ms: NotNegative = 60_000
+    log_cleanup_policy: Literal["delete"] = "delete"
+    """Logs are not compacted."""
+    message_max_bytes: Annotated[_Number, Field(ge=0, le=INT32_MAX)] = 1_048_588
+    log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    fetch_max_bytes: Annotated[_Number, Field(ge=1024, le=INT32_MAX)] = 57_671_680
+    producer_id_expiration_ms: Positive = 86_400_000
+    num_recovery_threads_per_data_dir: Positive = 1
+
+    @field_validator("log_dirs", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+class _KlammKeys(_Keys):
+    """Keys of klamm's own. Times in ms, sizes in bytes."""
+
+    klamm_state_change_log_dir: str | None = None
+    """Where the state-change log is written; None: `state-change-log` in the first data folder."""
+    klamm_state_change_log_segment_bytes: Positive = 67_108_864
+    """A new segment begins above this size."""
+    klamm_state_change_log_segment_ms: Positive = 3_600_000
+    """A new segment begins when the current one is this old."""
+    klamm_state_change_log_flush_interval_ms: Positive = 1000
+    """Time between two fsyncs of the state-change log."""
+    klamm_state_change_log_retention_ms: OrUnlimited = -1
+    """Sealed segments older than this are deleted; -1 keeps them all."""
+    klamm_state_change_log_retention_unaudited: bool = True
+    """Whether retention spares segments that no audit has taken yet."""
+    klamm_replica_truncation_mode: Literal["fetch", "epoch-query"] = "fetch"
+    """How a follower finds where its log diverges: from fetch answers, or by asking for epoch end offsets."""
+    klamm_metrics_partitions: bool = True
+    """Whether metrics of single partitions and logs are exported."""
+
+
+class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _ClusterKeys):
+    """All settings, checked; see the groups above."""
+
+    @field_validator("replica_fetch_wait_max_ms")
+    @classmethod
+    def _fetch_wait_is_shorter_than_lag(cls, value: int, info: ValidationInfo) -> int:
+        _at_most(value, info, "replica.lag.time.max.ms")
+        return _at_most(value, info, "replica.socket.timeout.ms")
+
+    @field_validator("socket_connection_setup_timeout_ms")
+    @classmethod
+    def _setup_timeout_has_a_ceiling(cls, value: int, info: ValidationInfo) -> int:
+        return _at_most(value, info, "socket.connection.setup.timeout.max.ms")
+
+
+def _at_most(value: int, info: ValidationInfo, key: str) -> int:
+    limit = info.data.get(key.replace(".", "_"))
+    if limit is not None and value > limit:
+        raise ValueError(f"must not exceed {key} ({limit})")
+    return value

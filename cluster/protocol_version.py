@@ -1,0 +1,89 @@
+"""The inter-broker protocol version and what it switches on.
+
+A cluster that is being upgraded keeps speaking the older protocol until every node knows the newer one,
+so behaviour hangs on the configured version and not on the code's age. Source: Kafka MetadataVersion.
+"""
+
+from functools import total_ordering
+from typing import Final
+
+from msgspec import Struct
+
+_LAST_OF_RELEASE: Final = 1_000
+"""Stands for "the newest change of that release" where a version is given without `-IVn`."""
+
+
+@total_ordering
+class ProtocolVersion(Struct, frozen=True):
+    """A release, e.g. (2, 7) or (0, 10, 2), and the number of the incompatible change within it."""
+
+    release: tuple[int, ...]
+    change: int = _LAST_OF_RELEASE
+
+    @classmethod
+    def parse(cls, text: str) -> "ProtocolVersion":
+        """Read `3.4`, `2.7-IV2`, `0.10.2-IV0`. Raises ValueError for anything else or newer than NEWEST."""
+        release, separator, change = text.strip().partition("-IV")
+        parts = release.split(".")
+        if not all(part.isdecimal() for part in parts) or (separator and not change.isdecimal()):
+            raise ValueError("must be a version such as 3.4 or 2.7-IV2")
+        # Before 1.0 the second number was a major release and the third a minor one; later a third is a bug fix.
+        significant = 3 if parts[0] == "0" else 2
+        if len(parts) < significant:
+            raise ValueError("must be a version such as 3.4 or 2.7-IV2")
+        version = cls(tuple(int(part) for part in parts[:significant]), int(change) if change else _LAST_OF_RELEASE)
+        if version.release > NEWEST.release:
+            raise ValueError(f"must not be newer than {NEWEST}")
+        return version
+
+    def __lt__(self, other: "ProtocolVersion") -> bool:
+        return (self.release, self.change) < (other.release, other.change)
+
+    def __str__(self) -> str:
+        release = ".".join(map(str, self.release))
+        return release if self.change == _LAST_OF_RELEASE else f"{release}-IV{self.change}"
+
+    @property
+    def has_features(self) -> bool:
+        """`/feature` is used, and brokers register with version 5 (IBP 2.7-IV0)."""
+        return self >= ProtocolVersion((2, 7), 0)
+
+    @property
+    def has_alter_partition(self) -> bool:
+        """ISR changes go through the controller; else leaders write the state node (IBP 2.7-IV2)."""
+        return self >= ProtocolVersion((2, 7), 2)
+
+    @property
+    def assigns_topic_ids(self) -> bool:
+        """New topics get an id and old ones are given one (IBP 2.8-IV0)."""
+        return self >= ProtocolVersion((2, 8), 0)
+
+    @property
+    def sends_topic_ids(self) -> bool:
+        """LeaderAndIsr and UpdateMetadata carry topic ids (IBP 2.8-IV1)."""
+        return self >= ProtocolVersion((2, 8), 1)
+
+    @property
+    def allocates_producer_ids(self) -> bool:
+        """Blocks of producer ids come from the controller (IBP 3.0-IV0)."""
+        return self >= ProtocolVersion((3, 0), 0)
+
+    @property
+    def has_leader_recovery_state(self) -> bool:
+        """An unclean election marks its partition as recovering (IBP 3.2-IV0)."""
+        return self >= ProtocolVersion((3, 2), 0)
+
+    @property
+    def feature_node_version(self) -> int:
+        """Version of the `/feature` body: 2 from IBP 3.3-IV0."""
+        return 2 if self >= ProtocolVersion((3, 3), 0) else 1
+
+    @property
+    def registration_version(self) -> int:
+        """Version of the broker registration: 5 from IBP 2.7-IV0, 4 from 0.10.0-IV1, else 2."""
+        if self.has_features:
+            return 5
+        return 4 if self >= ProtocolVersion((0, 10, 0), 1) else 2
+
+
+NEWEST: Final = ProtocolVersion((3, 9), 0)
