@@ -1,29 +1,28 @@
-"""The states of partitions and replicas and the moves between them, as data.
+"""The states of partitions and replicas and the moves between them: one table each, read by everybody.
 
-The controller's state machines move along these tables and the audit checks records against them, so they
-stand where both can read them. Source: controller rules 6.1 and 7.1; Kafka PartitionState, ReplicaState.
+The controller carries out the moves, the invariants check recorded ones against the same tables, and the
+documentation is made from them. Source: Kafka PartitionStateMachine, ReplicaStateMachine.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 
 class PartitionState(StrEnum):
-    """Where a partition stands in the controller's partition state machine."""
+    """Where a partition stands with its controller."""
 
     NEW = "NewPartition"
-    """Has replicas and has never had a leader."""
+    """Has replicas, has never had a leader."""
     ONLINE = "OnlinePartition"
     """A leader has been elected."""
     OFFLINE = "OfflinePartition"
     """Had a leader, which is gone."""
     NON_EXISTENT = "NonExistentPartition"
-    """Never created, or deleted."""
+    """Never created, or deleted; also what a partition without a recorded state counts as."""
 
 
 class ReplicaState(StrEnum):
-    """Where one replica stands in the controller's replica state machine."""
+    """Where one replica stands with its controller."""
 
     NEW = "NewReplica"
     """Being created; may only be told to follow."""
@@ -36,20 +35,20 @@ class ReplicaState(StrEnum):
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
     """Its broker confirmed the deletion."""
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
-    """The deletion failed or cannot be tried now."""
+    """The deletion failed, or cannot be attempted now."""
     NON_EXISTENT = "NonExistentReplica"
-    """Gone, or never created."""
+    """Gone, or never there."""
 
 
-PARTITION_STATE_SOURCES: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
+PREVIOUS_PARTITION_STATES: Final[dict[PartitionState, frozenset[PartitionState]]] = {
     PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
     PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
     PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
     PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
 }
-"""Target state of a partition -> the states it may come from."""
+"""Target state -> the states from which a partition may enter it."""
 
-REPLICA_STATE_SOURCES: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
+PREVIOUS_REPLICA_STATES: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
     ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
     ReplicaState.ONLINE: frozenset(
         {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
@@ -62,12 +61,4 @@ REPLICA_STATE_SOURCES: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
     ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
     ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
 }
-"""Target state of a replica -> the states it may come from."""
-
-
-def is_legal_partition_move(source: PartitionState, target: PartitionState) -> bool:
-    return source in PARTITION_STATE_SOURCES[target]
-
-
-def is_legal_replica_move(source: ReplicaState, target: ReplicaState) -> bool:
-    return source in REPLICA_STATE_SOURCES[target]
+"""Target state -> the states from which a replica may enter it."""
