@@ -1,0 +1,261 @@
+"""A real ZooKeeper server of one node, from the jars that pyspark brings along.
+
+For `klamm up`, the demo and the tests: in the foreground, or as a child that can be stopped, killed,
+paused and started again on its own data.
+"""
+
+import glob
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, NoReturn, Self
+
+from msgspec import Struct
+
+from cluster.errors import StartupError
+from deploy.local.java import find_java
+
+JARS: Final = (
+    "zookeeper-[0-9]*",
+    "zookeeper-jute-*",
+    "slf4j-api-*",
+    "log4j-api-*",
+    "log4j-core-*",
+    "log4j-slf4j2-impl-*",
+    "metrics-core-*",
+    "snappy-java-*",
+    "netty-*",
+    "commons-cli-*",
+    "commons-io-*",
+    "commons-lang*",
+    "commons-codec-*",
+    "commons-collections*",
+)
+MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+LOG_CONFIG: Final = """\
+status = warn
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = ${sys:klamm.log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+class ServerSettings(Struct, frozen=True):
+    """What may differ between an operator's server and a test's.
+
+    Sessions expire at the first tick after their timeout, so a short tick detects a death sooner; the server
+    refuses session timeouts below `min_session_timeout_ms` (by default two ticks) by raising them to it.
+    """
+
+    tick_time_ms: int = 2000
+    min_session_timeout_ms: int | None = None
+    heap_mb: int = 256
+    # Both requests and stored nodes are limited by this; one transaction of many small writes counts as a whole.
+    max_buffer_bytes: int = 16 * 1024 * 1024
+
+
+class ServerCommand(Struct, frozen=True):
+    """How to start a server that is fully configured on disk."""
+
+    arguments: tuple[str, ...]
+    port: int
+    folder: Path
+
+
+def prepare(port: int | None, data: Path, settings: ServerSettings | None = None) -> ServerCommand:
+    """Write the configuration into `data` and give the command that serves it.
+
+    `port` None or 0 takes a free one. Raises StartupError when the port is taken, or Java or the jars are missing.
+    """
+    settings = ServerSettings() if settings is None else settings
+    data.mkdir(parents=True, exist_ok=True)
+    folder = data.resolve()
+    chosen = _claim_port(port)
+    (folder / "zoo.cfg").write_text(_server_config(folder, chosen, settings))
+    (folder / "log4j2.properties").write_text(LOG_CONFIG)
+    arguments = (
+        str(find_java().executable),
+        f"-Xmx{settings.heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Dzookeeper.jmx.log4j.disable=true",
+        f"-Djute.maxbuffer={settings.max_buffer_bytes}",
+        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+        f"-Dklamm.log={folder / 'zookeeper.log'}",
+        "-cp",
+        os.pathsep.join(_class_path()),
+        MAIN_CLASS,
+        str(folder / "zoo.cfg"),
+    )
+    return ServerCommand(arguments=arguments, port=chosen, folder=folder)
+
+
+def run_foreground(port: int | None, data: Path) -> NoReturn:
+    """Become the server: this process turns into Java, so that signals reach it. Prints the address first.
+
+    Raises StartupError as `prepare` does.
+    """
+    command = prepare(port, data)
+    sys.stdout.write(f"127.0.0.1:{command.port}\n")
+    sys.stdout.flush()
+    os.execv(command.arguments[0], command.arguments)
+
+
+class EmbeddedZooKeeper:
+    """A ZooKeeper server as a child process. All methods block; the server is up within about a second."""
+
+    def __init__(self, data: Path, port: int | None = None, settings: ServerSettings | None = None) -> None:
+        self._data, self._port, self._settings = data, port, settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, timeout_seconds: float = 60) -> Self:
+        """Start and wait until requests are served; after `stop` or `kill` on the same port and data.
+
+        Raises StartupError with the end of the server's log when it does not come up.
+        """
+        assert self._process is None, "already started"
+        command = prepare(self._port, self._data, self._settings)
+        self._port = command.port
+        with (command.folder / "console.log").open("ab") as console:
+            self._process = subprocess.Popen(
+                command.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                # Its own session: an interrupt typed at the terminal is for the parent, which then stops us in order.
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + timeout_seconds
+        while not is_serving("127.0.0.1", command.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise StartupError(f"ZooKeeper did not start on port {command.port}: {_last_words(command.folder)}")
+            time.sleep(0.02)
+        return self
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        assert self._port, "not started"
+        return self._port
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def stop(self, timeout_seconds: float = 10) -> None:
+        """End the server in order, by force when it takes longer than the timeout. Safe when not running."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        # A paused process gets its signal only when it runs again.
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server as a crash would. Safe when not running."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Stop the server from running while its connections stay open (SIGSTOP)."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "not running"
+        return self._process
+
+
+def is_serving(host: str, port: int) -> bool:
+    """Whether a ZooKeeper server answers there and takes client requests."""
+    try:
+        with socket.create_connection((host, port), timeout=2) as connection:
+            connection.sendall(b"srvr")
+            return b"Mode: " in connection.makefile("rb").read()
+    except OSError:
+        return False
+
+
+def _server_config(folder: Path, port: int, settings: ServerSettings) -> str:
+    lines = [
+        f"dataDir={folder}",
+        "clientPortAddress=127.0.0.1",
+        f"clientPort={port}",
+        f"tickTime={settings.tick_time_ms}",
+        "maxClientCnxns=0",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=*",
+        "autopurge.snapRetainCount=3",
+        "autopurge.purgeInterval=1",
+        "forceSync=yes",
+    ]
+    if settings.min_session_timeout_ms is not None:
+        lines.append(f"minSessionTimeout={settings.min_session_timeout_ms}")
+    return "\n".join(lines) + "\n"
+
+
+def _class_path() -> list[str]:
+    package = importlib.util.find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise StartupError(
+            "the embedded ZooKeeper needs pyspark's jars: install klamm with the extra `embedded`, or name a running "
+            "server with --zookeeper"
+        )
+    jars = Path(package.origin).parent / "jars"
+    found = {pattern: sorted(glob.glob(str(jars / f"{pattern}.jar"))) for pattern in JARS}
+    missing = [pattern for pattern in ("zookeeper-[0-9]*", "zookeeper-jute-*") if not found[pattern]]
+    if missing:
+        raise StartupError(f"no ZooKeeper server among the jars of pyspark in {jars}: install pyspark 4")
+    return [jar for jars_of_pattern in found.values() for jar in jars_of_pattern]
+
+
+def _claim_port(port: int | None) -> int:
+    """The port, found to be free a moment ago."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", 0 if port is None else port))
+        except OSError as error:
+            raise StartupError(
+                f"port {port} is already in use or not allowed ({error.strerror}): choose another"
+            ) from None
+        chosen: int = probe.getsockname()[1]
+        return chosen
+
+
+def _last_words(folder: Path) -> str:
+    for name in ("zookeeper.log", "console.log"):
+        log = folder / name
+        if log.exists() and log.stat().st_size > 0:
+            return log.read_text(errors="replace")[-2000:]
+    return f"nothing was logged in {folder}"

@@ -1,0 +1,35 @@
+"""Fixtures that several kinds of tests share: a real ZooKeeper, started once and only when a test asks."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.zookeeper import EmbeddedZooKeeper, ServerSettings
+
+# A short tick lets sessions be short, so that tests of expiry take a second and not four.
+TEST_SERVER = ServerSettings(tick_time_ms=200, min_session_timeout_ms=500)
+
+_chroots = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A running server for the whole test session. Tests that kill or pause a server start one of their own."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), settings=TEST_SERVER) as server:
+        yield server
+
+
+@pytest.fixture
+def zookeeper(zookeeper_server: EmbeddedZooKeeper) -> str:
+    """Connect string with a chroot of its own: "host:port/test-7"."""
+    return f"{zookeeper_server.address}/test-{next(_chroots)}"
+
+
+@pytest.fixture
+def own_zookeeper_server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A running server that the test may stop, kill, pause and start again."""
+    server = EmbeddedZooKeeper(tmp_path / "zookeeper", settings=TEST_SERVER).start()
+    yield server
+    server.stop()
