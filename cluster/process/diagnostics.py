@@ -1,0 +1,62 @@
+"""Diagnostic lines of a process: what an operator would act upon, not the state-change log.
+
+One line per event: key=value for a person at a terminal, JSON for a machine. Libraries that log through
+`logging` (kazoo, grpc, asyncio) come out in the same form. Write with
+`structlog.stdlib.get_logger()`, a constant message and fields.
+"""
+
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+_NOISY_LIBRARIES = ("kazoo", "grpc", "asyncio", "py4j")
+
+
+def configure_diagnostics(role: str, node: object = None, *, level: str = "INFO", stream: TextIO | None = None) -> None:
+    """Send every line to `stream` (stderr), stamped with role and node; call again when the node's id is known."""
+    target = sys.stderr if stream is None else stream
+
+    def stamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["role"] = role
+        if node is not None:
+            event["node"] = node
+        return event
+
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        stamp,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.processors.StackInfoRenderer(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(_formatter(shared, for_person=target.isatty()))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for library in _NOISY_LIBRARIES:
+        logging.getLogger(library).setLevel(logging.WARNING)
+
+
+def _formatter(shared: list[Processor], *, for_person: bool) -> logging.Formatter:
+    last: list[Processor] = (
+        [structlog.dev.ConsoleRenderer(colors=True, sort_keys=False)]
+        if for_person
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+    )

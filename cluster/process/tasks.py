@@ -1,0 +1,136 @@
+"""How a program of ours runs: one set of supervised tasks, ended by a signal or by the first that dies."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from cluster.errors import ClusterError, ConfigError, StartupError
+
+EXIT_REFUSED: Final = 1
+EXIT_WRONG_USAGE: Final = 2
+_T = TypeVar("_T")
+
+
+class TaskSet:
+    """Background tasks that live as long as an `async with` block.
+
+    A task that raises cancels the block and every other task, and the block raises what it raised (in an
+    ExceptionGroup). Leaving the block cancels what still runs and waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        # A dict for its order: that of a set must not decide what a simulated run does.
+        self._running: dict[asyncio.Task[Any], None] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel_all()
+        await self._group.__aexit__(kind, error, trace)
+
+    def start(self, coroutine: Coroutine[Any, Any, _T], *, name: str) -> asyncio.Task[_T]:
+        """Run it in the background. The returned task may be awaited or cancelled by itself."""
+        task = self._group.create_task(coroutine, name=name)
+        self._running[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def cancel_all(self) -> None:
+        for task in tuple(self._running):
+            task.cancel()
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        del self._running[task]
+
+
+class Backoff:
+    """Growing pauses between attempts: doubled each time up to a ceiling, each varied by ±20 %."""
+
+    def __init__(self, initial_ms: float, max_ms: float, random: Random) -> None:
+        self._initial_ms, self._max_ms, self._random = initial_ms, max_ms, random
+        self._next_ms = initial_ms
+
+    def next_ms(self) -> float:
+        """How long to pause now; the following pause is longer."""
+        pause_ms = self._next_ms
+        self._next_ms = min(pause_ms * 2, self._max_ms)
+        return pause_ms * self._random.uniform(0.8, 1.2)
+
+    def reset(self) -> None:
+        """After a success: start small again."""
+        self._next_ms = self._initial_ms
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self.next_ms() / 1000)
+
+
+def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
+    """Run `main(stop)` until it returns; the exit code. `stop` is set by SIGTERM or SIGINT, a second one cancels.
+
+    A ConfigError exits with 2 and a StartupError with 1, both with their message on stderr and no
+    traceback. Refuses to run under `python -O`: our assertions are part of the protocol's safety.
+    """
+    if not __debug__:
+        sys.stderr.write("klamm does not run under python -O: its assertions guard the data\n")
+        return EXIT_WRONG_USAGE
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_run_until_stopped(main))
+    except* ConfigError as group:
+        _report(group)
+        return_code = EXIT_WRONG_USAGE
+    except* StartupError as group:
+        _report(group)
+        return_code = EXIT_REFUSED
+    else:
+        return_code = 0
+    return return_code
+
+
+async def _run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    stop = asyncio.Event()
+    program = asyncio.current_task()
+    assert program is not None, "coroutines run in tasks"
+
+    def on_signal() -> None:
+        if stop.is_set():
+            program.cancel()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        await main(stop)
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415 - it has no build for some platforms.
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _report(group: BaseExceptionGroup[ClusterError]) -> None:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            _report(error)
+        else:
+            sys.stderr.write(f"{error}\n")
