@@ -1,0 +1,60 @@
+"""Golden traces against what a run showed: which step and field differ."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from tests.recorded.engine import StepResult
+from tests.recorded.scenario import GOLDEN
+
+MISSING = "(missing)"
+
+
+class GoldenStep(Struct, frozen=True):
+    """`stable`: the values that every recorded run had. `unstable`: fields that varied, which are not compared."""
+
+    index: int
+    do: dict[str, Any]
+    stable: dict[str, Any]
+    unstable: dict[str, list[Any]] = {}
+
+
+class GoldenTrace(Struct, frozen=True):
+    scenario: str
+    implementation: str
+    runs: int
+    steps: tuple[GoldenStep, ...]
+
+
+class Difference(Struct, frozen=True):
+    step: int
+    action: dict[str, Any]
+    field: str
+    golden: Any
+    found: Any
+
+    def __str__(self) -> str:
+        action = msgspec.json.encode(self.action).decode()
+        return f"step {self.step} {action}: {self.field}: golden {self.golden!r}, found {self.found!r}"
+
+
+def load_golden(name: str) -> GoldenTrace:
+    return msgspec.json.decode((GOLDEN / f"{name}.json").read_bytes(), type=GoldenTrace)
+
+
+def differences(golden: GoldenTrace, results: Sequence[StepResult]) -> list[Difference]:
+    """Every stable field that a run lacks, has besides, or has with another value."""
+    if len(golden.steps) != len(results):
+        return [Difference(-1, {}, "steps", len(golden.steps), len(results))]
+    return [row for step, result in zip(golden.steps, results, strict=True) for row in _step(step, result)]
+
+
+def _step(step: GoldenStep, result: StepResult) -> list[Difference]:
+    found = result.fields()
+    return [
+        Difference(step.index, step.do, field, step.stable.get(field, MISSING), found.get(field, MISSING))
+        for field in sorted({*step.stable, *found} - set(step.unstable))
+        if step.stable.get(field, MISSING) != found.get(field, MISSING)
+    ]

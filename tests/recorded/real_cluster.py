@@ -1,0 +1,221 @@
+"""A cluster of real processes that a scenario can be replayed on: controllers and brokers under one ZooKeeper chroot.
+
+Controllers and brokers are children with their own process groups, ended by SIGKILL, SIGTERM and SIGSTOP, as an
+operator's worst day would. Processes keep their ports when they are started again.
+"""
+
+import asyncio
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+
+from cluster.zookeeper.port import Delete, ZooKeeper
+from tests.recorded.picture import active_controller
+from tests.recorded.scenario import CONTROLLER_SESSION_MS, Scenario
+
+CONTROLLERS = frozenset({1001, 1002})
+DEADLINE_S = 90.0
+PRODUCE_S = 30.0
+
+
+@asynccontextmanager
+async def real_cluster(scenario: Scenario, zookeeper: str, directory: pathlib.Path) -> AsyncIterator["RealCluster"]:
+    """Both controllers run and one is in office; `zookeeper` is `host:port/chroot`, empty. Ends what it started."""
+    client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=30_000)
+    client.listen(lambda event: None)
+    await client.start_session()
+    cluster = RealCluster(scenario.settings, zookeeper, client, directory)
+    try:
+        # One after the other, so that it is always the same one that is in office first.
+        for controller in sorted(CONTROLLERS):
+            cluster.start(controller)
+            await cluster.until_in_office()
+            await until(lambda: client.exists(f"/controllers/ids/{controller}"))  # noqa: B023
+        yield cluster
+    finally:
+        cluster.end_all()
+        await client.close()
+
+
+class RealCluster:
+    """Implements `tests.recorded.engine.ClusterDriver`."""
+
+    def __init__(self, settings: Mapping[str, Any], zookeeper: str, client: ZooKeeper, directory: pathlib.Path) -> None:
+        self._settings, self._connect, self._client, self._directory = settings, zookeeper, client, directory
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._paused: set[int] = set()
+        self._ports: dict[int, int] = {}
+        self._racks: dict[int, str | None] = {}
+
+    @property
+    def zookeeper(self) -> ZooKeeper:
+        return self._client
+
+    @property
+    def controllers(self) -> Set[int]:
+        return CONTROLLERS
+
+    def start(self, node: int) -> None:
+        role = "controller" if node in CONTROLLERS else "broker"
+        config = self._directory / f"{role}-{node}.toml"
+        config.write_text(self._config(node))
+        with (self._directory / f"{role}-{node}.log").open("ab") as log:
+            self._processes[node] = subprocess.Popen(
+                [sys.executable, "-m", "launcher", role, "--config", str(config)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._paused.discard(node)
+
+    def _config(self, node: int) -> str:
+        settings = dict(self._settings)
+        if node in CONTROLLERS:
+            settings["zookeeper.session.timeout.ms"] = CONTROLLER_SESSION_MS
+        port = self._ports.setdefault(node, _free_port())
+        rack = self._racks.get(node)
+        return "\n".join(
+            [
+                f"id = {node}",
+                f'zookeeper = "{self._connect}"',
+                f'listen = "127.0.0.1:{port}"',
+                f'data = "{self._data(node)}"',
+                f'rack = "{"" if rack is None else rack}"',
+                f"settings = '''{json.dumps(settings)}'''",
+            ]
+        )
+
+    def _data(self, node: int) -> pathlib.Path:
+        return self._directory / f"data-{node}"
+
+    def _signal(self, node: int, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._processes[node].pid, number)
+
+    async def _end(self, node: int, number: signal.Signals) -> None:
+        self._signal(node, number)
+        process = self._processes.pop(node)
+        self._paused.discard(node)
+        await until(lambda: _has_ended(process))
+
+    def end_all(self) -> None:
+        for node in sorted(self._processes):
+            self._signal(node, signal.SIGKILL)
+            self._processes.pop(node).wait()
+
+    async def until_in_office(self) -> None:
+        async def someone() -> bool:
+            return await active_controller(self._client) is not None
+
+        await until(someone)
+
+    async def tend(self) -> None:
+        for node in sorted(self._processes):
+            if node not in CONTROLLERS and self._processes[node].poll() is not None:
+                self.start(node)
+
+    async def start_brokers(self, racks: Mapping[int, str | None]) -> None:
+        self._racks.update(racks)
+        for broker in sorted(racks):
+            self.start(broker)
+
+    async def start_broker(self, broker: int, *, wipe: bool) -> None:
+        if wipe:
+            shutil.rmtree(self._data(broker))
+        self.start(broker)
+
+    async def stop_broker(self, broker: int) -> None:
+        await self._end(broker, signal.SIGTERM)
+
+    async def kill_broker(self, broker: int) -> None:
+        await self._end(broker, signal.SIGKILL)
+
+    async def pause_broker(self, broker: int) -> None:
+        self._signal(broker, signal.SIGSTOP)
+        self._paused.add(broker)
+
+    async def resume_broker(self, broker: int) -> None:
+        self._signal(broker, signal.SIGCONT)
+        self._paused.discard(broker)
+
+    async def kill_controller(self) -> None:
+        active = await self._active()
+        await self._end(active, signal.SIGKILL)
+        for path in (f"/controllers/ids/{active}", "/controller"):
+            await self._client.multi([Delete(path)])
+        await self.until_in_office()
+
+    async def restart_controllers(self) -> None:
+        for controller in sorted(CONTROLLERS - self._processes.keys()):
+            self.start(controller)
+
+    async def pause_controller(self, *, expire: bool) -> None:
+        active = await self._active()
+        self._signal(active, signal.SIGSTOP)
+        self._paused.add(active)
+        if not expire:
+            return
+        await self._client.multi([Delete("/controller")])
+        await self.until_in_office()
+
+        async def session_is_gone() -> bool:
+            return await self._client.exists(f"/controllers/ids/{active}") is None
+
+        await until(session_is_gone)
+
+    async def resume_controllers(self) -> None:
+        for controller in sorted(self._paused & CONTROLLERS):
+            await self.resume_broker(controller)
+
+    async def produce(self, topic: str, partition: int, count: int, acks: str) -> int:
+        running = sorted(self._processes.keys() - self._paused)
+        bootstrap = ",".join(f"127.0.0.1:{self._ports[node]}" for node in running)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "launcher", "produce", topic, "--bootstrap", bootstrap,
+            "--partition", str(partition), "--count", str(count), "--acks", acks,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(PRODUCE_S):
+                printed, complaints = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return 0
+        with (self._directory / "produce.log").open("ab") as log:
+            log.write(complaints)
+        numbers = [int(word) for word in printed.split() if word.isdigit()]
+        return numbers[-1] if numbers else 0
+
+    async def _active(self) -> int:
+        active = await active_controller(self._client)
+        assert active in CONTROLLERS, f"{active} is in office"
+        return active
+
+
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    """Poll until `holds` returns something true. Raises TimeoutError after DEADLINE_S."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not await holds():  # noqa: ASYNC110 (processes and ZooKeeper set no event of ours)
+            await asyncio.sleep(0.02)
+
+
+async def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

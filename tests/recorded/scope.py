@@ -1,0 +1,43 @@
+"""Which scenarios are replayed, and what each of the others waits for.
+
+Whoever builds one of the missing parts takes its lines out of `WAITING_FOR`.
+"""
+
+from tests.recorded.scenario import all_names
+
+CONTROLLED_SHUTDOWN = "controlled shutdown"
+TOPIC_DELETION = "topic deletion"
+PARTITION_CHANGES = "partitions added to a topic"
+REASSIGNMENT = "partition reassignment"
+REQUESTED_ELECTION = "preferred elections on request"
+AUTO_REBALANCE = "automatic leader rebalancing"
+CONFIG_CHANGES = "elections after a change of a topic's configuration"
+
+WAITING_FOR = {
+    "auto-rebalance": AUTO_REBALANCE,
+    "controlled-shutdown-follower": CONTROLLED_SHUTDOWN,
+    "controlled-shutdown-leader": CONTROLLED_SHUTDOWN,
+    "controlled-shutdown-rf1": CONTROLLED_SHUTDOWN,
+    "delete-and-create-again": TOPIC_DELETION,
+    "delete-replica-dies-grow-ignored": TOPIC_DELETION,
+    "delete-replica-down": TOPIC_DELETION,
+    "delete-topic": TOPIC_DELETION,
+    "grow-topic": PARTITION_CHANGES,
+    "preferred-after-return": REQUESTED_ELECTION,
+    "preferred-dead": REQUESTED_ELECTION,
+    "reassign-disjoint": REASSIGNMENT,
+    "reassign-failover": REASSIGNMENT,
+    "reassign-grow-replicas": REASSIGNMENT,
+    "reassign-nonsense": REASSIGNMENT,
+    "reassign-order": REASSIGNMENT,
+    "reassign-overlap": REASSIGNMENT,
+    "reassign-overwrite-node": REASSIGNMENT,
+    "reassign-replace": REASSIGNMENT,
+    "reassign-several": REASSIGNMENT,
+    "reassign-target-dead": REASSIGNMENT,
+    "reassign-to-current": REASSIGNMENT,
+    "stop-and-start-at-once": CONTROLLED_SHUTDOWN,
+    "unclean-by-config": CONFIG_CHANGES,
+}
+
+IN_SCOPE = [name for name in all_names() if name not in WAITING_FOR]

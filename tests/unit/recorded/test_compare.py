@@ -1,0 +1,115 @@
+"""The judge of the recorded scenarios finds what differs, and only that."""
+
+from typing import Any
+
+import pytest
+
+from tests.recorded.compare import Difference, GoldenTrace, differences, load_golden
+from tests.recorded.conditions import holds
+from tests.recorded.engine import StepResult
+from tests.recorded.scenario import all_names, load
+from tests.recorded.scope import WAITING_FOR
+
+
+def as_recorded(golden: GoldenTrace) -> list[StepResult]:
+    """Results of a run that did exactly what Kafka did."""
+    results = []
+    for step in golden.steps:
+        fields = dict(step.stable)
+        outcome, met, quiet = fields.pop("outcome"), fields.pop("until_met", None), fields.pop("quiet", None)
+        results.append(StepResult(outcome, met, quiet, fields))
+    return results
+
+
+@pytest.mark.parametrize("name", all_names())
+def test_every_scenario_has_a_golden_trace_of_its_steps(name: str) -> None:
+    golden = load_golden(name)
+    assert len(load(name).steps) == len(golden.steps)
+    assert differences(golden, as_recorded(golden)) == []
+
+
+def test_what_waits_for_a_missing_part_is_a_scenario() -> None:
+    assert set(WAITING_FOR) <= set(all_names())
+
+
+def changed(results: list[StepResult], step: int, **fields: Any) -> list[StepResult]:
+    old = results[step]
+    picture = {**(old.picture or {}), **{name.replace("__", "."): value for name, value in fields.items()}}
+    return [*results[:step], StepResult(old.outcome, old.met, old.quiet, picture), *results[step + 1 :]]
+
+
+def test_a_wrong_value_and_an_additional_field_are_both_found() -> None:
+    golden = load_golden("create-rf1")
+    results = changed(as_recorded(golden), 1, brokers=[1, 2], surprise=1)
+    action = golden.steps[1].do
+    assert differences(golden, results) == [
+        Difference(1, action, "brokers", [1, 2, 3], [1, 2]),
+        Difference(1, action, "surprise", "(missing)", 1),
+    ]
+
+
+def test_a_missing_step_is_found() -> None:
+    golden = load_golden("create-rf1")
+    assert differences(golden, as_recorded(golden)[:-1])
+
+
+def test_unstable_fields_are_not_compared() -> None:
+    golden = load_golden("kill-all-together")
+    step = next(s for s in golden.steps if s.unstable)
+    field = next(iter(step.unstable))
+    results = as_recorded(golden)
+    (results[step.index].picture or {})[field] = "never seen"
+    assert differences(golden, results) == []
+
+
+PICTURE = {
+    "brokers": [1, 2],
+    "topics": ["t"],
+    "controller.present": True,
+    "controller.epoch_delta": 1,
+    "admin.delete_topics": ["gone"],
+    "admin.reassign_partitions": None,
+    "admin.preferred_replica_election": None,
+    "partitions.t-0.state": "present",
+    "partitions.t-0.leader": 2,
+    "partitions.t-0.isr": [1, 2],
+    "partitions.t-0.adding": [],
+    "partitions.t-1.state": "absent",
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ({"broker_up": 2}, True),
+        ({"broker_up": 3}, False),
+        ({"broker_down": 3}, True),
+        ({"broker_down": 1}, False),
+        ({"leader": ["t", 0, 2]}, True),
+        ({"leader": ["t", 0, 1]}, False),
+        ({"leader": ["t", 1, 1]}, False),
+        ({"isr": ["t", 0, [2, 1]]}, True),
+        ({"isr": ["t", 0, [2]]}, False),
+        ({"isr_size": ["t", 0, 2]}, True),
+        ({"isr_size": ["t", 0, 3]}, False),
+        ({"no_state": ["t", 1]}, True),
+        ({"no_state": ["t", 0]}, False),
+        ({"topic_gone": "other"}, True),
+        ({"topic_gone": "gone"}, False),
+        ({"topic_gone": "t"}, False),
+        ({"reassignment_done": True}, True),
+        ({"election_done": True}, True),
+        ({"controller": "present"}, True),
+    ],
+)
+def test_conditions(condition: dict[str, Any], expected: bool) -> None:
+    assert holds(condition, PICTURE, 0) is expected
+
+
+def test_a_controller_has_changed_only_when_the_epoch_rose_during_the_step() -> None:
+    assert holds({"controller": "changed"}, PICTURE, 0)
+    assert not holds({"controller": "changed"}, PICTURE, 1)
+
+
+def test_a_partition_that_still_adds_a_replica_is_being_reassigned() -> None:
+    assert not holds({"reassignment_done": True}, {**PICTURE, "partitions.t-0.adding": [3]}, 0)
