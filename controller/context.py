@@ -1,0 +1,302 @@
+"""The controller's image of the cluster: what one reign knows, with indexes for every question asked per event.
+
+One writer: the event loop. Nothing here awaits, so between two awaits of a handler the image is whole. The
+`set_`, `add_`, `apply_` and `remove_` methods are its only mutators and keep indexes and counters in step with
+the facts. A new reign starts with a new object, so nothing of an old one can leak into it (CX-12).
+Source: Kafka ControllerContext.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from cluster.broker import (
+    LEADER_EPOCH_DURING_DELETE,
+    NO_LEADER_EPOCH,
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    RegisteredBroker,
+    TopicId,
+    ZkVersion,
+)
+from cluster.errors import ClusterError
+from cluster.partition import EMPTY_ASSIGNMENT, Leadership, ReplicaAssignment, TopicPartition
+from cluster.state_tables import PartitionState, ReplicaState
+
+
+class TopicIdConflictError(ClusterError):
+    """A topic's id contradicts what is known: another id for the topic, or another topic with the id (CX-9)."""
+
+
+class ControllerContext:
+    """See the module. Ordered sets are dicts with None values, so that iterating them is deterministic."""
+
+    def __init__(self, epoch: ControllerEpoch, epoch_zk_version: ZkVersion) -> None:
+        self.epoch = epoch
+        self.epoch_zk_version = epoch_zk_version
+        self.brokers: dict[BrokerId, Broker] = {}
+        self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
+        self.shutting_down: set[BrokerId] = set()
+        self.topics: set[str] = set()
+        self.topic_ids: dict[str, TopicId] = {}
+        self.topic_names: dict[TopicId, str] = {}
+        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.leaderships: dict[TopicPartition, Leadership] = {}
+        self.partitions_being_reassigned: set[TopicPartition] = set()
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
+        self.offline_directories: dict[BrokerId, set[TopicPartition]] = {}
+        """Broker -> partitions whose replica there is on a failed disk."""
+        self.topics_to_be_deleted: set[str] = set()
+        self.topics_with_deletion_started: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+        # Invariant: both equal `recount()` whenever no method of this class is running (INV-10).
+        self.offline_partition_count = 0
+        self.preferred_replica_imbalance_count = 0
+        self._live: frozenset[BrokerId] = frozenset()
+        self._registered: frozenset[BrokerId] = frozenset()
+        self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self._awaiting_leader: dict[TopicPartition, None] = {}
+
+    # Brokers
+
+    @property
+    def live_broker_ids(self) -> frozenset[BrokerId]:
+        return self._live
+
+    @property
+    def live_or_shutting_down_ids(self) -> frozenset[BrokerId]:
+        return self._registered
+
+    def add_brokers(self, registered: Iterable[RegisteredBroker]) -> None:
+        for broker, epoch in ((r.broker, r.epoch) for r in registered):
+            self.brokers[broker.id] = broker
+            self.broker_epochs[broker.id] = epoch
+        self._refresh_liveness()
+
+    def remove_brokers(self, brokers: Iterable[BrokerId]) -> None:
+        for broker in brokers:
+            self.brokers.pop(broker, None)
+            self.broker_epochs.pop(broker, None)
+        self._refresh_liveness()
+
+    def replace_broker(self, broker: Broker) -> None:
+        """Take a changed record of a known broker; its epoch stays."""
+        assert broker.id in self.broker_epochs, f"broker {broker.id} is not registered"
+        self.brokers[broker.id] = broker
+
+    def set_shutting_down(self, brokers: Iterable[BrokerId]) -> None:
+        self.shutting_down = set(brokers)
+        self._refresh_liveness()
+
+    def forget_offline_directories(self, brokers: Iterable[BrokerId]) -> None:
+        for broker in brokers:
+            self.offline_directories.pop(broker, None)
+
+    def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
+        """Brokers on which a replica of `tp` would be online (CX-2)."""
+        brokers = self._registered if include_shutting_down else self._live
+        if not self.offline_directories:
+            return brokers
+        return brokers - {b for b, failed in self.offline_directories.items() if tp in failed}
+
+    def _refresh_liveness(self) -> None:
+        self._registered = frozenset(self.broker_epochs)
+        self._live = self._registered - self.shutting_down
+
+    # Topics and assignments
+
+    def set_topics(self, topics: Iterable[str]) -> None:
+        self.topics = set(topics)
+
+    def add_topic_id(self, topic: str, topic_id: TopicId) -> None:
+        """Raises TopicIdConflictError (CX-9); adding the same pair again is harmless."""
+        known_id, known_topic = self.topic_ids.get(topic, topic_id), self.topic_names.get(topic_id, topic)
+        if topic not in self.topics or known_id != topic_id or known_topic != topic:
+            raise TopicIdConflictError(f"topic {topic} id {topic_id}: known are id {known_id}, topic {known_topic}")
+        self.topic_ids[topic] = topic_id
+        self.topic_names[topic_id] = topic
+
+    def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
+        """Empty for an unknown partition (CX-8)."""
+        of_topic = self.assignments.get(tp.topic)
+        return EMPTY_ASSIGNMENT if of_topic is None else of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, p) for p in self.assignments.get(topic, ())]
+
+    def set_assignment(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
+        of_topic = self.assignments.setdefault(tp.topic, {})
+        old = of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
+        of_topic[tp.partition] = assignment
+        self._count_imbalance(tp, old, self.leaderships.get(tp), -1)
+        self._count_imbalance(tp, assignment, self.leaderships.get(tp), +1)
+        for broker in old.replicas:
+            if broker not in assignment.replicas:
+                del self._hosted_by[broker][tp]
+        for broker in assignment.replicas:
+            self._hosted_by.setdefault(broker, {})[tp] = None
+
+    def set_being_reassigned(self, tp: TopicPartition) -> None:
+        self.partitions_being_reassigned.add(tp)
+
+    def partitions_on_broker(self, broker: BrokerId) -> list[TopicPartition]:
+        """All partitions whose full replica list contains the broker (CX-3)."""
+        return list(self._hosted_by.get(broker, ()))
+
+    def hosting_brokers(self) -> list[BrokerId]:
+        """Every broker that some assignment names, registered or not, by id."""
+        return sorted(broker for broker, hosted in self._hosted_by.items() if hosted)
+
+    # Leadership
+
+    def apply_leaderships(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
+        """Record what ZooKeeper acknowledged."""
+        known, led_by = self.leaderships, self._led_by
+        for tp, leadership in leaderships.items():
+            old = known.get(tp)
+            known[tp] = leadership
+            if old is None or old.leader != leadership.leader:
+                if old is not None:
+                    del led_by[old.leader][tp]
+                led_by.setdefault(leadership.leader, {})[tp] = None
+            assignment = self.assignment(tp)
+            self._count_imbalance(tp, assignment, old, -1)
+            self._count_imbalance(tp, assignment, leadership, +1)
+
+    def partitions_with_leaders(self) -> list[TopicPartition]:
+        """Partitions with leadership, even leader -1, whose topic is not queued for deletion (CX-4)."""
+        queued = self.topics_to_be_deleted
+        return [tp for tp in self.leaderships if tp.topic not in queued] if queued else list(self.leaderships)
+
+    def partitions_with_offline_leader(self) -> list[TopicPartition]:
+        """Of those, the ones whose recorded leader is not online (CX-5)."""
+        found: list[TopicPartition] = []
+        for broker in sorted(self._led_by):
+            led = self._led_by[broker]
+            if broker in self._live:
+                failed = self.offline_directories.get(broker, ())
+                found.extend(tp for tp in led if tp in failed)
+            else:
+                found.extend(led)
+        return [tp for tp in found if tp.topic not in self.topics_to_be_deleted]
+
+    def partition_leaders_on_broker(self, broker: BrokerId) -> list[TopicPartition]:
+        """Partitions led by the broker that somebody else could lead (CX-6)."""
+        return [
+            tp
+            for tp in self._led_by.get(broker, ())
+            if tp.topic not in self.topics_to_be_deleted and len(self.assignment(tp).replicas) > 1
+        ]
+
+    def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
+        """CX-7."""
+        if tp.topic in self.topics_to_be_deleted:
+            return LEADER_EPOCH_DURING_DELETE
+        leadership = self.leaderships.get(tp)
+        return NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch
+
+    # States
+
+    def partition_state(self, tp: TopicPartition) -> PartitionState:
+        return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
+
+    def set_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
+        old = self.partition_states.get(tp, PartitionState.NON_EXISTENT)
+        self.partition_states[tp] = state
+        if old is state:
+            return
+        if tp.topic not in self.topics_with_deletion_started:
+            self.offline_partition_count += (state is PartitionState.OFFLINE) - (old is PartitionState.OFFLINE)
+        if state is PartitionState.OFFLINE or state is PartitionState.NEW:
+            self._awaiting_leader[tp] = None
+        else:
+            self._awaiting_leader.pop(tp, None)
+
+    def partitions_awaiting_leader(self) -> list[TopicPartition]:
+        """Partitions in OfflinePartition or NewPartition whose topic is not queued for deletion (§13.5)."""
+        return [tp for tp in self._awaiting_leader if tp.topic not in self.topics_to_be_deleted]
+
+    def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState:
+        on_broker = self.replica_states.get(broker)
+        return ReplicaState.NON_EXISTENT if on_broker is None else on_broker.get(tp, ReplicaState.NON_EXISTENT)
+
+    def set_replica_states(self, broker: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState) -> None:
+        self.replica_states.setdefault(broker, {}).update(dict.fromkeys(partitions, state))
+
+    def remove_replica(self, broker: BrokerId, tp: TopicPartition) -> None:
+        """Take a deleted replica out of the assignment and forget its state."""
+        self.set_assignment(tp, self.assignment(tp).remove_replica(broker))
+        self.replica_states.get(broker, {}).pop(tp, None)
+
+    # Deletion
+
+    def queue_topic_deletions(self, topics: Iterable[str]) -> None:
+        """Newly queued topics no longer count as imbalanced (CX-11)."""
+        for topic in topics:
+            if topic not in self.topics_to_be_deleted:
+                for tp in self.partitions_of(topic):
+                    self._count_imbalance(tp, self.assignment(tp), self.leaderships.get(tp), -1)
+                self.topics_to_be_deleted.add(topic)
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget a topic that is gone (CX-10); its states are another matter: `forget_states`."""
+        for partition, assignment in self.assignments.pop(topic, {}).items():
+            tp = TopicPartition(topic, partition)
+            leadership = self.leaderships.pop(tp, None)
+            if leadership is not None:
+                del self._led_by[leadership.leader][tp]
+            self._count_imbalance(tp, assignment, leadership, -1)
+            for broker in assignment.replicas:
+                del self._hosted_by[broker][tp]
+        self.topics.discard(topic)
+        self.topics_to_be_deleted.discard(topic)
+        self.topics_with_deletion_started.discard(topic)
+        topic_id = self.topic_ids.pop(topic, None)
+        if topic_id is not None:
+            del self.topic_names[topic_id]
+
+    def forget_states(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop partition and replica states, so that a topic of the same name starts from nothing (D-8)."""
+        for tp in partitions:
+            self.set_partition_state(tp, PartitionState.NON_EXISTENT)
+            del self.partition_states[tp]
+            for states in self.replica_states.values():
+                states.pop(tp, None)
+
+    # Counters
+
+    def recount(self) -> tuple[int, int]:
+        """Offline partitions and preferred-replica imbalance, counted from scratch: what the counters must equal."""
+        offline = sum(
+            state is PartitionState.OFFLINE and tp.topic not in self.topics_with_deletion_started
+            for tp, state in self.partition_states.items()
+        )
+        imbalanced = sum(
+            tp.topic not in self.topics_to_be_deleted and is_imbalanced(self.assignment(tp), leadership)
+            for tp, leadership in self.leaderships.items()
+        )
+        return offline, imbalanced
+
+    def _count_imbalance(
+        self, tp: TopicPartition, assignment: ReplicaAssignment, leadership: Leadership | None, sign: int
+    ) -> None:
+        if leadership is None or tp.topic in self.topics_to_be_deleted:
+            return
+        if is_imbalanced(assignment, leadership):
+            self.preferred_replica_imbalance_count += sign
+
+
+def is_imbalanced(assignment: ReplicaAssignment, leadership: Leadership) -> bool:
+    """Whether somebody else than the preferred replica leads (CX-21).
+
+    A preferred replica that a reassignment is still adding does not count until it is in the ISR.
+    """
+    if not assignment.replicas:
+        return False
+    preferred = assignment.replicas[0]
+    if preferred in assignment.adding:
+        return preferred in leadership.isr
+    return leadership.leader != preferred

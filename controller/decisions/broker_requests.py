@@ -1,0 +1,252 @@
+"""Whom to tell what: changes are collected in a batch, which then becomes at most one request of each kind per broker.
+
+A batch lives for one step of one event and is sent once, so a half-sent batch cannot meet the next one. Partition
+states are built once and shared by all requests that carry them, which the codec uses to serialise them once.
+Source: Kafka AbstractControllerBrokerRequestBatch.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from cluster.broker import (
+    LEADER_DURING_DELETE,
+    Broker,
+    BrokerId,
+    ControllerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
+from cluster.requests import (
+    ControlRequest,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    LiveLeader,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from controller.decisions.read_only_view import ClusterView
+
+
+class _LeaderAndIsr(NamedTuple):
+    leadership: Leadership
+    assignment: ReplicaAssignment
+    is_new: bool
+
+
+class _Stop(NamedTuple):
+    leader_epoch: LeaderEpoch
+    delete: bool
+
+
+class ControlBatch:
+    """Collects what brokers must hear about one step. Leadership is captured when it is added (RQ-6)."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._leader_and_isr: dict[BrokerId, dict[TopicPartition, _LeaderAndIsr]] = {}
+        self._stops: dict[BrokerId, dict[TopicPartition, _Stop]] = {}
+        self._metadata: dict[TopicPartition, Leadership] = {}
+        self._metadata_brokers: set[BrokerId] = set()
+        self._metadata_for_all = False
+
+    def add_leader_and_isr(
+        self,
+        brokers: Iterable[BrokerId],
+        tp: TopicPartition,
+        leadership: Leadership,
+        assignment: ReplicaAssignment,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Tell `brokers` of the leadership, and every registered broker through UpdateMetadata (RQ-4).
+
+        A later entry for the partition replaces an earlier one, but once new it stays new in this batch.
+        """
+        entry = _LeaderAndIsr(leadership, assignment, is_new)
+        for broker in brokers:
+            if broker < 0:
+                continue
+            states = self._leader_and_isr.setdefault(broker, {})
+            earlier = states.get(tp)
+            states[tp] = entry._replace(is_new=True) if earlier is not None and earlier.is_new else entry
+        self._metadata_for_all = True
+        current = self._view.leaderships.get(tp)
+        if current is not None:
+            self._metadata[tp] = current
+
+    def add_stop_replica(self, broker: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
+        """Tell `broker` to stop the replica; once it is to be deleted it stays so in this batch (RQ-5)."""
+        if broker < 0:
+            return
+        stops = self._stops.setdefault(broker, {})
+        earlier = stops.get(tp)
+        sticky = delete or (earlier is not None and earlier.delete)
+        stops[tp] = _Stop(self._view.leader_epoch_for_stop(tp), sticky)
+
+    def add_update_metadata(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]) -> None:
+        """Tell `brokers` of the partitions and of all live brokers.
+
+        A partition without leadership is left out, but its brokers get a request all the same (RQ-7).
+        """
+        self._metadata_brokers.update(b for b in brokers if b >= 0)
+        leaderships = self._view.leaderships
+        for tp in partitions:
+            leadership = leaderships.get(tp)
+            if leadership is not None:
+                self._metadata[tp] = leadership
+
+    def add_update_metadata_for_all(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """The same for all registered brokers."""
+        self._metadata_for_all = True
+        self.add_update_metadata((), partitions)
+
+    def requests(self, controller: ControllerId, settings: "RequestSettings") -> list[tuple[BrokerId, ControlRequest]]:
+        """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica (RQ-10), brokers in order of id.
+
+        Brokers that are not registered now are left out; the others get their present broker epoch (RQ-12).
+        """
+        return [
+            *self._leader_and_isr_requests(controller, settings),
+            *self._update_metadata_requests(controller, settings),
+            *self._stop_replica_requests(controller, settings),
+        ]
+
+    def _leader_and_isr_requests(
+        self, controller: ControllerId, settings: "RequestSettings"
+    ) -> list[tuple[BrokerId, ControlRequest]]:
+        built: dict[TopicPartition, tuple[_LeaderAndIsr, LeaderAndIsrPartitionState]] = {}
+        encoded: dict[int, Any] = {}
+        requests: list[tuple[BrokerId, ControlRequest]] = []
+        for broker in sorted(self._leader_and_isr.keys() & self._view.broker_epochs.keys()):
+            leaders: set[BrokerId] = set()
+            states: dict[str, list[LeaderAndIsrPartitionState]] = {}
+            for tp, entry in self._leader_and_isr[broker].items():
+                earlier = built.get(tp)
+                if earlier is not None and _says_the_same(earlier[0], entry):
+                    state = earlier[1]
+                else:
+                    state = _leader_and_isr_state(tp, entry, settings.leader_recovery_state)
+                    built[tp] = (entry, state)
+                leaders.add(state.leader)
+                states.setdefault(tp.topic, []).append(state)
+            request = LeaderAndIsrRequest(
+                controller_id=controller,
+                controller_epoch=self._view.epoch,
+                broker_epoch=self._view.broker_epochs[broker],
+                topic_states=tuple(
+                    LeaderAndIsrTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
+                    for topic, of_topic in states.items()
+                ),
+                live_leaders=_live_leaders(self._view.brokers, leaders, settings.inter_broker_listener),
+                encoded=encoded,
+            )
+            requests.append((broker, request))
+        return requests
+
+    def _update_metadata_requests(
+        self, controller: ControllerId, settings: "RequestSettings"
+    ) -> list[tuple[BrokerId, ControlRequest]]:
+        registered = self._view.broker_epochs.keys()
+        brokers = sorted(registered if self._metadata_for_all else self._metadata_brokers & registered)
+        if not brokers:
+            return []
+        states: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for tp, leadership in self._metadata.items():
+            states.setdefault(tp.topic, []).append(self._metadata_state(tp, leadership))
+        topic_states = tuple(
+            UpdateMetadataTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
+            for topic, of_topic in states.items()
+        )
+        live_brokers = tuple(self._view.brokers[b] for b in sorted(self._view.brokers))
+        encoded: dict[int, Any] = {}
+        epochs = self._view.broker_epochs
+        return [
+            (b, UpdateMetadataRequest(controller, self._view.epoch, epochs[b], topic_states, live_brokers, encoded))
+            for b in brokers
+        ]
+
+    def _stop_replica_requests(
+        self, controller: ControllerId, settings: "RequestSettings"
+    ) -> list[tuple[BrokerId, ControlRequest]]:
+        requests: list[tuple[BrokerId, ControlRequest]] = []
+        for broker in sorted(self._stops.keys() & self._view.broker_epochs.keys()):
+            states = tuple(
+                StopReplicaPartitionState(tp.topic, tp.partition, stop.leader_epoch, stop.delete)
+                for tp, stop in self._stops[broker].items()
+            )
+            # Before IBP 2.6 the delete flag belongs to the whole request; deleting ones go first (RQ-13).
+            parts = (
+                [states]
+                if settings.stop_replica_flag_per_partition
+                else [tuple(s for s in states if s.delete_partition is delete) for delete in (True, False)]
+            )
+            epoch = self._view.broker_epochs[broker]
+            requests.extend(
+                (broker, StopReplicaRequest(controller, self._view.epoch, epoch, part)) for part in parts if part
+            )
+        return requests
+
+    def _metadata_state(self, tp: TopicPartition, leadership: Leadership) -> UpdateMetadataPartitionState:
+        view = self._view
+        replicas = view.assignment(tp).replicas
+        online = view.online_brokers(tp)
+        offline = () if online.issuperset(replicas) else tuple([b for b in replicas if b not in online])
+        leader, leader_epoch, epoch = leadership.leader, leadership.leader_epoch, leadership.partition_epoch
+        if tp.topic in view.topics_to_be_deleted:
+            leader, leader_epoch, epoch = LEADER_DURING_DELETE, LeaderEpoch(0), PartitionEpoch(0)
+        return UpdateMetadataPartitionState(
+            tp.partition, leadership.controller_epoch, leader, leader_epoch, leadership.isr, epoch, replicas, offline
+        )
+
+    def _topic_id(self, topic: str, settings: "RequestSettings") -> TopicId | None:
+        return self._view.topic_ids.get(topic) if settings.topic_ids else None
+
+
+class RequestSettings(Struct, frozen=True):
+    """How the protocol version and the listeners shape requests; the defaults are those of the newest version."""
+
+    inter_broker_listener: str = "PLAINTEXT"
+    leader_recovery_state: bool = True
+    topic_ids: bool = True
+    stop_replica_flag_per_partition: bool = True
+
+
+def _says_the_same(left: _LeaderAndIsr, right: _LeaderAndIsr) -> bool:
+    # Identity is enough, and much faster than comparing: both come from the context's own objects.
+    return left.leadership is right.leadership and left.assignment is right.assignment and left.is_new is right.is_new
+
+
+def _leader_and_isr_state(
+    tp: TopicPartition, entry: _LeaderAndIsr, with_recovery_state: bool
+) -> LeaderAndIsrPartitionState:
+    leadership, assignment, is_new = entry
+    return LeaderAndIsrPartitionState(
+        tp.partition,
+        leadership.controller_epoch,
+        leadership.leader,
+        leadership.leader_epoch,
+        leadership.isr,
+        leadership.partition_epoch,
+        assignment.replicas,
+        assignment.adding,
+        assignment.removing,
+        is_new,
+        leadership.leader_recovery_state if with_recovery_state else 0,
+    )
+
+
+def _live_leaders(brokers: Mapping[BrokerId, Broker], leaders: set[BrokerId], listener: str) -> tuple[LiveLeader, ...]:
+    found: list[LiveLeader] = []
+    for broker in sorted(leaders & brokers.keys()):
+        endpoint = brokers[broker].endpoint(listener)
+        if endpoint is not None:
+            found.append(LiveLeader(broker, endpoint.host, endpoint.port))
+    return tuple(found)

@@ -1,0 +1,59 @@
+"""The questions that decisions may ask of the controller's context; they can change nothing through it."""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
+from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
+from cluster.state_tables import ReplicaState
+
+
+class ClusterView(Protocol):
+    """What the cluster looks like to the controller in office. Unknown partitions have an empty assignment (CX-8)."""
+
+    @property
+    def epoch(self) -> ControllerEpoch: ...
+
+    @property
+    def topics(self) -> AbstractSet[str]: ...
+
+    @property
+    def topic_ids(self) -> Mapping[str, TopicId]: ...
+
+    @property
+    def topic_names(self) -> Mapping[TopicId, str]: ...
+
+    @property
+    def brokers(self) -> Mapping[BrokerId, Broker]:
+        """Every registered, feature-compatible broker."""
+        ...
+
+    @property
+    def broker_epochs(self) -> Mapping[BrokerId, BrokerEpoch]: ...
+
+    @property
+    def live_broker_ids(self) -> frozenset[BrokerId]:
+        """Registered and not shutting down (CX-1)."""
+        ...
+
+    @property
+    def shutting_down(self) -> AbstractSet[BrokerId]: ...
+
+    @property
+    def leaderships(self) -> Mapping[TopicPartition, Leadership]: ...
+
+    @property
+    def topics_to_be_deleted(self) -> AbstractSet[str]: ...
+
+    def assignment(self, tp: TopicPartition) -> ReplicaAssignment: ...
+
+    def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
+        """Brokers on which a replica of this partition would be online: live, and its disk healthy (CX-2)."""
+        ...
+
+    def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
+        """What a StopReplica carries (CX-7): -2 while the topic is queued for deletion, -1 without leadership."""
+        ...
+
+    def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState: ...

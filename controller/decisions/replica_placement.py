@@ -1,0 +1,98 @@
+"""Where the replicas of new partitions go: spread over brokers, and over racks where brokers name theirs.
+
+Source: Kafka AdminUtils.assignReplicasToBrokers; KIP-36 for racks.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from cluster.broker import Broker, BrokerId
+from cluster.errors import ApiError, ErrorCode
+
+
+def place_replicas(
+    brokers: Iterable[Broker],
+    partition_count: int,
+    replication_factor: int,
+    *,
+    start: int,
+    shift: int,
+    first_partition: int = 0,
+) -> dict[int, tuple[BrokerId, ...]]:
+    """Partition -> replicas, preferred one first (TP-5).
+
+    `start` picks the broker of the first partition's first replica, `shift` how far further replicas are
+    from the first; both are below the number of brokers, random for a new topic. Raises ApiError for
+    counts that cannot be met and when only some brokers name a rack.
+    """
+    racks = {b.id: b.rack for b in sorted(brokers, key=lambda b: b.id)}
+    if partition_count <= 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"the number of partitions must be above 0, not {partition_count}",
+            field="num_partitions",
+            value=partition_count,
+        )
+    if not 0 < replication_factor <= len(racks):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor} must be between 1 and the number of live brokers ({len(racks)})",
+            field="replication_factor",
+            value=replication_factor,
+        )
+    named = {b: rack for b, rack in racks.items() if rack is not None}
+    if named and len(named) < len(racks):
+        nameless = sorted(racks.keys() - named.keys())
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"some brokers have a rack, but brokers {nameless} have none")
+    ordered = alternate_racks(named) if named else tuple(racks)
+    return {
+        partition: _place_partition(
+            ordered,
+            named,
+            partition,
+            replication_factor,
+            start=start,
+            # One more each time the first replicas have gone round all brokers, counted from the first new one.
+            shift=shift + partition // len(ordered) - max(0, first_partition - 1) // len(ordered),
+        )
+        for partition in range(first_partition, first_partition + partition_count)
+    }
+
+
+def alternate_racks(racks: Mapping[BrokerId, str]) -> tuple[BrokerId, ...]:
+    """One broker of each rack in turn: racks by name, brokers by id within them."""
+    queues: dict[str, list[BrokerId]] = {}
+    for broker in sorted(racks):
+        queues.setdefault(racks[broker], []).append(broker)
+    longest = max(len(queue) for queue in queues.values())
+    return tuple(queue[i] for i in range(longest) for _, queue in sorted(queues.items()) if i < len(queue))
+
+
+def _place_partition(
+    ordered: tuple[BrokerId, ...],
+    racks: Mapping[BrokerId, str],
+    partition: int,
+    replication_factor: int,
+    *,
+    start: int,
+    shift: int,
+) -> tuple[BrokerId, ...]:
+    count = len(ordered)
+    rack_count = len(set(racks.values())) if racks else 1
+    first = (partition + start) % count
+    placed = [ordered[first]]
+    tried = 0
+    while len(placed) < replication_factor:
+        candidate = ordered[(first + 1 + (shift * rack_count + tried) % (count - 1)) % count]
+        tried += 1
+        if not racks or _adds_to_the_spread(candidate, placed, racks, rack_count):
+            placed.append(candidate)
+    return tuple(placed)
+
+
+def _adds_to_the_spread(
+    candidate: BrokerId, placed: list[BrokerId], racks: Mapping[BrokerId, str], rack_count: int
+) -> bool:
+    used_racks = {racks[b] for b in placed}
+    if racks[candidate] in used_racks and len(used_racks) < rack_count:
+        return False
+    return candidate not in placed

@@ -1,0 +1,102 @@
+"""What makes a new topic acceptable: its name, its counts or its explicit assignment, its settings.
+
+Source: Kafka Topic, AdminZkClient.validateTopicCreate, ZkAdminManager.createTopics.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Final
+
+from cluster.broker import Broker, BrokerId
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import ReplicaAssignment
+from cluster.requests import NewTopic
+from controller.decisions.replica_placement import place_replicas
+from controller.decisions.topic_configs import check_topic_configs
+
+if TYPE_CHECKING:
+    from random import Random
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_UNSET: Final = -1
+
+
+def duplicate_names(topics: Sequence[NewTopic]) -> AbstractSet[str]:
+    """Names that one request has more than once; each of those items is refused."""
+    return {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
+
+
+def plan_new_topic(
+    topic: NewTopic,
+    existing: Collection[str],
+    live_brokers: Collection[Broker],
+    *,
+    default_partitions: int,
+    default_replication_factor: int,
+    random: "Random",
+) -> dict[int, ReplicaAssignment]:
+    """The assignment of a new topic, after every test of TP-1. Raises ApiError naming what is wrong."""
+    check_topic_name(topic.name, existing)
+    check_topic_configs(topic.configs)
+    if topic.assignments:
+        if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "an explicit assignment and counts exclude each other",
+                field="assignments",
+                value=sorted(topic.assignments),
+            )
+        check_assignments(topic.assignments)
+        placed = topic.assignments
+    else:
+        # With nobody to place replicas on, the count is refused below, before the draw matters.
+        brokers = max(1, len(live_brokers))
+        placed = place_replicas(
+            live_brokers,
+            default_partitions if topic.num_partitions == _UNSET else topic.num_partitions,
+            default_replication_factor if topic.replication_factor == _UNSET else topic.replication_factor,
+            start=random.randrange(brokers),
+            shift=random.randrange(brokers),
+        )
+    return {partition: ReplicaAssignment(tuple(placed[partition])) for partition in sorted(placed)}
+
+
+def check_topic_name(name: str, existing: Collection[str]) -> None:
+    """Raise ApiError for a name that is malformed, taken, or that collides with another in metric names."""
+    if name in {".", ".."} or not _NAME.fullmatch(name):
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "a topic name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
+            field="name",
+            value=name,
+        )
+    if name in existing:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists", field="name", value=name)
+    folded = name.replace(".", "_")
+    twin = next((other for other in sorted(existing) if other.replace(".", "_") == folded), None)
+    if twin is not None:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} collides with {twin}: '.' and '_' are the same in metric names",
+            field="name",
+            value=name,
+        )
+
+
+def check_assignments(assignments: Mapping[int, Sequence[BrokerId]]) -> None:
+    """Raise ApiError unless partitions are 0..n-1 with the same number of distinct replicas, at least one."""
+    if sorted(assignments) != list(range(len(assignments))):
+        raise _bad_assignment("partitions must be numbered from 0 without gaps", sorted(assignments))
+    factor = len(assignments[0])
+    for partition in sorted(assignments):
+        replicas = assignments[partition]
+        if not replicas or len(set(replicas)) != len(replicas) or min(replicas) < 0:
+            raise _bad_assignment(f"partition {partition} needs at least one replica, each broker once", replicas)
+        if len(replicas) != factor:
+            raise _bad_assignment(f"partition {partition} has not as many replicas as partition 0", replicas)
+
+
+def _bad_assignment(why: str, value: object) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why, field="assignments", value=value)
