@@ -1,0 +1,185 @@
+"""Where a producer collects records: one queue of batches per partition, and which of them are due.
+
+Plain bookkeeping without I/O; `now` is the event loop's time in seconds. Source: Kafka RecordAccumulator.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from admin.partitioner import next_sticky_partition, partition_for_key
+from admin.record_batches import BatchBuilder, build_batches, decode_records
+from cluster.broker import Offset
+from cluster.errors import ClusterError
+from cluster.partition import TopicPartition
+
+_RECORD_OVERHEAD = 32
+
+
+class ProducerOptions(Struct, frozen=True, kw_only=True):
+    """Kafka's producer settings under its names; times in ms, sizes in bytes. `acks`: 0, 1 or -1 (all)."""
+
+    acks: int = -1
+    batch_size: int = 262_144
+    linger_ms: int = 5
+    buffer_memory: int = 33_554_432
+    max_request_size: int = 1_048_576
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    retry_backoff_ms: int = 100
+
+
+class Batch:
+    """Records of one partition on their way. `encoded` is None while records may still be added."""
+
+    def __init__(self, *, deadline: float, due: float, batch_size: int) -> None:
+        self.deadline, self.due = deadline, due
+        self.encoded: bytes | None = None
+        self.values: list[bytes | None] = []
+        self.attempts = 0
+        self.last_error: ClusterError | None = None
+        self.memory = 0
+        self._builder = BatchBuilder(batch_size)
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    def append(self, timestamp: int, key: bytes | None, value: bytes | None) -> bool:
+        """Add a record; False when the batch is closed or full."""
+        if self.encoded is not None or not self._builder.append(timestamp, key, value):
+            return False
+        self.values.append(value)
+        self.memory += record_memory(key, value)
+        return True
+
+    def close(self) -> bytes:
+        """The batch as it goes on the wire; nothing can be added from now on."""
+        if self.encoded is None:
+            self.encoded = self._builder.build()
+        return self.encoded
+
+    def split(self) -> "list[Batch]":
+        """Halves of a batch that was too large for its leader, in order; at least two records are needed."""
+        assert self.count > 1, "a batch of one record cannot be split"
+        encoded = self.close()
+        parts = []
+        for part in build_batches(decode_records(encoded, Offset(0)).records, len(encoded) // 2 + 1):
+            records = decode_records(part, Offset(0)).records
+            batch = Batch(deadline=self.deadline, due=self.due, batch_size=len(part))
+            batch.encoded = part
+            batch.values = [r.value for r in records]
+            batch.memory = sum(record_memory(r.key, r.value) for r in records)
+            batch.attempts = self.attempts
+            parts.append(batch)
+        return parts
+
+
+class PartitionQueue:
+    """Batches of one partition, oldest first; the first is on the wire while `in_flight`."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.batches: deque[Batch] = deque()
+        self.in_flight = False
+        self.not_before = 0.0
+
+    def due_at(self, flushing: bool) -> float:
+        """When the first batch may be sent. A batch behind it means that it is full."""
+        first = self.batches[0]
+        waits_for_more = first.encoded is None and len(self.batches) == 1 and not flushing
+        return max(self.not_before, first.due) if waits_for_more else self.not_before
+
+
+class Accumulator:
+    """All queues of a producer. `has_leader` tells whether a partition can be sent to at present."""
+
+    def __init__(self, options: ProducerOptions, has_leader: Callable[[TopicPartition], bool]) -> None:
+        self._options = options
+        self._has_leader = has_leader
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._sticky: dict[str, int] = {}
+        self.memory = 0
+        """Bytes of all records that are neither acknowledged nor given up."""
+
+    def append(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        partition: int | None,
+        record: tuple[bytes | None, bytes | None],
+        *,
+        timestamp: int,
+        now: float,
+    ) -> bool:
+        """Add a (key, value) to `partition`, or to the one its key hashes to, or to the sticky one.
+
+        Returns whether a new batch was begun, or one became full: a reason to look for work.
+        """
+        key, value = record
+        sticky = partition is None and key is None
+        if partition is None:
+            partition = (
+                self._sticky_partition(topic, partitions) if key is None else partition_for_key(key, len(partitions))
+            )
+        queue = self._queue(TopicPartition(topic, partition))
+        self.memory += record_memory(key, value)
+        if queue.batches and queue.batches[-1].append(timestamp, key, value):
+            return False
+        if sticky:
+            queue = self._move_on(topic, partitions)
+            if queue.batches and queue.batches[-1].append(timestamp, key, value):
+                return True
+        queue.batches.append(
+            Batch(
+                deadline=now + self._options.delivery_timeout_ms / 1000,
+                due=now + self._options.linger_ms / 1000,
+                batch_size=self._options.batch_size,
+            )
+        )
+        fitted = queue.batches[-1].append(timestamp, key, value)
+        assert fitted, "the first record of a batch always fits"
+        return True
+
+    def waiting(self) -> list[PartitionQueue]:
+        """Queues with a batch that is not on the wire, in the order in which partitions were first used."""
+        return [q for q in self._queues.values() if q.batches and not q.in_flight]
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(q.batches for q in self._queues.values())
+
+    def remove_first(self, queue: PartitionQueue) -> Batch:
+        """Take out a batch that reached its end."""
+        batch = queue.batches.popleft()
+        self.memory -= batch.memory
+        return batch
+
+    def split_first(self, queue: PartitionQueue) -> None:
+        """Put the parts of the first batch in its place."""
+        queue.batches.extendleft(reversed(queue.batches.popleft().split()))
+
+    def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
+        return queue
+
+    def _sticky_partition(self, topic: str, partitions: Sequence[int]) -> int:
+        if topic not in self._sticky:
+            self._move_on(topic, partitions)
+        return self._sticky[topic]
+
+    def _move_on(self, topic: str, partitions: Sequence[int]) -> PartitionQueue:
+        """Choose the next partition for records without key: the open batch is full or has left."""
+        led = [p for p in partitions if self._has_leader(TopicPartition(topic, p))]
+        queued = {p: len(q.batches) for p in partitions if (q := self._queues.get(TopicPartition(topic, p)))}
+        current = self._sticky.get(topic, partitions[-1])
+        self._sticky[topic] = next_sticky_partition(current, led if led else partitions, queued)
+        return self._queue(TopicPartition(topic, self._sticky[topic]))
+
+
+def record_memory(key: bytes | None, value: bytes | None) -> int:
+    """Bytes a record is counted with against `buffer.memory` and `max.request.size`."""
+    return _RECORD_OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))

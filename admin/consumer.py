@@ -1,0 +1,240 @@
+"""The consumer: fetches partitions of one topic from their leaders and follows them when they change.
+
+One task per leader keeps one fetch in flight; what it gets waits in a bounded queue, so a slow reader slows
+the fetching. There are no consumer groups: positions are the caller's. Source: Kafka Fetcher; KIP-320.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final
+
+from msgspec import Struct
+
+from admin.record_batches import Record, decode_records
+from admin.topology import Topology
+from cluster.broker import BrokerId, Offset
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.requests import (
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+
+CONSUMER: Final = BrokerId(-1)
+_RETRY_PAUSE_S = 0.1
+_RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+
+class ConsumerOptions(Struct, frozen=True, kw_only=True):
+    """Kafka's consumer settings under its names; times in ms, sizes in bytes."""
+
+    fetch_max_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 33_554_432
+    max_partition_fetch_bytes: int = 4_194_304
+    request_timeout_ms: int = 30_000
+
+
+class ConsumedRecords(Struct, frozen=True):
+    """Records of one partition in offset order, never empty."""
+
+    partition: int
+    records: list[Record]
+
+
+class Consumer:
+    """Reads from `positions` (partition to offset); with `until`, each partition ends at that offset (exclusive).
+
+    Use as an async context manager and iterate `fetched()` once. A failure that another leader cannot mend
+    is raised from there: ApiError(OFFSET_OUT_OF_RANGE) when a position is outside the log,
+    LogAppendError(CORRUPT_MESSAGE) for a batch whose checksum is wrong.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        topic: str,
+        positions: Mapping[int, Offset],
+        *,
+        until: Mapping[int, Offset] | None = None,
+        options: ConsumerOptions | None = None,
+    ) -> None:
+        self._topology = topology
+        self._topic = topic
+        self._positions = dict(positions)
+        self._until = until
+        self._options = ConsumerOptions() if options is None else options
+        self._fetched: asyncio.Queue[ConsumedRecords | Exception | None] = asyncio.Queue(maxsize=8)
+        self._workers: set[str] = set()
+        self._tasks = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "Consumer":
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._running:
+            task.cancel()
+        await self._tasks.__aexit__(kind, error, trace)
+
+    async def fetched(self) -> AsyncIterator[ConsumedRecords]:
+        """What was fetched, as it comes; ends when every partition reached its `until`."""
+        if self._until is not None:
+            for partition, end in self._until.items():
+                if partition in self._positions and self._positions[partition] >= end:
+                    del self._positions[partition]
+        self._assign()
+        while self._positions or not self._fetched.empty():
+            item = await self._fetched.get()
+            if isinstance(item, Exception):
+                raise item
+            if item is not None:
+                yield item
+
+    def _assign(self) -> None:
+        """See that every leader of a wanted partition has its task; partitions without leader share one."""
+        for partition in self._positions:
+            leader = self._topology.leader(self._topic, partition)
+            address = "" if leader is None else leader.address
+            if address not in self._workers:
+                self._workers.add(address)
+                task = self._tasks.create_task(self._work(address))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+
+    async def _work(self, address: str) -> None:
+        """Fetch from one leader until it leads nothing that is wanted; then see that others do."""
+        while wanted := self._led_by(address):
+            try:
+                in_order = bool(address) and await self._fetch(address, wanted)
+            except Exception as error:
+                # Raised by the reader; the other partitions' tasks end with it.
+                await self._fetched.put(error)
+                return
+            if not in_order:
+                await asyncio.sleep(_RETRY_PAUSE_S)
+                await self._topology.refresh(self._topic)
+                self._assign()
+        self._workers.discard(address)
+        self._assign()
+        # Wakes the reader, who may be waiting for the last partition to end.
+        await self._fetched.put(None)
+
+    def _led_by(self, address: str) -> list[FetchPartition]:
+        wanted = []
+        for partition, offset in self._positions.items():
+            leader = self._topology.leader(self._topic, partition)
+            if leader is None:
+                if not address:
+                    wanted.append(FetchPartition(self._topic, None, partition, offset, 0))
+            elif leader.address == address:
+                limit = self._options.max_partition_fetch_bytes
+                wanted.append(FetchPartition(self._topic, None, partition, offset, limit, leader.epoch))
+        return wanted
+
+    async def _fetch(self, address: str, wanted: Sequence[FetchPartition]) -> bool:
+        """One fetch; False when the leaders should be looked up again."""
+        options = self._options
+        request = FetchRequest(
+            CONSUMER, tuple(wanted), options.fetch_max_wait_ms, options.fetch_min_bytes, options.fetch_max_bytes
+        )
+        try:
+            response = await self._topology.client.connections.call(address, request, options.request_timeout_ms)
+        except PeerUnreachableError:
+            return False
+        assert isinstance(response, FetchResponse)
+        in_order = response.error_code is ErrorCode.NONE
+        for data in response.partitions:
+            in_order = await self._take(data) and in_order
+        # The next fetch begins after the last one's records, so a partition that got none goes first.
+        for data in response.partitions:
+            if data.records and data.partition in self._positions:
+                self._positions[data.partition] = self._positions.pop(data.partition)
+        return in_order
+
+    async def _take(self, data: FetchPartitionData) -> bool:
+        offset = self._positions.get(data.partition)
+        if offset is None or data.error_code in _RETRIABLE:
+            return offset is None
+        if data.error_code is not ErrorCode.NONE:
+            raise ApiError(
+                data.error_code,
+                f"partition {data.partition} of {self._topic!r}, offset {offset}: the log begins at"
+                f" {data.log_start_offset} and ends for consumers at {data.high_watermark}",
+                field="offset",
+                value=offset,
+            )
+        decoded = decode_records(data.records, offset)
+        records = decoded.records
+        end = None if self._until is None else self._until.get(data.partition)
+        self._positions[data.partition] = decoded.next_offset
+        if end is not None and decoded.next_offset >= end:
+            del self._positions[data.partition]
+            records = [r for r in records if r.offset < end]
+        if records:
+            await self._fetched.put(ConsumedRecords(data.partition, records))
+        return True
+
+
+async def list_offsets(
+    topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
+) -> dict[int, Offset]:
+    """Ask the leaders for the offset at a timestamp (ms, or LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) per partition.
+
+    Follows leader changes. Raises PeerUnreachableError when a partition has no answer in time.
+    """
+    found: dict[int, Offset] = {}
+    try:
+        async with asyncio.timeout(timeout_s):
+            while missing := {p: t for p, t in timestamps.items() if p not in found}:
+                found |= await _ask_leaders(topology, topic, missing)
+                if len(found) < len(timestamps):
+                    await topology.refresh(topic)
+    except TimeoutError:
+        missing_names = ", ".join(f"{topic}-{p}" for p in sorted(timestamps) if p not in found)
+        raise PeerUnreachableError("leader", f"no answer about {missing_names} within {timeout_s:g} s") from None
+    return found
+
+
+async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, int]) -> dict[int, Offset]:
+    by_leader: dict[str, list[ListOffsetsPartition]] = {}
+    for partition, timestamp in timestamps.items():
+        leader = topology.leader(topic, partition)
+        if leader is not None:
+            asked = ListOffsetsPartition(topic, partition, timestamp, leader.epoch)
+            by_leader.setdefault(leader.address, []).append(asked)
+    found = {}
+    for address, asked_here in by_leader.items():
+        try:
+            request = ListOffsetsRequest(CONSUMER, tuple(asked_here))
+            response = await topology.client.connections.call(address, request, 5_000)
+        except PeerUnreachableError:
+            continue
+        assert isinstance(response, ListOffsetsResponse)
+        for result in response.partitions:
+            if result.error_code is ErrorCode.NONE:
+                found[result.partition] = result.offset
+            elif result.error_code not in _RETRIABLE:
+                raise ApiError(result.error_code, f"offset of {topic}-{result.partition}")
+    return found

@@ -1,0 +1,120 @@
+"""A client's picture of the cluster: who leads each partition of a topic, kept fresh from brokers' metadata.
+
+Brokers learn of a change one after the other, so an answer may be older than what is known here: a
+leadership with a lower leader epoch never replaces a newer one (KIP-320).
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from admin.client import AdminClient
+from cluster.broker import NO_LEADER, BrokerId, LeaderEpoch
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.requests import MetadataRequest, MetadataResponse, MetadataTopic
+
+_REFRESH_PAUSE_S = 0.1
+_METADATA_TIMEOUT_MS = 5_000
+
+
+class Leader(NamedTuple):
+    """Where the leader of a partition is, and its term."""
+
+    broker: BrokerId
+    address: str
+    epoch: LeaderEpoch
+
+
+class Topology:
+    """Leaders of the partitions of the topics in use."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self.client = client
+        self._leaders: dict[str, dict[int, Leader | None]] = {}
+        self._epochs: dict[tuple[str, int], LeaderEpoch] = {}
+        self._brokers: list[str] = []
+        self._refreshing: dict[str, asyncio.Lock] = {}
+        self._generation: dict[str, int] = {}
+
+    async def partitions(self, topic: str) -> list[int]:
+        """Partition numbers of a topic, in order.
+
+        Waits while brokers have not heard of a topic that the controller knows. Raises
+        ApiError(UNKNOWN_TOPIC_OR_PARTITION) for a topic that does not exist, PeerUnreachableError when no
+        node answers within the client's timeout.
+        """
+        if topic not in self._leaders:
+            try:
+                async with asyncio.timeout(self.client.timeout_s):
+                    while topic not in self._leaders:
+                        await self.refresh(topic)
+                        if topic not in self._leaders:
+                            await self._assert_exists(topic)
+            except TimeoutError:
+                raise PeerUnreachableError("brokers", f"none told where topic {topic!r} is in time") from None
+        return sorted(self._leaders[topic])
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        """The leader as far as known; None while there is none."""
+        return self._leaders.get(topic, {}).get(partition)
+
+    async def refresh(self, topic: str) -> None:
+        """Ask a broker again; calls at the same time share one answer. A silent cluster changes nothing."""
+        lock = self._refreshing.setdefault(topic, asyncio.Lock())
+        seen = self._generation.get(topic, 0)
+        async with lock:
+            if self._generation.get(topic, 0) > seen:
+                return
+            response = await self._ask_any_broker(topic)
+            if response is not None:
+                self._take(response)
+            self._generation[topic] = seen + 1
+            # The pause inside the lock bounds how often a cluster without news is asked.
+            await asyncio.sleep(_REFRESH_PAUSE_S)
+
+    async def _ask_any_broker(self, topic: str) -> MetadataResponse | None:
+        if not self._brokers:
+            try:
+                described = await self.client.describe_cluster()
+            except PeerUnreachableError:
+                return None
+            self._brokers = [b.endpoint.address for b in described.brokers]
+        for address in list(self._brokers):
+            # Rotate, so that a broker with an old picture is not the only one that is asked.
+            self._brokers.append(self._brokers.pop(0))
+            try:
+                return await self.client.metadata(address, MetadataRequest((topic,)), _METADATA_TIMEOUT_MS)
+            except PeerUnreachableError:
+                self._brokers.remove(address)
+        return None
+
+    def _take(self, response: MetadataResponse) -> None:
+        addresses = {b.node_id: f"{b.host}:{b.port}" for b in response.brokers}
+        if addresses:
+            self._brokers = [a for a in self._brokers if a in set(addresses.values())]
+            self._brokers += [a for a in sorted(addresses.values()) if a not in self._brokers]
+        for topic in response.topics:
+            if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and topic.partitions:
+                self._take_topic(topic, addresses)
+
+    def _take_topic(self, topic: MetadataTopic, addresses: dict[BrokerId, str]) -> None:
+        leaders = self._leaders.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            if partition.leader_epoch < self._epochs.get(key, partition.leader_epoch):
+                continue
+            self._epochs[key] = partition.leader_epoch
+            address = addresses.get(partition.leader_id)
+            if partition.leader_id == NO_LEADER or address is None:
+                leaders[partition.partition_index] = None
+            else:
+                leaders[partition.partition_index] = Leader(partition.leader_id, address, partition.leader_epoch)
+
+    async def _assert_exists(self, topic: str) -> None:
+        described = await self.client.describe_topics((topic,))
+        if described.topics[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} does not exist; 'klamm topics list' shows those that do",
+                field="topic",
+                value=topic,
+            )

@@ -1,0 +1,346 @@
+"""A whole cluster on this machine: ZooKeeper, controllers and agents as processes of their own.
+
+What belongs to it stands in one folder: `cluster.json` (members, ports, processes), `bootstrap` (addresses for
+clients), `config/`, `logs/`, `data/` and `state-changes/` per member. Ports are chosen once and kept, so a
+cluster that is started again is the same cluster. `klamm up`, the demo and the end-to-end tests use it.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cluster.errors import StartupError
+from deploy.local import processes
+from deploy.local.processes import GONE, ProcessIdentity
+from deploy.local.zookeeper import is_serving
+
+CONTROLLER: Final = "controller"
+BROKER: Final = "broker"
+ZOOKEEPER: Final = "zookeeper"
+
+FIRST_CONTROLLER_ID: Final = 1001
+MAX_MEMBERS: Final = 100
+STATE_VERSION: Final = 1
+STOP_TIMEOUT_S: Final = 30.0
+_RESTART_PAUSE_S = 1.0
+_EXIT_CONFIG_WRONG = 2
+
+
+class Member(Struct):
+    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started."""
+
+    role: str
+    id: int
+    port: int
+    metrics_port: int
+    process: ProcessIdentity | None = None
+
+    @property
+    def name(self) -> str:
+        return self.role if self.role == ZOOKEEPER else f"{self.role}-{self.id}"
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+class ClusterState(Struct):
+    """What `cluster.json` holds. `supervisor` is the `klamm up` that watches over the members, if any."""
+
+    version: int
+    zookeeper: str
+    members: list[Member]
+    settings: dict[str, Any]
+    supervisor: ProcessIdentity | None = None
+
+
+class LocalCluster:
+    """One cluster and its folder. Methods block; those that change members hold the folder's lock meanwhile."""
+
+    def __init__(self, folder: Path, state: ClusterState) -> None:
+        self.folder = folder
+        self.state = state
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._restart_at: dict[str, float] = {}
+
+    @classmethod
+    def open(cls, folder: Path) -> "LocalCluster":
+        """The cluster of a folder. Raises StartupError when there is none."""
+        path = folder / "cluster.json"
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=ClusterState)
+        except FileNotFoundError:
+            raise StartupError(
+                f"there is no cluster in {folder}: 'klamm up --detach --data {folder}' makes one"
+            ) from None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StartupError(f"{path} cannot be read: {error}") from error
+        if state.version != STATE_VERSION:
+            raise StartupError(f"{path} was written by another version of klamm; use another folder")
+        return cls(folder.resolve(), state)
+
+    @classmethod
+    def create_or_open(
+        cls,
+        folder: Path,
+        *,
+        controllers: int | None = None,
+        brokers: int | None = None,
+        zookeeper: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> "LocalCluster":
+        """A folder's cluster, made or grown to these counts (None: as it is; 3 of each in a new one).
+
+        `zookeeper` names a server that runs already. `settings` (Kafka keys) are kept for all members.
+        Raises StartupError for counts that would abandon members and for another ZooKeeper than before.
+        """
+        for count, what in ((controllers, "controllers"), (brokers, "brokers")):
+            if count is not None and not 1 <= count <= MAX_MEMBERS:
+                raise StartupError(f"--{what} {count}: must be 1 to {MAX_MEMBERS}")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StartupError(f"{folder}: cannot be made or used: {error.strerror}") from error
+        if (folder / "cluster.json").exists():
+            cluster = cls.open(folder)
+            if zookeeper is not None and cluster.state.zookeeper != zookeeper:
+                raise StartupError(
+                    f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}"
+                )
+        else:
+            cluster = cls(folder.resolve(), _new_state(zookeeper))
+        cluster._grow(CONTROLLER, controllers)
+        cluster._grow(BROKER, brokers)
+        cluster.state.settings |= dict(settings or {})
+        cluster._save()
+        return cluster
+
+    def member(self, name: str) -> Member:
+        """A member by its name, e.g. `broker-1`, `controller-1001`, `zookeeper`."""
+        return next(m for m in self.state.members if m.name == name)
+
+    def members(self, role: str) -> list[Member]:
+        return [m for m in self.state.members if m.role == role]
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """Addresses of all controllers and agents, running or not."""
+        return [m.address for m in self.state.members if m.role != ZOOKEEPER]
+
+    @property
+    def state_change_logs(self) -> list[Path]:
+        return [self.folder / "state-changes" / m.name for m in self.state.members if m.role != ZOOKEEPER]
+
+    def state_of(self, name: str) -> str:
+        """`running`, `paused` or `stopped`."""
+        child = self._children.get(name)
+        if child is not None:
+            child.poll()
+        return processes.state_of(self.member(name).process)
+
+    def start_all(self, timeout_s: float = 60.0) -> None:
+        """Start what does not run: ZooKeeper first, and when it serves, everything else."""
+        with self._locked():
+            for member in self.members(ZOOKEEPER):
+                self._start(member)
+            self._wait_for_zookeeper(timeout_s)
+            for member in self.state.members:
+                if member.role != ZOOKEEPER:
+                    self._start(member)
+
+    def start(self, name: str) -> None:
+        """Start one member, unless it runs. Agents may exit while their old registration lasts: see `tend`."""
+        with self._locked():
+            self._start(self.member(name))
+
+    def stop(self, name: str) -> None:
+        """Stop one member in order (SIGTERM), by force after half a minute."""
+        processes.end([self.member(name).process], STOP_TIMEOUT_S)
+        self.state_of(name)
+
+    def stop_all(self) -> None:
+        """Stop agents, then controllers, then ZooKeeper, so that each can take its leave from the next."""
+        supervisor = self.state.supervisor
+        if supervisor is not None and supervisor.pid != os.getpid():
+            # It stops the members itself, and needs the lock for that.
+            processes.end([supervisor], STOP_TIMEOUT_S * 2)
+        with self._locked():
+            for role in (BROKER, CONTROLLER, ZOOKEEPER):
+                processes.end([m.process for m in self.members(role)], STOP_TIMEOUT_S)
+            for member in self.state.members:
+                self.state_of(member.name)
+                member.process = None
+            self.state.supervisor = None
+            self._save()
+
+    def kill(self, name: str) -> None:
+        """End one member as a crash would (SIGKILL)."""
+        member = self.member(name)
+        processes.send_signal(member.process, signal.SIGKILL)
+        processes.wait_until_gone([member.process], STOP_TIMEOUT_S)
+        self.state_of(name)
+
+    def pause(self, name: str) -> None:
+        """Freeze one member while its connections stay open (SIGSTOP)."""
+        processes.send_signal(self.member(name).process, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        processes.send_signal(self.member(name).process, signal.SIGCONT)
+
+    def tend(self) -> list[str]:
+        """Start again the members that gave up by themselves; call it now and then. Names of those started.
+
+        An agent that finds its predecessor's registration exits and must come back until that is gone, as a
+        supervisor would see to. A member that was killed stays dead, and so does one whose configuration is wrong.
+        """
+        started = []
+        for name, child in sorted(self._children.items()):
+            code = child.poll()
+            if code is None or code <= 0 or code == _EXIT_CONFIG_WRONG:
+                continue
+            due = self._restart_at.setdefault(name, time.monotonic() + _RESTART_PAUSE_S)
+            if time.monotonic() >= due:
+                del self._restart_at[name]
+                self.start(name)
+                started.append(name)
+        return started
+
+    def failures(self) -> list[str]:
+        """Members that exited by themselves, each with the last words of its log."""
+        failed = []
+        for name, child in sorted(self._children.items()):
+            code = child.poll()
+            if code is not None and code > 0:
+                failed.append(f"{name} exited with code {code}: {self.last_words(name)}")
+        return failed
+
+    def last_words(self, name: str, lines: int = 5) -> str:
+        """The end of a member's log."""
+        try:
+            with self._log(name).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 8192))
+                return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return "(no log)"
+
+    def claim_supervision(self) -> None:
+        """Note that this process watches over the members, so that `stop_all` elsewhere ends it too."""
+        self.state.supervisor = processes.identify(os.getpid())
+        self._save()
+
+    def _start(self, member: Member) -> None:
+        if self.state_of(member.name) != GONE:
+            return
+        for port in (member.port, member.metrics_port):
+            if port and not processes.is_free(port):
+                raise StartupError(
+                    f"port {port} of {member.name} is in use by another program; free it, or use another --data folder"
+                )
+        for sub_folder in ("config", "logs", "data"):
+            (self.folder / sub_folder).mkdir(exist_ok=True)
+        child = processes.spawn(
+            self._command(member), log=self._log(member.name), folder=self.folder, environment=os.environ
+        )
+        self._children[member.name] = child
+        member.process = processes.identify(child.pid)
+        self._save()
+
+    def _command(self, member: Member) -> list[str]:
+        launcher = [sys.executable, "-P", "-m", "launcher"]
+        data = self.folder / "data" / member.name
+        if member.role == ZOOKEEPER:
+            return [*launcher, "zookeeper", "--port", str(member.port), "--data", str(data)]
+        config = self.folder / "config" / f"{member.name}.toml"
+        config.write_text(self._config(member, data))
+        return [*launcher, member.role, "--config", str(config)]
+
+    def _config(self, member: Member, data: Path) -> str:
+        settings = {
+            "klamm.state.change.log.dir": str(self.folder / "state-changes" / member.name),
+            **self.state.settings,
+        }
+        # Strings and numbers are spelled alike in JSON and TOML.
+        fields = {
+            "id": member.id,
+            "zookeeper": self.state.zookeeper,
+            "listen": member.address,
+            "metrics_listen": f"127.0.0.1:{member.metrics_port}",
+            "data": str(data),
+        }
+        lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+        lines += ["", "[settings]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())]
+        return "\n".join(lines) + "\n"
+
+    def _wait_for_zookeeper(self, timeout_s: float) -> None:
+        for member in self.members(ZOOKEEPER):
+            deadline = time.monotonic() + timeout_s
+            while not is_serving("127.0.0.1", member.port):
+                if self.state_of(member.name) == GONE or time.monotonic() > deadline:
+                    raise StartupError(f"ZooKeeper did not start: {self.last_words(member.name)}")
+                time.sleep(0.05)
+
+    def _grow(self, role: str, count: int | None) -> None:
+        present = self.members(role)
+        wanted = count if count is not None else (len(present) if present else 3)
+        if wanted < len(present):
+            raise StartupError(
+                f"the cluster in {self.folder} has {len(present)} {role}s: {wanted} would abandon the others' data"
+            )
+        missing = wanted - len(present)
+        taken = [p for m in self.state.members for p in (m.port, m.metrics_port)]
+        ports = processes.choose_free_ports(missing * 2, taken)
+        first = (FIRST_CONTROLLER_ID if role == CONTROLLER else 1) + len(present)
+        for number in range(missing):
+            self.state.members.append(Member(role, first + number, ports[2 * number], ports[2 * number + 1]))
+
+    def _log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name}.log"
+
+    def _save(self) -> None:
+        _replace(self.folder / "cluster.json", msgspec.json.format(msgspec.json.encode(self.state)))
+        _replace(self.folder / "bootstrap", ",".join(self.bootstrap).encode() + b"\n")
+
+    def _reload(self) -> None:
+        """Take over what another command noted since."""
+        self.state = msgspec.json.decode((self.folder / "cluster.json").read_bytes(), type=ClusterState)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One command at a time changes a cluster; the lock dies with the process that holds it."""
+        descriptor = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StartupError(
+                    f"another klamm command is starting or stopping the cluster in {self.folder}"
+                ) from None
+            self._reload()
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _new_state(zookeeper: str | None) -> ClusterState:
+    settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000}
+    if zookeeper is not None:
+        return ClusterState(STATE_VERSION, zookeeper, [], settings)
+    port = processes.choose_free_ports(1)[0]
+    return ClusterState(STATE_VERSION, f"127.0.0.1:{port}", [Member(ZOOKEEPER, 0, port, 0)], settings)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_bytes(content)
+    draft.replace(path)

@@ -1,0 +1,151 @@
+"""Processes on this machine that outlive the one that started them: recognised, signalled, waited for.
+
+A pid alone says little, for pids are used again; together with the time its process started it names one
+process for ever. So `klamm down` never ends a stranger.
+"""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from cluster.errors import StartupError
+
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+GONE: Final = "stopped"
+
+_POLL_S = 0.02
+_FIRST_PORT = 20_000
+
+
+class ProcessIdentity(Struct, frozen=True):
+    """One process. `started` is the operating system's word for when, compared but never read."""
+
+    pid: int
+    started: str
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The process that has this pid now, or None."""
+    look = _look(pid)
+    return None if look is None else ProcessIdentity(pid, look[1])
+
+
+def state_of(process: ProcessIdentity | None) -> str:
+    """RUNNING, PAUSED (stopped by SIGSTOP) or GONE; a zombie is gone."""
+    if process is None:
+        return GONE
+    look = _look(process.pid)
+    if look is None or look[1] != process.started or look[0] in "ZX":
+        return GONE
+    return PAUSED if look[0] in "Tt" else RUNNING
+
+
+def spawn(
+    command: Sequence[str], *, log: Path, folder: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, so that an interrupt at the terminal does not reach it."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=dict(environment),
+            start_new_session=True,
+        )
+
+
+def send_signal(process: ProcessIdentity | None, number: signal.Signals) -> bool:
+    """Signal exactly this process; False when it is gone."""
+    if process is None or state_of(process) == GONE:
+        return False
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def end(processes: Iterable[ProcessIdentity | None], timeout_s: float) -> None:
+    """Ask processes to stop (SIGTERM), wait for all of them, and kill those that take too long."""
+    asked = [p for p in processes if send_signal(p, signal.SIGTERM)]
+    for process in asked:
+        # A paused process takes its signal only when it runs again.
+        send_signal(process, signal.SIGCONT)
+    if not wait_until_gone(asked, timeout_s):
+        for process in asked:
+            send_signal(process, signal.SIGKILL)
+        wait_until_gone(asked, timeout_s)
+
+
+def wait_until_gone(processes: Sequence[ProcessIdentity | None], timeout_s: float) -> bool:
+    """Whether all of them are gone within the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while any(state_of(p) != GONE for p in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def choose_free_ports(count: int, taken: Iterable[int] = ()) -> list[int]:
+    """Ports on 127.0.0.1 that are free now, below those that the system gives to outgoing connections.
+
+    A member that is down must find its port free when it comes back, so a port that any client's
+    connection may be given in the meantime will not do.
+    """
+    last = min(_first_ephemeral_port(), 32_768) - 1
+    excluded = set(taken)
+    chosen: list[int] = []
+    for port in random.sample(range(_FIRST_PORT, last), last - _FIRST_PORT):
+        if len(chosen) == count:
+            break
+        if port not in excluded and is_free(port):
+            chosen.append(port)
+    if len(chosen) < count:
+        raise StartupError(f"found only {len(chosen)} of {count} free ports between {_FIRST_PORT} and {last}")
+    return chosen
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on 127.0.0.1:port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768
+
+
+def _look(pid: int) -> tuple[str, str] | None:
+    """State letter and start time of a process, or None when there is none."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            # The command in parentheses may hold anything; the fields after it are numbered from 3.
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return fields[0], fields[19]
+    listed = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split(maxsplit=1)
+    return (listed[0][0], listed[1].strip()) if len(listed) == 2 else None
