@@ -1,0 +1,388 @@
+"""The ZooKeeper port on a real server: awaits on the event loop, kazoo's session behind it.
+
+Everything a session delivers comes through one queue and is handed to the event loop in one call per burst, in
+order. A batch of requests is one exchange: it wakes the loop once, when its last answer is there.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar
+
+from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperError, ZooKeeperUnreachableError
+from cluster.zookeeper.kazoo_requests import (
+    GET_CHILDREN,
+    GET_DATA,
+    NO_NODE,
+    SESSION_EXPIRED,
+    UNIMPLEMENTED,
+    ErrorAnswer,
+    Exists,
+    GetChildren,
+    GetData,
+    LostAnswer,
+    Multi,
+    MultiRead,
+    Request,
+    SetWatches,
+)
+from cluster.zookeeper.kazoo_session import Delivery, Exchange, Session, chunks_by_size
+from cluster.zookeeper.port import (
+    Create,
+    Listener,
+    Node,
+    Op,
+    OpResult,
+    SessionEvent,
+    SessionState,
+    Stat,
+    WatchEvent,
+    ZkError,
+)
+
+READS_PER_REQUEST: Final = 1000
+CLOSE_PATIENCE_SECONDS: Final = 2.0
+# Later than any change: SetWatches then leaves watches without reporting what happened before the read that follows.
+_NO_HISTORY: Final = 2**63 - 1
+
+_EVENT_METERS: Final = {
+    SessionState.CONNECTED: "ZooKeeperSyncConnectsPerSec",
+    SessionState.DISCONNECTED: "ZooKeeperDisconnectsPerSec",
+    SessionState.EXPIRED: "ZooKeeperExpiresPerSec",
+    SessionState.AUTH_FAILED: "ZooKeeperAuthFailuresPerSec",
+}
+
+T = TypeVar("T")
+
+
+class ClientMetrics(Protocol):
+    """What the client reports to: a registry of metrics by Kafka's names."""
+
+    def histogram(self, domain: str, type_: str, name: str) -> Any: ...
+    def meter(self, domain: str, type_: str, name: str) -> Any: ...
+    def gauge(self, domain: str, type_: str, name: str, **tags: str) -> Any: ...
+
+
+class KazooZooKeeper:
+    """`cluster.zookeeper.port.ZooKeeper` on a real server. To be made and used on one event loop.
+
+    `connect` is "host:port,host:port/chroot". `max_in_flight` bounds the requests that were sent and not yet
+    answered, over all callers; further ones wait in order.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        max_in_flight: int = 10,
+        metrics: ClientMetrics | None = None,
+    ) -> None:
+        self._hosts, slash, chroot = connect.partition("/")
+        self._chroot = slash + chroot.strip("/") if chroot.strip("/") else ""
+        self._session_timeout_ms, self._connection_timeout_ms = session_timeout_ms, connection_timeout_ms
+        self._max_in_flight = max_in_flight
+        self._metrics = None if metrics is None else _SessionMetrics(metrics)
+        self._listener: Listener | None = None
+        self._session: Session | None = None
+        self._is_over = True
+        self._session_id = 0
+        self._connected: asyncio.Future[None] | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._waiting: dict[Exchange, asyncio.Future[None]] = {}
+        self._inbox: deque[tuple[Session, Delivery]] = deque()
+        self._is_drain_due = False
+        self._server_knows_multi_read = True
+        self.requests = 0
+        """Requests sent, for benchmarks."""
+        self.round_trips = 0
+        """Times the network's latency was paid: exchanges, counted once per `max_in_flight` requests."""
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    def listen(self, listener: Listener) -> None:
+        self._listener = listener
+
+    async def start_session(self) -> None:
+        assert self._listener is not None, "listen before starting a session"
+        assert self._is_over, "the present session has not ended"
+        self._loop = asyncio.get_running_loop()
+        await self._dismiss()
+        self._session = Session(self._hosts, self._session_timeout_ms, self._max_in_flight, self._on_delivery)
+        self._is_over = False
+        self._connected = self._loop.create_future()
+        self._beat(self._session)
+        self._session.open()
+        try:
+            async with asyncio.timeout(self._connection_timeout_ms / 1000):
+                await self._connected
+                await self._create_chroot()
+        except TimeoutError:
+            await self.close()
+            raise ZooKeeperUnreachableError(
+                f"no connection to ZooKeeper at {self._hosts} within {self._connection_timeout_ms} ms"
+            ) from None
+        except ZooKeeperError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        self._is_over = True
+        self._fail_waiting()
+        await self._dismiss()
+
+    async def get(self, path: str, *, watch: bool = False) -> Node | None:
+        read = GetData(self._chroot_of(path))
+        # An exists-request leaves the watch whether the node is there or not; both travel together.
+        requests = [Exists(self._chroot_of(path), watch=True), read] if watch else [read]
+        await self._exchange(requests)
+        node: Node | None = _present(read)
+        return node
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        request = Exists(self._chroot_of(path), watch)
+        await self._exchange([request])
+        stat: Stat | None = _present(request)
+        return stat
+
+    async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
+        request = GetChildren(self._chroot_of(path), watch)
+        await self._exchange([request])
+        names: tuple[str, ...] | None = _present(request)
+        return names
+
+    async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
+        arming: list[Request] = []
+        if watch:
+            absolute = [self._chroot_of(path) for path in paths]
+            arming = [SetWatches(_NO_HISTORY, data=chunk) for chunk in chunks_by_size(absolute)]
+        nodes: list[Node | None] = await self._read_many(paths, GET_DATA, GetData, arming)
+        if watch:
+            absent = [path for path, node in zip(absolute, nodes, strict=True) if node is None]
+            leaving = [SetWatches(_NO_HISTORY, exists=chunk) for chunk in chunks_by_size(absent)]
+            await self._exchange(leaving)
+            for request in (*arming, *leaving):
+                _present(request)
+        return nodes
+
+    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        return await self._read_many(paths, GET_CHILDREN, lambda path: GetChildren(path, watch=False), [])
+
+    async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
+        (result,) = await self.multi_many([ops])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | Exception]:
+        requests = [Multi(ops, self._chroot) for ops in transactions]
+        await self._exchange(requests, is_write=True)
+        return [self._transaction_result(request) for request in requests]
+
+    async def _read_many(
+        self, paths: Sequence[str], operation: int, single: Callable[[str], Request], arming: list[Request]
+    ) -> list[Any]:
+        """Read through MultiRead, or one by one from a server that does not know it (before 3.6)."""
+        absolute = [self._chroot_of(path) for path in paths]
+        if self._server_knows_multi_read:
+            reads = [
+                MultiRead((path.encode() for path in part), operation)
+                for chunk in chunks_by_size(absolute)
+                for part in _parts(chunk)
+            ]
+            await self._exchange([*arming, *reads])
+            if not any(isinstance(read.outcome, ErrorAnswer) and read.outcome.code == UNIMPLEMENTED for read in reads):
+                return [_readable(result) for read in reads for result in _present(read)]
+            self._server_knows_multi_read = False
+        singles = [single(path) for path in absolute]
+        await self._exchange([*arming, *singles])
+        return [_present(request) for request in singles]
+
+    async def _exchange(self, requests: Sequence[Request], *, is_write: bool = False) -> None:
+        """Send all, wait for all, leave the outcomes in the requests.
+
+        Repeats what the server cannot have seen, and reads in any case.
+        """
+        while requests:
+            if self._is_over or self._session is None:
+                _mark_expired(requests)
+                return
+            exchange = Exchange(requests)
+            done = self._waiting[exchange] = self._loop.create_future()
+            self.requests += len(requests)
+            self.round_trips += -(-len(requests) // self._max_in_flight)
+            self._session.send(exchange)
+            await done
+            requests = [request for request in requests if _must_be_repeated(request, is_write)]
+
+    def _transaction_result(self, request: Request) -> list[OpResult] | Exception:
+        match request.outcome:
+            case LostAnswer():
+                return OutcomeUnknownError("the connection was lost before ZooKeeper answered the transaction")
+            case ErrorAnswer() | Exception():
+                return _failure(request.outcome)
+        results: list[OpResult] = request.outcome
+        if not self._chroot:
+            return results
+        return [
+            result if result.path is None else OpResult(result.error, self._without_chroot(result.path), result.stat)
+            for result in results
+        ]
+
+    async def _create_chroot(self) -> None:
+        names = self._chroot.split("/")[1:]
+        ancestors = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+        requests = [Multi([Create(path)], chroot="") for path in ancestors]
+        # Whether a lost request was carried out does not matter: an existing node is as good.
+        await self._exchange(requests)
+        for path, request in zip(ancestors, requests, strict=True):
+            error = _present(request)[0].error
+            if error not in (ZkError.OK, ZkError.NODE_EXISTS):
+                raise ZooKeeperError(f"cannot create the chroot {path}: {error.name}")
+
+    def _on_delivery(self, session: Session, delivery: Delivery) -> None:
+        """Called on the connection's thread."""
+        self._inbox.append((session, delivery))
+        if not self._is_drain_due:
+            self._is_drain_due = True
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                # The event loop was closed without closing the client; nobody is left to be told.
+                return
+
+    def _drain(self) -> None:
+        self._is_drain_due = False
+        while self._inbox:
+            session, delivery = self._inbox.popleft()
+            if session is not self._session or self._is_over:
+                continue
+            match delivery:
+                case Exchange():
+                    self._complete(delivery)
+                case WatchEvent():
+                    self._tell(WatchEvent(self._without_chroot(delivery.path), delivery.kind))
+                case SessionEvent():
+                    self._on_session_event(delivery)
+
+    def _on_session_event(self, event: SessionEvent) -> None:
+        if self._metrics is not None:
+            self._metrics.session_event(event.state)
+        if event.state is SessionState.CONNECTED:
+            self._session_id = event.session_id
+            if self._connected is not None and not self._connected.done():
+                self._connected.set_result(None)
+        elif event.state in (SessionState.EXPIRED, SessionState.AUTH_FAILED):
+            self._is_over = True
+            self._fail_waiting()
+        self._tell(event)
+
+    def _tell(self, event: WatchEvent | SessionEvent) -> None:
+        assert self._listener is not None, "sessions start with a listener"
+        # Not called at once: an exchange completed before it wakes its task through the same queue.
+        self._loop.call_soon(self._listener, event)
+
+    def _complete(self, exchange: Exchange) -> None:
+        if self._metrics is not None:
+            self._metrics.exchange(exchange)
+        done = self._waiting.pop(exchange)
+        if not done.done():
+            done.set_result(None)
+
+    def _fail_waiting(self) -> None:
+        if self._connected is not None and not self._connected.done():
+            self._connected.set_exception(SessionExpiredError("the ZooKeeper session ended before it was usable"))
+            # Whoever closes while nobody waits for the connection any more must not be warned of it.
+            self._connected.exception()
+        for exchange, done in self._waiting.items():
+            _mark_expired([request for request in exchange.requests if request.outcome is None])
+            if not done.done():
+                done.set_result(None)
+        self._waiting.clear()
+
+    def _beat(self, session: Session) -> None:
+        session.beat()
+        self._heartbeat = self._loop.call_later(self._session_timeout_ms / 10_000, self._beat, session)
+
+    async def _dismiss(self) -> None:
+        """Free what the previous session holds: its connection, its threads, its heartbeat."""
+        session, self._session = self._session, None
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+        if session is not None:
+            await asyncio.to_thread(session.shut, CLOSE_PATIENCE_SECONDS)
+
+    def _chroot_of(self, path: str) -> str:
+        return path if not self._chroot else self._chroot if path == "/" else self._chroot + path
+
+    def _without_chroot(self, path: str) -> str:
+        return path[len(self._chroot) :] or "/"
+
+
+class _SessionMetrics:
+    """The metrics of the client library, by Kafka's names (kafka.server)."""
+
+    def __init__(self, metrics: ClientMetrics) -> None:
+        listener = ("kafka.server", "SessionExpireListener")
+        self._latency = metrics.histogram("kafka.server", "ZooKeeperClientMetrics", "ZooKeeperRequestLatencyMs")
+        self._meters = {state: metrics.meter(*listener, name) for state, name in _EVENT_METERS.items()}
+        # Kafka's gauge is a text. Here it is one number per text: 1 for the state that holds.
+        self._states = {state: metrics.gauge(*listener, "SessionState", state=state.name) for state in SessionState}
+
+    def exchange(self, exchange: Exchange) -> None:
+        for request in exchange.requests:
+            if request.sent_at is not None and request.answered_at is not None:
+                self._latency.update((request.answered_at - request.sent_at) * 1000)
+
+    def session_event(self, state: SessionState) -> None:
+        self._meters[state].mark()
+        for each, gauge in self._states.items():
+            gauge.set(1 if each is state else 0)
+
+
+def _must_be_repeated(request: Request, is_write: bool) -> bool:
+    outcome = request.outcome
+    if isinstance(outcome, LostAnswer) and not (is_write and outcome.sent):
+        request.outcome = request.sent_at = None
+        return True
+    return False
+
+
+def _mark_expired(requests: Sequence[Request]) -> None:
+    for request in requests:
+        request.outcome = SessionExpiredError("the ZooKeeper session is over")
+
+
+def _present(request: Request) -> Any:
+    """The answer, or None where the node is absent. Raises for every other outcome."""
+    outcome = request.outcome
+    if isinstance(outcome, ErrorAnswer) and outcome.code == NO_NODE:
+        return None
+    if isinstance(outcome, ErrorAnswer | Exception):
+        raise _failure(outcome)
+    return outcome
+
+
+def _failure(outcome: ErrorAnswer | Exception) -> Exception:
+    if isinstance(outcome, ZooKeeperError):
+        return outcome
+    if isinstance(outcome, ErrorAnswer) and outcome.code == SESSION_EXPIRED:
+        return SessionExpiredError("the server does not know the session any more")
+    return ZooKeeperError(f"ZooKeeper refused the request: {outcome}")
+
+
+def _readable(result: Any) -> Any:
+    if isinstance(result, int):
+        raise ZooKeeperError(f"ZooKeeper refused to read a node: error {result}")
+    return result
+
+
+def _parts(paths: Sequence[T]) -> Iterator[Sequence[T]]:
+    remaining = iter(paths)
+    while part := tuple(islice(remaining, READS_PER_REQUEST)):
+        yield part

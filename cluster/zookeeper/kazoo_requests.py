@@ -1,0 +1,268 @@
+"""The requests klamm sends to ZooKeeper, in ZooKeeper's own encoding (jute), sent through kazoo's connection.
+
+kazoo knows neither MultiRead nor SetWatches, drops the stats of creates in transactions, and makes an object for
+every field; 100,000 partitions are read and written through these classes, so they encode whole batches at once.
+Paths are absolute here: the chroot is already in them.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final
+
+from msgspec import Struct
+
+from cluster.zookeeper.port import Check, Create, Delete, Node, Op, OpResult, SetData, Stat, ZkError
+
+EXISTS: Final = 3
+GET_DATA: Final = 4
+SET_DATA: Final = 5
+GET_CHILDREN: Final = 8
+CHECK: Final = 13
+MULTI: Final = 14
+CREATE_WITH_STAT: Final = 15
+MULTI_READ: Final = 22
+SET_WATCHES: Final = 101
+DELETE: Final = 2
+ERROR: Final = -1
+
+NO_NODE: Final = int(ZkError.NO_NODE)
+UNIMPLEMENTED: Final = -6
+SESSION_EXPIRED: Final = -112
+
+_INT: Final = struct.Struct("!i")
+_LONG: Final = struct.Struct("!q")
+_RESULT_HEADER: Final = struct.Struct("!iBi")
+_DATA_RESULT: Final = struct.Struct("!iBii")
+# czxid, mzxid, ctime, mtime, version, (cversion, aversion), ephemeral owner, (length), children, (pzxid)
+_STAT: Final = struct.Struct("!qqqqi8xq4xi8x")
+_STAT_SIZE: Final = _STAT.size
+_END_OF_RESULTS: Final = _RESULT_HEADER.pack(-1, True, -1)
+# One entry of an access control list: everything to everyone.
+_OPEN_ACL: Final = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack(6) + b"anyone"
+_EPHEMERAL: Final = 1
+_SEQUENTIAL: Final = 2
+
+_HEADERS: Final = {
+    operation: _RESULT_HEADER.pack(operation, False, -1)
+    for operation in (GET_DATA, GET_CHILDREN, CHECK, CREATE_WITH_STAT, SET_DATA, DELETE)
+}
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """The server refused the request as a whole, with this code."""
+
+    code: int
+
+
+class LostAnswer(Struct, frozen=True):
+    """The connection was lost before the answer came. `sent`: the server may have seen the request."""
+
+    sent: bool
+
+
+class Request:
+    """One request and, later, what became of it.
+
+    `serialize` and `deserialize` are what kazoo calls. `outcome` is the decoded answer, an `ErrorAnswer`, a
+    `LostAnswer` or an exception; it is written by the connection's thread and read once the exchange is complete.
+    """
+
+    type: ClassVar[int]
+    # A watch of this kind stands on `watched` once the server has answered without an error.
+    __slots__ = ("answered_at", "body", "outcome", "sent_at", "watched")
+
+    def __init__(self, body: bytes, watched: Sequence[str] = ()) -> None:
+        self.body, self.watched = body, watched
+        self.outcome: Any = None
+        self.sent_at: float | None = None
+        self.answered_at: float | None = None
+
+    def serialize(self) -> bytes:
+        return self.body
+
+    def deserialize(self, buffer: bytes, offset: int) -> Any:
+        raise NotImplementedError
+
+
+class Exists(Request):
+    """Answer: Stat, or ErrorAnswer(NO_NODE)."""
+
+    type = EXISTS
+
+    def __init__(self, path: str, watch: bool) -> None:
+        super().__init__(_string(path) + (b"\1" if watch else b"\0"), (path,) if watch else ())
+
+    def deserialize(self, buffer: bytes, offset: int) -> Stat:
+        return _stat(buffer, offset)
+
+
+class GetData(Request):
+    """Answer: Node, or ErrorAnswer(NO_NODE)."""
+
+    type = GET_DATA
+
+    def __init__(self, path: str) -> None:
+        super().__init__(_string(path) + b"\0")
+
+    def deserialize(self, buffer: bytes, offset: int) -> Node:
+        (length,) = _INT.unpack_from(buffer, offset)
+        end = offset + 4 + max(length, 0)
+        return Node(buffer[offset + 4 : end], _stat(buffer, end))
+
+
+class GetChildren(Request):
+    """Answer: the sorted names, or ErrorAnswer(NO_NODE)."""
+
+    type = GET_CHILDREN
+
+    def __init__(self, path: str, watch: bool) -> None:
+        super().__init__(_string(path) + (b"\1" if watch else b"\0"), (path,) if watch else ())
+
+    def deserialize(self, buffer: bytes, offset: int) -> tuple[str, ...]:
+        return _names(buffer, offset)[0]
+
+
+class MultiRead(Request):
+    """Many reads of data or of children, each with its own result (since ZooKeeper 3.6).
+
+    Answer: a list with a Node or a tuple of names for each path, None for an absent one.
+    """
+
+    type = MULTI_READ
+
+    def __init__(self, paths: Iterable[bytes], operation: int) -> None:
+        header, pack = _HEADERS[operation], _INT.pack
+        parts: list[bytes] = []
+        for path in paths:
+            parts += (header, pack(len(path)), path, b"\0")
+        parts.append(_END_OF_RESULTS)
+        super().__init__(b"".join(parts))
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[Node | tuple[str, ...] | int | None]:
+        """Decode; results other than absence and success stay as their error code."""
+        results: list[Node | tuple[str, ...] | int | None] = []
+        append, data_result, stat = results.append, _DATA_RESULT.unpack_from, _STAT.unpack_from
+        while True:
+            # After the header comes the data's length, the number of children or the error code.
+            operation, done, _, number = data_result(buffer, offset) if offset + 13 <= len(buffer) else (ERROR, 1, 0, 0)
+            if operation == GET_DATA:
+                start = offset + 13
+                offset = start + number if number > 0 else start
+                czxid, mzxid, ctime, mtime, version, owner, children = stat(buffer, offset)
+                append(Node(buffer[start:offset], Stat(czxid, mzxid, version, owner, ctime, mtime, children)))
+                offset += _STAT_SIZE
+            elif done:
+                return results
+            elif operation == GET_CHILDREN:
+                names, offset = _names(buffer, offset + 9)
+                append(names)
+            else:
+                assert operation == ERROR, f"unknown result type {operation} in a MultiRead"
+                append(None if number == NO_NODE else number)
+                offset += 13
+
+
+class Multi(Request):
+    """A transaction. Answer: a list of OpResult; paths of created nodes still have the chroot."""
+
+    type = MULTI
+
+    def __init__(self, ops: Sequence[Op], chroot: str) -> None:
+        parts: list[bytes] = []
+        for op in ops:
+            parts += _encode_operation(op, chroot)
+        parts.append(_END_OF_RESULTS)
+        super().__init__(b"".join(parts))
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[OpResult]:
+        results: list[OpResult] = []
+        while True:
+            operation, done, _ = _RESULT_HEADER.unpack_from(buffer, offset)
+            offset += 9
+            if done:
+                return results
+            path: str | None = None
+            stat: Stat | None = None
+            error = ZkError.OK
+            if operation == ERROR:
+                error = _failure(_INT.unpack_from(buffer, offset)[0])
+                offset += 4
+            elif operation == CREATE_WITH_STAT:
+                path, offset = _text(buffer, offset)
+            if operation in (SET_DATA, CREATE_WITH_STAT):
+                stat = _stat(buffer, offset)
+                offset += _STAT_SIZE
+            results.append(OpResult(error, path, stat))
+
+
+class SetWatches(Request):
+    """Leave watches on many nodes at once; what changed after `since_zxid` fires immediately.
+
+    Watches on data that is gone, and exists-watches on nodes that are there, fire as well. Answer: None.
+    """
+
+    type = SET_WATCHES
+    __slots__ = ("children", "data", "exists")
+
+    def __init__(
+        self, since_zxid: int, data: Sequence[str] = (), exists: Sequence[str] = (), children: Sequence[str] = ()
+    ) -> None:
+        parts = [_LONG.pack(since_zxid)]
+        for paths in (data, exists, children):
+            parts.append(_INT.pack(len(paths)))
+            parts.extend(map(_string, paths))
+        self.data, self.exists, self.children = data, exists, children
+        super().__init__(b"".join(parts))
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        return None
+
+
+def _encode_operation(op: Op, chroot: str) -> tuple[bytes, ...]:
+    match op:
+        case SetData(path=path, data=data, version=version):
+            return (_HEADERS[SET_DATA], _string(chroot + path), _buffer(data), _INT.pack(version))
+        case Check(path=path, version=version):
+            return (_HEADERS[CHECK], _string(chroot + path), _INT.pack(version))
+        case Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential):
+            flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
+            return (_HEADERS[CREATE_WITH_STAT], _string(chroot + path), _buffer(data), _OPEN_ACL, _INT.pack(flags))
+        case Delete(path=path, version=version):
+            return (_HEADERS[DELETE], _string(chroot + path), _INT.pack(version))
+
+
+def _failure(code: int) -> ZkError:
+    """The server reports 0 for operations before the one that failed: they were undone."""
+    return ZkError.RUNTIME_INCONSISTENCY if code == 0 else ZkError(code)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _INT.pack(len(encoded)) + encoded
+
+
+def _buffer(data: bytes) -> bytes:
+    """Empty data goes out as null, as Kafka writes nodes without content."""
+    return _INT.pack(len(data)) + data if data else _INT.pack(-1)
+
+
+def _text(buffer: bytes, offset: int) -> tuple[str, int]:
+    (length,) = _INT.unpack_from(buffer, offset)
+    end = offset + 4 + length
+    return buffer[offset + 4 : end].decode(), end
+
+
+def _names(buffer: bytes, offset: int) -> tuple[tuple[str, ...], int]:
+    (count,) = _INT.unpack_from(buffer, offset)
+    offset += 4
+    names = []
+    for _ in range(count):
+        name, offset = _text(buffer, offset)
+        names.append(name)
+    names.sort()
+    return tuple(names), offset
+
+
+def _stat(buffer: bytes, offset: int) -> Stat:
+    czxid, mzxid, ctime, mtime, version, owner, children = _STAT.unpack_from(buffer, offset)
+    return Stat(czxid, mzxid, version, owner, ctime, mtime, children)

@@ -1,0 +1,324 @@
+"""One ZooKeeper session on one kazoo client: everything that runs on kazoo's connection thread.
+
+kazoo gives watches, completions and state changes to three different threads, so their order is lost; it forgets
+its watches when the connection breaks; it opens a new session by itself when one expired; and it pings from its own
+thread, so that a program which no longer does anything keeps its session for ever. Here all that happens is passed
+on by the connection's own thread, in the order of the wire; watches are armed again on reconnection; an expired
+session ends the client; and a guard closes the session when the event loop shows no sign of life.
+"""
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
+from kazoo.protocol.serialization import Close, Watch
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
+
+from cluster.errors import SessionExpiredError
+from cluster.zookeeper.kazoo_requests import (
+    NO_NODE,
+    ErrorAnswer,
+    Exists,
+    GetChildren,
+    LostAnswer,
+    Request,
+    SetWatches,
+)
+from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, WatchKind
+
+logger = logging.getLogger(__name__)
+# Every reconnection is logged here as an event; kazoo's own lines would say it three times more.
+_kazoo_logger: Final = logging.getLogger("kazoo.klamm")
+_kazoo_logger.setLevel(logging.ERROR)
+
+# SetWatches is split below this, so that a server with the smallest usual limit (1 MiB) takes it.
+MAX_REQUEST_BYTES: Final = 512 * 1024
+
+_EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
+
+
+class Exchange:
+    """Requests that were sent together; passed on when the last of them has its outcome."""
+
+    __slots__ = ("missing", "requests")
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests, self.missing = requests, len(requests)
+
+
+Delivery = Exchange | WatchEvent | SessionEvent
+
+
+class Completion:
+    """What kazoo calls when a request of an exchange fails without an answer."""
+
+    __slots__ = ("_session", "exchange", "request")
+
+    def __init__(self, session: "Session", exchange: Exchange, request: Request) -> None:
+        self._session, self.exchange, self.request = session, exchange, request
+
+    def set_exception(self, error: Exception) -> None:
+        lost = isinstance(error, ConnectionLoss)
+        self.request.outcome = (
+            LostAnswer(sent=self.request.sent_at is not None) if lost else SessionExpiredError("the session is over")
+        )
+        self._session.count_down(self.exchange)
+
+
+class Watches:
+    """Paths (with the chroot) on which this session has a watch on the server, by the list SetWatches wants."""
+
+    def __init__(self) -> None:
+        self.data: set[str] = set()
+        self.exists: set[str] = set()
+        self.children: set[str] = set()
+        # Fired while the SetWatches that is to leave them was not answered yet: those are spent already.
+        self._early: set[str] = set()
+
+    def answered(self, request: Request, outcome: object) -> None:
+        """Take note of the watches which an answered request left behind."""
+        if isinstance(request, SetWatches):
+            self.data.update(path for path in request.data if path not in self._early)
+            self.exists.update(path for path in request.exists if path not in self._early)
+            self._early.clear()
+        elif isinstance(request, Exists):
+            (self.exists if isinstance(outcome, ErrorAnswer) else self.data).update(request.watched)
+        elif isinstance(request, GetChildren) and not isinstance(outcome, ErrorAnswer):
+            self.children.update(request.watched)
+
+    def fired(self, path: str, kind: WatchKind) -> bool:
+        """Forget the spent watches. False for a deletion that nobody can have been waiting for.
+
+        Arming a data watch on an absent node makes the server report a deletion; it is no news, because the read
+        that follows the arming shows the absence.
+        """
+        if kind is WatchKind.CHILDREN:
+            self.children.discard(path)
+            return True
+        is_news = kind is not WatchKind.DELETED or path in self.data or path in self.children
+        if path not in self.data and path not in self.exists:
+            self._early.add(path)
+        self.data.discard(path)
+        if is_news:
+            self.exists.discard(path)
+        if kind is WatchKind.DELETED:
+            self.children.discard(path)
+        return is_news
+
+    def requests(self, since_zxid: int) -> Iterator[SetWatches]:
+        """Requests that leave all of them again, and tell what happened since."""
+        for field, paths in (("data", self.data), ("exists", self.exists), ("children", self.children)):
+            for chunk in chunks_by_size(sorted(paths)):
+                yield SetWatches(since_zxid, **{field: chunk})
+
+
+def chunks_by_size(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Cut where the encoded paths would exceed a request."""
+    start = size = 0
+    for index, path in enumerate(paths):
+        # A character takes at most four bytes; the length in front of a path takes four more.
+        size += 4 * len(path) + 4 if not path.isascii() else len(path) + 4
+        if size > MAX_REQUEST_BYTES and index > start:
+            yield paths[start:index]
+            start, size = index, 0
+    if start < len(paths):
+        yield paths[start:]
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
+    """kazoo's connection with a bound on requests in flight, and with answers handed on by this thread."""
+
+    client: "Session"
+    _xid: int
+
+    def __init__(self, client: "Session", retry: Any, max_in_flight: int) -> None:
+        super().__init__(client, retry, logger=_kazoo_logger)
+        self._max_in_flight = max_in_flight
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        # kazoo does not keep the timeout which the server granted; its read timeout is two thirds of it.
+        self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
+        return read_timeout, connect_timeout
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        # One byte may stand for many requests and many bytes for none: they only wake this thread.
+        self._read_sock.recv(65536)
+        self._fill(connect_timeout)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        response = super()._read_socket(read_timeout)
+        self._fill(read_timeout)
+        return response
+
+    def _fill(self, timeout: float) -> None:
+        queue, pending = self.client._queue, self.client._pending
+        while queue and len(pending) < self._max_in_flight:
+            request, completion = queue[0]
+            self._xid = self._xid % 0x7FFFFFFF + 1
+            if completion is not None:
+                request.sent_at = monotonic()
+            self._submit(request, timeout, self._xid)
+            queue.popleft()
+            pending.append((request, completion, self._xid))
+
+    def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
+        client = self.client
+        request, completion, xid = client._pending.popleft()
+        assert header.xid == xid, f"answer {header.xid} where {xid} was due"
+        if header.zxid > 0:
+            client.last_zxid = header.zxid
+        if isinstance(request, Close):
+            return CLOSE_RESPONSE
+        if completion is None:
+            return None
+        request.answered_at = monotonic()
+        request.outcome = ErrorAnswer(header.err) if header.err else _decode(request, buffer, offset)
+        if not header.err or header.err == NO_NODE:
+            client.watches.answered(request, request.outcome)
+        client.count_down(completion.exchange)
+        return None
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        event, _ = Watch.deserialize(buffer, offset)
+        kind = _EVENT_KINDS[event.type]
+        if self.client.watches.fired(event.path, kind):
+            self.client.deliver(WatchEvent(event.path, kind))
+
+
+def _decode(request: Request, buffer: bytes, offset: int) -> Any:
+    try:
+        return request.deserialize(buffer, offset)
+    except Exception as error:
+        logger.exception("Undecodable answer of ZooKeeper")
+        return error
+
+
+class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
+    """One session from its opening to its end; another session needs another object.
+
+    `on_delivery` is called on the connection's thread, with everything in order; the last delivery of a session
+    that was not closed on purpose is a SessionEvent EXPIRED or AUTH_FAILED. `beat` must be called by the event
+    loop several times per session timeout.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        max_in_flight: int,
+        on_delivery: Callable[["Session", Delivery], None],
+    ) -> None:
+        retry = KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1.0)
+        super().__init__(hosts=hosts, timeout=session_timeout_ms / 1000, connection_retry=retry, logger=_kazoo_logger)
+        self._connection = _Connection(self, self._conn_retry.copy(), max_in_flight)
+        self._on_delivery = on_delivery
+        self._over = threading.Event()
+        self._last_beat = monotonic()
+        self.granted_timeout_seconds = session_timeout_ms / 1000
+        self.watches = Watches()
+
+    def open(self) -> None:
+        """Begin to connect; returns at once."""
+        self.start_async()
+        threading.Thread(target=self._guard, name="zookeeper-zombie-guard", daemon=True).start()
+
+    def shut(self, patience_seconds: float) -> None:
+        """Close the session and end the thread. Blocks; nothing is delivered any more."""
+        self._over.set()
+        self._ask_to_close()
+        if not self._connection.connection_stopped.wait(patience_seconds):
+            self._cut()
+        self.handler.stop()
+        # A thread that still waits for an unreachable host is left behind: it ends, and frees its sockets, by itself.
+        if self._connection.connection_stopped.wait(patience_seconds):
+            self._connection.stop()
+            self.close()
+
+    def beat(self) -> None:
+        """The event loop is alive."""
+        self._last_beat = monotonic()
+
+    def send(self, exchange: Exchange) -> None:
+        """Queue the requests; they leave in order as soon as there is a connection and room. Any thread."""
+        self._queue.extend((request, Completion(self, exchange, request)) for request in exchange.requests)
+        self._wake()
+
+    def count_down(self, exchange: Exchange) -> None:
+        exchange.missing -= 1
+        if exchange.missing == 0:
+            self.deliver(exchange)
+
+    def deliver(self, delivery: Delivery) -> None:
+        self._on_delivery(self, delivery)
+
+    def _session_callback(self, state: Any) -> None:
+        before, session_id = self._state, self._session_id
+        super()._session_callback(state)
+        if self._over.is_set():
+            return
+        if state == KeeperState.CONNECTED:
+            self._arm_again()
+            self.deliver(SessionEvent(SessionState.CONNECTED, self._session_id))
+        elif state == KeeperState.AUTH_FAILED:
+            self._end(SessionState.AUTH_FAILED, session_id)
+        elif state in (KeeperState.EXPIRED_SESSION, KeeperState.CLOSED):
+            self._end(SessionState.EXPIRED, session_id)
+        elif before == KeeperState.CONNECTED:
+            self.deliver(SessionEvent(SessionState.DISCONNECTED, session_id))
+
+    def _end(self, state: SessionState, session_id: int | None) -> None:
+        self._over.set()
+        # Without this kazoo would open another session by itself.
+        self._stopped.set()
+        self.deliver(SessionEvent(state, 0 if session_id is None else session_id))
+
+    def _arm_again(self) -> None:
+        """Put the watches back before any queued request, so that no answer can overtake a notification."""
+        for request in reversed(list(self.watches.requests(self.last_zxid))):
+            # Nobody waits for the answer, and a loss of it needs no care: the next connection arms them all again.
+            self._queue.appendleft((request, None))
+        self._wake()
+
+    def _wake(self) -> None:
+        write_socket = self._connection._write_sock
+        if write_socket is not None:
+            try:
+                write_socket.send(b"\0", socket.MSG_DONTWAIT)
+            except OSError:
+                # Either full of wake-up calls that are still unread, or closed with the session.
+                return
+
+    def _guard(self) -> None:
+        """End the session when the event loop gave no sign of life for one session timeout.
+
+        The rest of the cluster must be able to take over from a program that is stuck, and kazoo would go on pinging.
+        """
+        while not self._over.wait(self.granted_timeout_seconds / 10):
+            silence = monotonic() - self._last_beat
+            if silence > self.granted_timeout_seconds:
+                logger.error("The event loop was stuck for %.1f s: closing the ZooKeeper session", silence)
+                self._ask_to_close()
+                return
+
+    def _ask_to_close(self) -> None:
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._queue.append((Close(), None))
+            self._wake()
+
+    def _cut(self) -> None:
+        """Break the connection if it is still there, which makes the thread notice that it is to stop."""
+        connected = self._connection._socket
+        if connected is not None:
+            try:
+                connected.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return
