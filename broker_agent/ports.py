@@ -76,6 +76,7 @@ class LogConfig(Struct, frozen=True):
     file_delete_delay_ms: int = 60_000
     cleanup_policy: str = "delete"
     message_timestamp_type: str = "CreateTime"
+    message_timestamp_difference_max_ms: int = 9_223_372_036_854_775_807
 
 
 class Log(Protocol):

@@ -1,0 +1,125 @@
+"""The gauges and meters of an agent, kept up to date by what changes them and never computed at a scrape.
+
+Names are those of Kafka's MBeans (kafka.server ReplicaManager and BrokerTopicMetrics, kafka.cluster
+Partition), so that existing dashboards work.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from cluster.partition import TopicPartition
+from cluster.process.metrics import Meter, Metrics
+
+_REPLICA_MANAGER: Final = "ReplicaManager"
+_TOPIC_METRICS: Final = "BrokerTopicMetrics"
+
+LEADER_METERS: Final = (
+    "MessagesInPerSec",
+    "BytesInPerSec",
+    "BytesRejectedPerSec",
+    "TotalProduceRequestsPerSec",
+    "FailedProduceRequestsPerSec",
+    "BytesOutPerSec",
+    "TotalFetchRequestsPerSec",
+    "FailedFetchRequestsPerSec",
+    "InvalidMessageCrcRecordsPerSec",
+    "InvalidMagicNumberRecordsPerSec",
+    "InvalidOffsetOrSequenceRecordsPerSec",
+)
+"""Kept for the whole broker and for each topic of which it leads a partition."""
+
+
+class PartitionStatus(Struct, frozen=True):
+    """What the gauges say about one online partition; all false and zero on a follower."""
+
+    leads: bool = False
+    under_replicated: bool = False
+    under_min_isr: bool = False
+    at_min_isr: bool = False
+    reassigning: bool = False
+    in_sync_replicas: int = 0
+    replicas: int = 0
+
+
+IDLE: Final = PartitionStatus()
+
+_BROKER_GAUGES: Final = {
+    "LeaderCount": "leads",
+    "UnderReplicatedPartitions": "under_replicated",
+    "UnderMinIsrPartitionCount": "under_min_isr",
+    "AtMinIsrPartitionCount": "at_min_isr",
+    "ReassigningPartitions": "reassigning",
+}
+_PARTITION_GAUGES: Final = {
+    "UnderReplicated": "under_replicated",
+    "UnderMinIsr": "under_min_isr",
+    "AtMinIsr": "at_min_isr",
+    "InSyncReplicasCount": "in_sync_replicas",
+    "ReplicasCount": "replicas",
+}
+
+
+class AgentMetrics:
+    """One agent's instruments. `per_partition` false leaves out the gauges of single partitions."""
+
+    def __init__(self, metrics: Metrics, *, per_partition: bool) -> None:
+        self.registry = metrics
+        self._per_partition = per_partition
+        self._status_gauges = {
+            field: metrics.gauge("kafka.server", _REPLICA_MANAGER, name) for name, field in _BROKER_GAUGES.items()
+        }
+        self.partition_count = metrics.gauge("kafka.server", _REPLICA_MANAGER, "PartitionCount")
+        self.offline_replica_count = metrics.gauge("kafka.server", _REPLICA_MANAGER, "OfflineReplicaCount")
+        self.isr_expands = metrics.meter("kafka.server", _REPLICA_MANAGER, "IsrExpandsPerSec")
+        self.isr_shrinks = metrics.meter("kafka.server", _REPLICA_MANAGER, "IsrShrinksPerSec")
+        self.failed_isr_updates = metrics.meter("kafka.server", _REPLICA_MANAGER, "FailedIsrUpdatesPerSec")
+        self.replication_bytes_in = metrics.meter("kafka.server", _TOPIC_METRICS, "ReplicationBytesInPerSec")
+        self.replication_bytes_out = metrics.meter("kafka.server", _TOPIC_METRICS, "ReplicationBytesOutPerSec")
+        self.reassignment_bytes_in = metrics.meter("kafka.server", _TOPIC_METRICS, "ReassignmentBytesInPerSec")
+        self.reassignment_bytes_out = metrics.meter("kafka.server", _TOPIC_METRICS, "ReassignmentBytesOutPerSec")
+        self.expired_produces = metrics.meter("kafka.server", "DelayedProduceMetrics", "ExpiresPerSec")
+        self.expired_fetches = {
+            kind: metrics.meter("kafka.server", "DelayedFetchMetrics", "ExpiresPerSec", fetcherType=kind)
+            for kind in ("consumer", "follower")
+        }
+        self.broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
+        self._broker_meters = {name: metrics.meter("kafka.server", _TOPIC_METRICS, name) for name in LEADER_METERS}
+        self._topic_meters: dict[str, dict[str, Meter]] = {}
+
+    def mark(self, topic: str, name: str, count: int = 1) -> None:
+        """Count an event of `topic`, for the topic and for the broker."""
+        self._broker_meters[name].mark(count)
+        meters = self._topic_meters.get(topic)
+        if meters is None:
+            tags = {"topic": topic}
+            meters = {n: self.registry.meter("kafka.server", _TOPIC_METRICS, n, **tags) for n in LEADER_METERS}
+            self._topic_meters[topic] = meters
+        meters[name].mark(count)
+
+    def drop_topic(self, topic: str) -> None:
+        """Forget a topic's meters: its leadership was given up, or its last partition left (R2.9, R4.3)."""
+        if self._topic_meters.pop(topic, None) is not None:
+            for name in LEADER_METERS:
+                self.registry.remove("kafka.server", _TOPIC_METRICS, name, topic=topic)
+
+    def change_status(self, tp: TopicPartition, old: PartitionStatus, new: PartitionStatus) -> None:
+        """Move the broker's counters and the partition's gauges from the old status to the new."""
+        for field, gauge in self._status_gauges.items():
+            difference = int(getattr(new, field)) - int(getattr(old, field))
+            if difference:
+                gauge.inc(difference)
+        if self._per_partition:
+            for name, field in _PARTITION_GAUGES.items():
+                value = int(getattr(new, field))
+                if value != int(getattr(old, field)):
+                    tags = {"topic": tp.topic, "partition": str(tp.partition)}
+                    self.registry.gauge("kafka.cluster", "Partition", name, **tags).set(value)
+
+    def drop_partition(self, tp: TopicPartition, last: PartitionStatus) -> None:
+        """A partition was deleted or went offline: it counts nowhere any more."""
+        self.change_status(tp, last, IDLE)
+        if self._per_partition:
+            for name in _PARTITION_GAUGES:
+                tags = {"topic": tp.topic, "partition": str(tp.partition)}
+                self.registry.remove("kafka.cluster", "Partition", name, **tags)

@@ -1,0 +1,39 @@
+"""How far a leader may move its high watermark.
+
+Source: Kafka Partition.maybeIncrementLeaderHW.
+"""
+
+from collections.abc import Collection, Mapping
+
+from broker_agent.decisions.replica_progress import ReplicaProgress, is_caught_up
+from cluster.broker import BrokerId, Offset
+
+
+def effective_min_isr(min_insync_replicas: int, assigned_replicas: int) -> int:
+    """`min.insync.replicas`, never more than there are replicas."""
+    return min(min_insync_replicas, assigned_replicas)
+
+
+def high_watermark_candidate(
+    leader_end_offset: Offset,
+    remote: Mapping[BrokerId, ReplicaProgress],
+    *,
+    maximal_isr: Collection[BrokerId],
+    alive: Collection[BrokerId],
+    now_ms: float,
+    lag_ms_max: int,
+) -> Offset:
+    """The smallest end offset of the leader and of every follower that must be waited for (R6.18).
+
+    Waited for are the members of the maximal ISR, and live followers that are caught up although not yet
+    members: else a leader alone in its ISR would run ahead with each append and they could never join.
+    An unknown end offset (-1) is the smallest of all, so it blocks any advance.
+    """
+    candidate = leader_end_offset
+    for broker, progress in remote.items():
+        if progress.log_end_offset < candidate and (
+            broker in maximal_isr
+            or (broker in alive and is_caught_up(progress, leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max))
+        ):
+            candidate = progress.log_end_offset
+    return candidate

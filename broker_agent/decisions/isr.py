@@ -1,0 +1,153 @@
+"""The in-sync replica set as its leader sees it: what is committed, what is proposed, who goes, who may come.
+
+Two views are kept on purpose. The committed ISR is what ZooKeeper is known to hold; the maximal ISR is the
+largest set that may already be in force, and everything that could lose records waits for it.
+Source: Kafka Partition.scala (PartitionState, CommittedPartitionState, Pending…); KIP-497.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, assert_never
+
+from msgspec import Struct
+
+from broker_agent.decisions.replica_progress import ReplicaProgress, is_caught_up
+from cluster.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from cluster.errors import ErrorCode
+from cluster.requests import AlterPartitionResult
+
+
+class CommittedIsr(Struct, frozen=True):
+    """No change is in flight."""
+
+    isr: tuple[BrokerId, ...]
+
+
+class PendingExpand(Struct, frozen=True):
+    """`isr` is the last committed one; `joining` was proposed and may be in force already."""
+
+    isr: tuple[BrokerId, ...]
+    joining: BrokerId
+
+
+class PendingShrink(Struct, frozen=True):
+    """`isr` is the last committed one, with those that were proposed to leave."""
+
+    isr: tuple[BrokerId, ...]
+    leaving: tuple[BrokerId, ...]
+
+
+PendingIsr = PendingExpand | PendingShrink
+IsrState = CommittedIsr | PendingIsr
+
+
+def maximal_isr(state: IsrState) -> tuple[BrokerId, ...]:
+    """Every replica that may be in the ISR now: a joining one counts already, a leaving one still (R8.3)."""
+    match state:
+        case CommittedIsr(isr=isr) | PendingShrink(isr=isr):
+            return isr
+        case PendingExpand(isr=isr, joining=joining):
+            return (*isr, joining)
+        case _:
+            assert_never(state)
+
+
+def proposed_isr(proposal: PendingIsr) -> tuple[BrokerId, ...]:
+    """The set to write if the proposal is accepted."""
+    match proposal:
+        case PendingExpand(isr=isr, joining=joining):
+            return (*isr, joining)
+        case PendingShrink(isr=isr, leaving=leaving):
+            return tuple(broker for broker in isr if broker not in leaving)
+        case _:
+            assert_never(proposal)
+
+
+def choose_leaving(
+    state: IsrState,
+    leader: BrokerId,
+    remote: Mapping[BrokerId, ReplicaProgress],
+    *,
+    leader_end_offset: Offset,
+    now_ms: float,
+    lag_ms_max: int,
+) -> tuple[BrokerId, ...]:
+    """Members of the committed ISR that fell behind, the leader never among them (R8.4, R8.7).
+
+    A member without a record is not a replica any more and goes too. Empty while a change is in flight.
+    """
+    if not isinstance(state, CommittedIsr):
+        return ()
+    return tuple(
+        broker
+        for broker in state.isr
+        if broker != leader
+        and (
+            (progress := remote.get(broker)) is None
+            or not is_caught_up(progress, leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max)
+        )
+    )
+
+
+def may_join(
+    state: IsrState,
+    replica: BrokerId,
+    *,
+    replica_end_offset: Offset,
+    high_watermark: Offset,
+    epoch_start_offset: Offset,
+    is_alive: bool,
+) -> bool:
+    """Whether a follower that has just fetched may be proposed for the ISR (R8.10).
+
+    Reaching the start of the leader's epoch matters right after an election: the high watermark may still
+    lie below what the predecessor committed, and all of that lies below the epoch start (R8.11).
+    """
+    return (
+        isinstance(state, CommittedIsr)
+        and replica not in state.isr
+        and is_alive
+        and replica_end_offset >= high_watermark
+        and replica_end_offset >= epoch_start_offset
+    )
+
+
+class IsrAnswer(Enum):
+    """What a leader does with the answer to its proposal."""
+
+    COMMIT = "commit"
+    """The returned state is in force."""
+    REVERT = "revert"
+    """It is certain that nothing was written: back to the last committed state."""
+    STAY_PENDING = "stay pending"
+    """Nobody knows what is in force; only the next LeaderAndIsr tells."""
+    SUBMIT_AGAIN = "submit again"
+
+
+_NOT_APPLIED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+_UNCERTAIN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+
+def judge_isr_answer(
+    answer: AlterPartitionResult, *, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
+) -> IsrAnswer:
+    """Judge an answer against the epochs the leader holds now (R8.15, R8.16).
+
+    An equal partition epoch is a success: the proposed set was in force already.
+    """
+    code = answer.error_code
+    if code is ErrorCode.NONE:
+        is_current = answer.leader_epoch == leader_epoch and answer.partition_epoch >= partition_epoch
+        return IsrAnswer.COMMIT if is_current else IsrAnswer.STAY_PENDING
+    if code in _NOT_APPLIED:
+        return IsrAnswer.REVERT
+    return IsrAnswer.STAY_PENDING if code in _UNCERTAIN else IsrAnswer.SUBMIT_AGAIN

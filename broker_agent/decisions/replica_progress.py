@@ -1,0 +1,79 @@
+"""What a leader knows of one follower, and how a fetch or a role change alters it.
+
+Times are milliseconds of the event loop's clock, which starts anywhere: NEVER lies before all of them.
+Source: Kafka Replica.scala (ReplicaState); KIP-16 for the caught-up time.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from cluster.broker import UNKNOWN_BROKER_EPOCH, UNKNOWN_OFFSET, BrokerEpoch, Offset
+
+NEVER: Final = float("-inf")
+
+
+class ReplicaProgress(Struct, frozen=True):
+    """A remote replica's position. `log_end_offset` -1 is unknown, and smaller than every known one."""
+
+    log_end_offset: Offset = UNKNOWN_OFFSET
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    leader_end_offset_at_fetch: Offset = Offset(0)
+    last_fetch_ms: float = NEVER
+    last_caught_up_ms: float = NEVER
+    broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+
+
+def note_fetch(
+    previous: ReplicaProgress,
+    *,
+    fetch_offset: Offset,
+    log_start_offset: Offset,
+    leader_end_offset: Offset,
+    broker_epoch: BrokerEpoch,
+    now_ms: float,
+) -> ReplicaProgress:
+    """The record after a fetch for `fetch_offset`, taken when the leader's end was `leader_end_offset` (R6.10).
+
+    A follower is caught up now if it asks for the end; or as of its previous fetch if it asks for what was
+    the end then, which keeps it in sync under constant writes. The end offset may go down.
+    """
+    caught_up_ms = previous.last_caught_up_ms
+    if fetch_offset >= leader_end_offset:
+        caught_up_ms = max(caught_up_ms, now_ms)
+    elif fetch_offset >= previous.leader_end_offset_at_fetch:
+        caught_up_ms = max(caught_up_ms, previous.last_fetch_ms)
+    return ReplicaProgress(
+        log_end_offset=fetch_offset,
+        log_start_offset=log_start_offset,
+        leader_end_offset_at_fetch=max(leader_end_offset, previous.leader_end_offset_at_fetch),
+        last_fetch_ms=now_ms,
+        last_caught_up_ms=caught_up_ms,
+        broker_epoch=broker_epoch,
+    )
+
+
+def restart_epoch(
+    previous: ReplicaProgress, *, is_new_leader: bool, in_isr: bool, epoch_start_offset: Offset, now_ms: float
+) -> ReplicaProgress:
+    """The record at the start of a leader epoch (R3.7a).
+
+    A new leader knows nothing of its followers; a leader that stays keeps their positions. Members of the
+    ISR get a full lag period before they can fall out.
+    """
+    caught_up_ms = now_ms if in_isr else NEVER
+    if is_new_leader:
+        return ReplicaProgress(leader_end_offset_at_fetch=UNKNOWN_OFFSET, last_caught_up_ms=caught_up_ms)
+    return ReplicaProgress(
+        log_end_offset=previous.log_end_offset,
+        log_start_offset=previous.log_start_offset,
+        leader_end_offset_at_fetch=epoch_start_offset,
+        last_fetch_ms=now_ms if in_isr else NEVER,
+        last_caught_up_ms=caught_up_ms,
+        broker_epoch=previous.broker_epoch,
+    )
+
+
+def is_caught_up(progress: ReplicaProgress, leader_end_offset: Offset, *, now_ms: float, lag_ms_max: int) -> bool:
+    """At the leader's end, or there within the last `lag_ms_max` (R6.13)."""
+    return progress.log_end_offset == leader_end_offset or now_ms - progress.last_caught_up_ms <= lag_ms_max

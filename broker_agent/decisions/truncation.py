@@ -1,0 +1,63 @@
+"""Where a follower cuts its log so that it agrees with the leader, and what it does about fetch errors.
+
+Source: Kafka AbstractFetcherThread (getOffsetTruncationState); KIP-101, KIP-279, KIP-595 (diverging epochs).
+"""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset
+from cluster.errors import ErrorCode
+from cluster.requests import EpochEndOffset
+
+
+class Truncation(Struct, frozen=True):
+    """Cut to `offset` (exclusive end). Not complete: the leader must be asked again with the epoch left then."""
+
+    offset: Offset
+    is_complete: bool
+
+
+def choose_truncation(
+    leader: EpochEndOffset, local: EpochEndOffset, *, log_end_offset: Offset, fetch_offset: Offset
+) -> Truncation:
+    """Compare the leader's answer about our latest epoch with our own epoch history (R5.15).
+
+    `local` is our own answer to "end offset of `leader.epoch`": the largest epoch not above it with its end.
+    Where our first epoch is above the leader's, it echoes the epoch with the start of our first one: nothing
+    from there on can be the leader's. Without an answer, `fetch_offset` (the high watermark) is what is sure.
+    """
+    if leader.end_offset == UNKNOWN_OFFSET:
+        return Truncation(fetch_offset, is_complete=True)
+    if NO_LEADER_EPOCH in (leader.epoch, local.epoch):
+        return Truncation(min(leader.end_offset, log_end_offset), is_complete=True)
+    if local.epoch < leader.epoch:
+        return Truncation(min(local.end_offset, log_end_offset), is_complete=False)
+    return Truncation(min(local.end_offset, leader.end_offset, log_end_offset), is_complete=True)
+
+
+def diverges(answer: EpochEndOffset, *, last_fetched_epoch: LeaderEpoch, fetch_offset: Offset) -> bool:
+    """Whether a follower's last fetched epoch and position contradict the leader's history (R6.7)."""
+    return answer.epoch < last_fetched_epoch or answer.end_offset < fetch_offset
+
+
+class FetchErrorReaction(Enum):
+    GIVE_UP = "give up"
+    """Our epoch is over: wait for the next LeaderAndIsr in the failed set."""
+    BACK_OFF = "back off"
+    RESET_OFFSET = "reset offset"
+
+
+def react_to_fetch_error(
+    code: ErrorCode, *, requested_epoch: LeaderEpoch, current_epoch: LeaderEpoch
+) -> FetchErrorReaction:
+    """What a fetcher does about a partition's error (R5.16, R5.25).
+
+    A fenced request gives up only if it carried the epoch that the fetcher still holds.
+    """
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return FetchErrorReaction.RESET_OFFSET
+    if code is ErrorCode.FENCED_LEADER_EPOCH and requested_epoch == current_epoch:
+        return FetchErrorReaction.GIVE_UP
+    return FetchErrorReaction.BACK_OFF

@@ -1,0 +1,88 @@
+"""How far one fetcher got with each of its partitions.
+
+A state is immutable and replaced at every change, so an answer belongs to the present only if the state
+object it was asked under is still the one in the table: that is how an answer which arrives after a
+removal, a new epoch, a back-off or a truncation is told and dropped (R0.5, R5.14, R5.22).
+Source: Kafka PartitionFetchState.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
+from cluster.partition import TopicPartition
+from cluster.process.metrics import Metrics
+
+_LAG_METRIC: Final = ("kafka.server", "FetcherLagMetrics", "ConsumerLag")
+
+
+class FetchState(Struct, frozen=True):
+    """`fetch_offset` is the next one to request. `lag` is None before the first answer.
+
+    `delayed_until` is in seconds of the event loop's clock, None when ready.
+    """
+
+    topic_id: TopicId | None
+    fetch_offset: Offset
+    leader_epoch: LeaderEpoch
+    last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    is_truncating: bool = False
+    lag: int | None = None
+    delayed_until: float | None = None
+
+
+class FetchStates:
+    """The partitions of one fetcher, in the order in which they are requested next."""
+
+    def __init__(self, metrics: Metrics, *, per_partition_metrics: bool) -> None:
+        self._states: dict[TopicPartition, FetchState] = {}
+        self._metrics = metrics
+        self._per_partition_metrics = per_partition_metrics
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._states)
+
+    def get(self, tp: TopicPartition) -> FetchState | None:
+        return self._states.get(tp)
+
+    def put(self, tp: TopicPartition, state: FetchState) -> None:
+        """Replace the state in its place, or add it at the end."""
+        self._states[tp] = state
+        if self._per_partition_metrics and state.lag is not None:
+            self._metrics.gauge(*_LAG_METRIC, **_lag_tags(tp)).set(state.lag)
+
+    def move_to_end(self, tp: TopicPartition) -> None:
+        """It received data: let the others come first next time (R5.11)."""
+        self._states[tp] = self._states.pop(tp)
+
+    def remove(self, tp: TopicPartition) -> FetchState | None:
+        if self._per_partition_metrics:
+            self._metrics.remove(*_LAG_METRIC, **_lag_tags(tp))
+        return self._states.pop(tp, None)
+
+    def delay(self, tp: TopicPartition, until: float) -> None:
+        """Back off; offset, epoch and state stay, and several back-offs do not add up (R5.28)."""
+        state = self._states[tp]
+        self._states[tp] = replace(state, delayed_until=until)
+
+    def ready(self, now: float, *, truncating: bool) -> list[tuple[TopicPartition, FetchState]]:
+        """Those that may be truncated, or fetched, now. An elapsed delay is cleared on the way."""
+        found = []
+        for tp, state in self._states.items():
+            if state.is_truncating is truncating and (state.delayed_until is None or state.delayed_until <= now):
+                found.append((tp, state))
+        return found
+
+    @property
+    def max_lag(self) -> int:
+        return max((state.lag for state in self._states.values() if state.lag is not None), default=0)
+
+
+def _lag_tags(tp: TopicPartition) -> dict[str, str]:
+    return {"clientId": "Replica", "topic": tp.topic, "partition": str(tp.partition)}

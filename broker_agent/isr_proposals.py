@@ -1,0 +1,98 @@
+"""ISR changes on their way to the controller: one AlterPartition request in flight per agent.
+
+Source: Kafka AlterPartitionManager; KIP-497.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from broker_agent.ports import ClusterClient
+from cluster.broker import BrokerEpoch, BrokerId, Endpoint
+from cluster.errors import ErrorCode, PeerUnreachableError
+from cluster.partition import TopicPartition
+from cluster.requests import AlterPartitionItem, AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
+
+RETRY_MS: Final = 50
+
+Completion = Callable[[AlterPartitionResult], None]
+"""Called once per submission, when nothing of it is kept any more: it may submit the next change."""
+
+_log = structlog.stdlib.get_logger()
+
+
+class IsrProposals:
+    """Collects proposals and sends them until they are answered. `run` does the sending."""
+
+    def __init__(
+        self,
+        own_id: BrokerId,
+        *,
+        broker_epoch: Callable[[], BrokerEpoch],
+        controller: Callable[[], Endpoint | None],
+        client: ClusterClient,
+        timeout_ms: int,
+    ) -> None:
+        self._own_id = own_id
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._waiting: dict[TopicPartition, tuple[AlterPartitionItem, Completion]] = {}
+        self._submitted = asyncio.Event()
+
+    def submit(self, item: AlterPartitionItem, complete: Completion) -> None:
+        """Queue a proposal; a second one for its partition is answered OPERATION_NOT_ATTEMPTED at once (R8.25)."""
+        tp = TopicPartition(item.topic_name, item.partition_index)
+        if tp in self._waiting:
+            complete(_failure(item, ErrorCode.OPERATION_NOT_ATTEMPTED))
+            return
+        self._waiting[tp] = (item, complete)
+        self._submitted.set()
+
+    async def run(self) -> None:
+        """Send what waits, for ever. Without an answer, or without progress, try again after 50 ms (R8.26)."""
+        while True:
+            await self._submitted.wait()
+            self._submitted.clear()
+            while self._waiting:
+                if not await self._send_waiting():
+                    await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _send_waiting(self) -> bool:
+        """One request with everything that waits; whether the controller settled any of it."""
+        sent = dict(self._waiting)
+        controller = self._controller()
+        if controller is None:
+            return False
+        request = AlterPartitionRequest(self._own_id, self._broker_epoch(), tuple(item for item, _ in sent.values()))
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                response = await self._client.alter_partition(controller, request)
+        except (PeerUnreachableError, TimeoutError) as error:
+            _log.debug("ISR changes could not be sent", controller=controller.address, error=str(error))
+            return False
+        if response.error_code is not ErrorCode.NONE:
+            _log.info("ISR changes refused", controller=controller.address, code=response.error_code.name)
+            return False
+        self._complete(sent, response)
+        return any(self._waiting.get(tp, (None,))[0] is not item for tp, (item, _) in sent.items())
+
+    def _complete(
+        self, sent: dict[TopicPartition, tuple[AlterPartitionItem, Completion]], response: AlterPartitionResponse
+    ) -> None:
+        answers = {(answer.topic_id, answer.partition_index): answer for answer in response.partitions}
+        named = {(answer.topic_name, answer.partition_index): answer for answer in response.partitions}
+        for tp, (item, complete) in sent.items():
+            answer = named.get(tp)
+            if answer is None and item.topic_id is not None:
+                answer = answers.get((item.topic_id, item.partition_index))
+            if answer is not None:
+                del self._waiting[tp]
+                complete(answer)
+
+
+def _failure(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:
+    return AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code)

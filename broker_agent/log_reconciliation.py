@@ -1,0 +1,280 @@
+"""How a follower's log is brought into agreement with its leader's before records are appended to it.
+
+Three occasions: truncation by asking for epoch end offsets, a diverging epoch in a fetch answer, and an
+offset that the leader does not have. Source: Kafka AbstractFetcherThread; KIP-101, KIP-279, KIP-595.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from broker_agent.agent_metrics import AgentMetrics
+from broker_agent.decisions.truncation import FetchErrorReaction, choose_truncation, react_to_fetch_error
+from broker_agent.fetch_states import FetchState, FetchStates
+from broker_agent.hosted_partition import HostedPartition
+from broker_agent.ports import ClusterClient, Log
+from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Offset
+from cluster.errors import ErrorCode, PeerUnreachableError, StorageError
+from cluster.partition import TopicPartition
+from cluster.process.settings import Settings
+from cluster.requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderResult,
+    OffsetsForLeaderEpochRequest,
+)
+from cluster.state_change_log import Kind, StateChange, StateChangeSink
+
+_GIVEN_UP: Final = "replica fetching stopped until the next LeaderAndIsr"
+
+_T = TypeVar("_T")
+_log = structlog.stdlib.get_logger()
+
+
+class Leader(NamedTuple):
+    """The broker to fetch from and where it listens."""
+
+    broker: BrokerId
+    endpoint: Endpoint
+
+
+class HostedReplicas(Protocol):
+    """What a fetcher needs of the agent that it serves."""
+
+    def online(self, tp: TopicPartition) -> HostedPartition | None:
+        """The hosted partition, None if it is absent or offline."""
+        ...
+
+    def high_watermark_rose(self, tp: TopicPartition) -> None:
+        """A follower's high watermark went up: waiting fetches may go on."""
+        ...
+
+    def storage_failed(self, error: StorageError) -> None:
+        """An operation found a log directory failed."""
+        ...
+
+
+class FetchSetup(Struct, frozen=True):
+    """What all fetchers of an agent share. `broker_epoch` is asked anew for each request."""
+
+    own_id: BrokerId
+    broker_epoch: Callable[[], BrokerEpoch]
+    settings: Settings
+    client: ClusterClient
+    metrics: AgentMetrics
+    sink: StateChangeSink
+    replicas: HostedReplicas
+
+
+class LogReconciliation:
+    """The partitions of one fetcher and the means to make their logs agree with the leader's.
+
+    `failed` is the agent-wide set of partitions given up on (R5.4).
+    """
+
+    def __init__(self, leader: Leader, setup: FetchSetup, failed: dict[TopicPartition, None]) -> None:
+        self.leader = leader
+        self.setup = setup
+        self.states = FetchStates(setup.metrics.registry, per_partition_metrics=setup.settings.klamm_metrics_partitions)
+        self._failed = failed
+        self._truncations: list[StateChange] = []
+
+    def log(self, tp: TopicPartition) -> Log | None:
+        """The partition's log, None while it is offline here."""
+        partition = self.setup.replicas.online(tp)
+        return None if partition is None else partition.log
+
+    def delay(self, tp: TopicPartition) -> None:
+        backoff_s = self.setup.settings.replica_fetch_backoff_ms / 1000
+        self.states.delay(tp, asyncio.get_running_loop().time() + backoff_s)
+
+    def give_up(self, tp: TopicPartition, why: str) -> None:
+        """Move the partition to the failed set, where it waits for the controller (R5.4)."""
+        self.states.remove(tp)
+        self._failed[tp] = None
+        _log.warning(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=why)
+
+    async def ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
+        """The leader's answer, or None if it cannot be reached in `replica.socket.timeout.ms`."""
+        try:
+            async with asyncio.timeout(self.setup.settings.replica_socket_timeout_ms / 1000):
+                return await call()
+        except (PeerUnreachableError, TimeoutError) as error:
+            _log.debug("leader does not answer", leader=self.leader.broker, error=str(error))
+            return None
+
+    async def truncate_marked(self) -> None:
+        """Truncate what is in `Truncating`: by the leader's epochs, or to the start offset without any (R5.13)."""
+        asked: dict[TopicPartition, FetchState] = {}
+        items: list[OffsetForLeaderPartition] = []
+        for tp, state in self.states.ready(asyncio.get_running_loop().time(), truncating=True):
+            log = self.log(tp)
+            if log is None:
+                self.delay(tp)
+            elif log.latest_epoch is None:
+                self._guarded(tp, partial(self._cut, tp, state, state.fetch_offset, complete=True))
+            else:
+                asked[tp] = state
+                items.append(OffsetForLeaderPartition(tp.topic, tp.partition, log.latest_epoch, state.leader_epoch))
+        if items:
+            await self._truncate_by_epochs(asked, OffsetsForLeaderEpochRequest(self.setup.own_id, tuple(items)))
+        self.write_truncations()
+
+    async def _truncate_by_epochs(
+        self, asked: dict[TopicPartition, FetchState], request: OffsetsForLeaderEpochRequest
+    ) -> None:
+        response = await self.ask(lambda: self.setup.client.offsets_for_leader_epoch(self.leader.endpoint, request))
+        if response is None:
+            for tp, state in asked.items():
+                if self.states.get(tp) is state:
+                    self.delay(tp)
+            return
+        for answer in response.partitions:
+            tp = TopicPartition(answer.topic, answer.partition)
+            assert tp in asked, f"broker {self.leader.broker} answered for {tp}, which was not asked about (R5.14)"
+            if self.states.get(tp) is asked[tp]:
+                self._guarded(tp, partial(self._apply_epoch_answer, tp, asked[tp], answer))
+
+    def _apply_epoch_answer(self, tp: TopicPartition, state: FetchState, answer: OffsetForLeaderResult) -> None:
+        if answer.error_code is not ErrorCode.NONE:
+            self.react(tp, state, answer.error_code)
+            return
+        self._truncate_against(tp, state, EpochEndOffset(answer.leader_epoch, answer.end_offset), diverged=False)
+
+    def follow_divergence(self, tp: TopicPartition, state: FetchState, leader: EpochEndOffset) -> None:
+        """A fetch answer named where the leader's history leaves ours: cut, and go on fetching (R5.23)."""
+        self._truncate_against(tp, state, leader, diverged=True)
+
+    def _truncate_against(
+        self, tp: TopicPartition, state: FetchState, leader: EpochEndOffset, *, diverged: bool
+    ) -> None:
+        log = self.log(tp)
+        assert log is not None, f"{tp} went offline within one step"
+        truncation = choose_truncation(
+            leader,
+            log.end_offset_for_epoch(leader.epoch),
+            log_end_offset=log.log_end_offset,
+            fetch_offset=state.fetch_offset,
+        )
+        self._cut(tp, state, truncation.offset, complete=truncation.is_complete or diverged)
+
+    def _cut(self, tp: TopicPartition, state: FetchState, offset: Offset, *, complete: bool) -> None:
+        log = self.log(tp)
+        assert log is not None, f"{tp} went offline within one step"
+        end, high_watermark = log.log_end_offset, log.high_watermark
+        if offset < high_watermark:
+            _log.warning("truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
+        if log.truncate_to(offset):
+            self._note_truncation(tp, state, f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}")
+        self._resume(tp, state, log, log.log_end_offset if complete else offset, is_truncating=not complete)
+
+    def _resume(
+        self, tp: TopicPartition, state: FetchState, log: Log, offset: Offset, *, is_truncating: bool = False
+    ) -> None:
+        latest = log.latest_epoch if self.sends_last_epoch else None
+        self.states.put(
+            tp,
+            replace(
+                state,
+                fetch_offset=offset,
+                last_fetched_epoch=NO_LEADER_EPOCH if latest is None else latest,
+                is_truncating=is_truncating,
+                delayed_until=None,
+            ),
+        )
+
+    @property
+    def sends_last_epoch(self) -> bool:
+        return self.setup.settings.klamm_replica_truncation_mode == "fetch"
+
+    async def reset_offset(self, tp: TopicPartition, state: FetchState) -> None:
+        """Find where to go on after OFFSET_OUT_OF_RANGE (R5.21): at the leader's end if ours is beyond it,
+        else at the greater of the leader's start and our end.
+        """
+        if self.states.get(tp) is not state:
+            return
+        leader_end = await self._ask_offset(tp, state, LATEST_TIMESTAMP)
+        log = self.log(tp)
+        if leader_end is None or log is None:
+            return
+        if leader_end < log.log_end_offset:
+            self._guarded(tp, partial(self._cut, tp, replace(state, lag=0), leader_end, complete=True))
+            self.write_truncations()
+            return
+        leader_start = await self._ask_offset(tp, state, EARLIEST_TIMESTAMP)
+        if leader_start is not None and self.log(tp) is log:
+            self._guarded(tp, partial(self._restart, tp, state, log, leader_start, leader_end))
+            self.write_truncations()
+
+    def _restart(
+        self, tp: TopicPartition, state: FetchState, log: Log, leader_start: Offset, leader_end: Offset
+    ) -> None:
+        if leader_start > log.log_end_offset:
+            end = log.log_end_offset
+            log.truncate_fully_and_start_at(leader_start)
+            self._note_truncation(tp, state, f"from {end} fully, to start at {leader_start}")
+        offset = max(leader_start, log.log_end_offset)
+        self._resume(tp, replace(state, lag=max(0, leader_end - offset)), log, Offset(offset))
+
+    async def _ask_offset(self, tp: TopicPartition, state: FetchState, timestamp: int) -> Offset | None:
+        """The leader's earliest or latest offset; None after an error (dealt with) or if the state has changed."""
+        item = ListOffsetsPartition(tp.topic, tp.partition, timestamp, state.leader_epoch)
+        request = ListOffsetsRequest(self.setup.own_id, (item,))
+        response = await self.ask(lambda: self.setup.client.list_offsets(self.leader.endpoint, request))
+        if self.states.get(tp) is not state:
+            return None
+        if response is None or not response.partitions:
+            self.delay(tp)
+            return None
+        answer = response.partitions[0]
+        if answer.error_code is ErrorCode.NONE:
+            return answer.offset
+        self.react(tp, state, answer.error_code)
+        return None
+
+    def react(self, tp: TopicPartition, state: FetchState, code: ErrorCode) -> None:
+        """Deal with an error other than OFFSET_OUT_OF_RANGE that was asked for under the present state."""
+        reaction = react_to_fetch_error(code, requested_epoch=state.leader_epoch, current_epoch=state.leader_epoch)
+        if reaction is FetchErrorReaction.GIVE_UP:
+            self.give_up(tp, f"{code.name} at leader epoch {state.leader_epoch}")
+        else:
+            self.delay(tp)
+
+    def _guarded(self, tp: TopicPartition, truncate: Callable[[], None]) -> None:
+        """One partition's failure must not stop the others (R5.17)."""
+        try:
+            truncate()
+        except StorageError as error:
+            self.give_up(tp, str(error))
+            self.setup.replicas.storage_failed(error)
+        except Exception as error:
+            _log.exception("truncation failed", partition=str(tp))
+            self.give_up(tp, repr(error))
+
+    def _note_truncation(self, tp: TopicPartition, state: FetchState, reason: str) -> None:
+        self._truncations.append(
+            StateChange(
+                kind=Kind.TRUNCATION,
+                topic=tp.topic,
+                partition=tp.partition,
+                broker=self.setup.own_id,
+                leader=self.leader.broker,
+                leader_epoch=state.leader_epoch,
+                reason=reason,
+            )
+        )
+
+    def write_truncations(self) -> None:
+        """Write the truncations since the last call to the state-change log, in one append."""
+        if self._truncations:
+            changes, self._truncations = self._truncations, []
+            self.setup.sink.append(changes)

@@ -1,0 +1,134 @@
+"""What the last UpdateMetadata requests said about the cluster: live brokers, partitions, topic ids.
+
+Readers hold an immutable snapshot; a request builds the next one and swaps it in. Nothing here changes the
+role of a hosted partition (R4.11). Source: Kafka ZkMetadataCache.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from cluster.broker import (
+    LEADER_DURING_DELETE,
+    NO_CONTROLLER,
+    NO_LEADER,
+    Broker,
+    BrokerId,
+    ControllerId,
+    Endpoint,
+    TopicId,
+)
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.requests import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataTopic,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+PartitionStates = Mapping[int, UpdateMetadataPartitionState]
+
+
+class ClusterSnapshot(Struct, frozen=True):
+    """The cluster at one moment. `topic_ids` and `topic_names` are inverse; a topic may have no id."""
+
+    brokers: Mapping[BrokerId, Broker] = {}
+    topics: Mapping[str, PartitionStates] = {}
+    topic_ids: Mapping[str, TopicId] = {}
+    topic_names: Mapping[TopicId, str] = {}
+    controller_id: ControllerId = NO_CONTROLLER
+
+
+class MetadataCache:
+    """Holds the present snapshot and answers questions about it."""
+
+    def __init__(self) -> None:
+        self.snapshot = ClusterSnapshot()
+
+    def apply(self, request: UpdateMetadataRequest) -> None:
+        """Swap in the next snapshot (R4.10): brokers wholesale, partitions merged without comparing epochs."""
+        old = self.snapshot
+        topics, topic_ids = dict(old.topics), dict(old.topic_ids)
+        for topic in request.topic_states:
+            _apply_topic(topics, topic_ids, topic)
+        self.snapshot = ClusterSnapshot(
+            brokers={broker.id: broker for broker in request.live_brokers},
+            topics=topics,
+            topic_ids=topic_ids,
+            topic_names={topic_id: name for name, topic_id in topic_ids.items()},
+            controller_id=request.controller_id if request.controller_id >= 0 else NO_CONTROLLER,
+        )
+
+    def is_alive(self, broker: BrokerId) -> bool:
+        return broker in self.snapshot.brokers
+
+    def endpoint(self, broker: BrokerId) -> Endpoint | None:
+        """Where agents reach that broker; None if it is not alive or does not offer the listener."""
+        record = self.snapshot.brokers.get(broker)
+        return None if record is None else record.endpoint()
+
+    def partition_state(self, topic_partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        return self.snapshot.topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+
+    def contains(self, topic_partition: TopicPartition) -> bool:
+        return self.partition_state(topic_partition) is not None
+
+    def knows_topic_id(self, topic_id: TopicId) -> bool:
+        return topic_id in self.snapshot.topic_names
+
+    def describe_brokers(self) -> tuple[MetadataBroker, ...]:
+        """The live brokers that a client can reach, by id."""
+        found = [(broker, broker.endpoint()) for _, broker in sorted(self.snapshot.brokers.items())]
+        return tuple(MetadataBroker(b.id, e.host, e.port, b.rack) for b, e in found if e is not None)
+
+    def describe_topics(self, names: Sequence[str] | None) -> tuple[MetadataTopic, ...]:
+        """The named topics, or all of them by name, each partition with its own code (R4.13)."""
+        wanted = sorted(self.snapshot.topics) if names is None else names
+        return tuple(self._describe_topic(name) for name in wanted)
+
+    def _describe_topic(self, name: str) -> MetadataTopic:
+        states = self.snapshot.topics.get(name)
+        if states is None:
+            return MetadataTopic(name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partitions = tuple(self._describe_partition(state) for _, state in sorted(states.items()))
+        return MetadataTopic(name, self.snapshot.topic_ids.get(name), ErrorCode.NONE, partitions)
+
+    def _describe_partition(self, state: UpdateMetadataPartitionState) -> MetadataPartition:
+        offline = set(state.offline_replicas)
+        return MetadataPartition(
+            partition_index=state.partition_index,
+            error_code=self._leader_code(state.leader),
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=state.replicas,
+            isr_nodes=state.isr,
+            offline_replicas=tuple(b for b in state.replicas if b in offline or not self.is_alive(b)),
+        )
+
+    def _leader_code(self, leader: BrokerId) -> ErrorCode:
+        if leader == NO_LEADER or not self.is_alive(leader):
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return ErrorCode.NONE if self.endpoint(leader) is not None else ErrorCode.LISTENER_NOT_FOUND
+
+
+def _apply_topic(
+    topics: dict[str, PartitionStates], topic_ids: dict[str, TopicId], topic: UpdateMetadataTopicState
+) -> None:
+    if topic.topic_id is None:
+        topic_ids.pop(topic.topic_name, None)
+    else:
+        topic_ids[topic.topic_name] = topic.topic_id
+    states = dict(topics.get(topic.topic_name, {}))
+    for state in topic.partition_states:
+        if state.leader == LEADER_DURING_DELETE:
+            states.pop(state.partition_index, None)
+        else:
+            states[state.partition_index] = state
+    if states:
+        topics[topic.topic_name] = states
+    else:
+        topics.pop(topic.topic_name, None)
+        topic_ids.pop(topic.topic_name, None)

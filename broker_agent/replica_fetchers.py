@@ -1,0 +1,185 @@
+"""All fetchers of an agent: which task fetches which partition, and the set of partitions given up on.
+
+Source: Kafka AbstractFetcherManager, ReplicaFetcherManager.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from broker_agent.fetch_states import FetchState, FetchStates
+from broker_agent.log_reconciliation import FetchSetup, Leader
+from broker_agent.replica_fetcher import ReplicaFetcher
+from cluster.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.partition import TopicPartition
+from cluster.process.tasks import TaskSet
+
+_METRICS: Final = ("kafka.server", "ReplicaFetcherManager")
+_METRICS_REFRESH_S: Final = 1.0
+
+_log = structlog.stdlib.get_logger()
+
+
+class FetchStart(Struct, frozen=True):
+    """Where to begin with one partition. `latest_epoch` is that of the local epoch cache, None without any."""
+
+    topic_id: TopicId | None
+    leader: Leader
+    leader_epoch: LeaderEpoch
+    offset: Offset
+    latest_epoch: LeaderEpoch | None
+
+
+class _FetcherKey(NamedTuple):
+    leader: BrokerId
+    fetcher_id: int
+
+
+class _Running(NamedTuple):
+    fetcher: ReplicaFetcher
+    task: asyncio.Task[None]
+
+
+class ReplicaFetchers:
+    """Adds and removes partitions; starts a fetcher when it gets its first one.
+
+    Add and remove are synchronous: once removal has returned, nothing is appended through the old fetcher
+    any more, whatever answers are still on their way (R0.5).
+    """
+
+    def __init__(self, setup: FetchSetup, tasks: TaskSet) -> None:
+        self._setup = setup
+        self._tasks = tasks
+        self._running: dict[_FetcherKey, _Running] = {}
+        self._placed: dict[TopicPartition, _FetcherKey] = {}
+        self._failed: dict[TopicPartition, None] = {}
+        self._is_closed = False
+        registry = setup.metrics.registry
+        self._max_lag = registry.gauge(*_METRICS, "MaxLag", clientId="Replica")
+        self._min_rate = registry.gauge(*_METRICS, "MinFetchRate", clientId="Replica")
+        self._failed_count = registry.gauge(*_METRICS, "FailedPartitionsCount", clientId="Replica")
+        self._dead_count = registry.gauge(*_METRICS, "DeadThreadCount", clientId="Replica")
+
+    @property
+    def failed(self) -> tuple[TopicPartition, ...]:
+        """Partitions that are not fetched until the next LeaderAndIsr."""
+        return tuple(self._failed)
+
+    def state(self, tp: TopicPartition) -> FetchState | None:
+        states = self._states(tp)
+        return None if states is None else states.get(tp)
+
+    def add(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
+        """Begin fetching; a partition that is already fetched in the same leader epoch goes on as it was (R5.8)."""
+        if self._is_closed:
+            return
+        for tp, start in starts.items():
+            self._failed.pop(tp, None)
+            key = _FetcherKey(start.leader.broker, self._fetcher_id(tp))
+            present = self.state(tp)
+            if present is not None and self._placed[tp] == key and present.leader_epoch == start.leader_epoch:
+                continue
+            if present is not None:
+                self.remove((tp,))
+            fetcher = self._fetcher(key, start.leader)
+            fetcher.states.put(tp, self._initial_state(start))
+            self._placed[tp] = key
+            fetcher.wake()
+        self._failed_count.set(len(self._failed))
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FetchState]:
+        """Stop fetching these, and forget those that had been given up on; returns the states that were removed."""
+        removed: dict[TopicPartition, FetchState] = {}
+        for tp in partitions:
+            self._failed.pop(tp, None)
+            states = self._states(tp)
+            state = None if states is None else states.remove(tp)
+            if state is not None:
+                removed[tp] = state
+            self._placed.pop(tp, None)
+        self._failed_count.set(len(self._failed))
+        return removed
+
+    def set_topic_id(self, tp: TopicPartition, topic_id: TopicId | None) -> None:
+        """Refresh the id that requests for this partition carry (R2.10)."""
+        states = self._states(tp)
+        state = None if states is None else states.get(tp)
+        if states is not None and state is not None:
+            states.put(tp, replace(state, topic_id=topic_id))
+
+    def stop_idle(self) -> None:
+        """End fetchers without partitions (R5.5)."""
+        for key, running in tuple(self._running.items()):
+            if len(running.fetcher.states) == 0:
+                self._stop(key)
+
+    def close(self) -> None:
+        """End all of them; nothing can be added afterwards."""
+        self._is_closed = True
+        for key in tuple(self._running):
+            self._stop(key)
+        self._placed.clear()
+
+    async def refresh_metrics(self) -> None:
+        """Keep the two gauges that are extremes over all fetchers up to date."""
+        while True:
+            await asyncio.sleep(_METRICS_REFRESH_S)
+            fetchers = [running.fetcher for running in self._running.values()]
+            self._max_lag.set(max((fetcher.states.max_lag for fetcher in fetchers), default=0))
+            self._min_rate.set(min((fetcher.request_rate for fetcher in fetchers), default=0))
+            self._failed_count.set(len(self._failed))
+
+    def _states(self, tp: TopicPartition) -> FetchStates | None:
+        """The table that holds the partition, or held it until it was given up on."""
+        key = self._placed.get(tp)
+        running = None if key is None else self._running.get(key)
+        return None if running is None else running.fetcher.states
+
+    def _initial_state(self, start: FetchStart) -> FetchState:
+        by_fetch = self._setup.settings.klamm_replica_truncation_mode == "fetch"
+        epoch = start.latest_epoch if by_fetch else None
+        return FetchState(
+            topic_id=start.topic_id,
+            fetch_offset=start.offset,
+            leader_epoch=start.leader_epoch,
+            last_fetched_epoch=NO_LEADER_EPOCH if epoch is None else epoch,
+            is_truncating=epoch is None,
+        )
+
+    def _fetcher_id(self, tp: TopicPartition) -> int:
+        # Not hash(): it is salted per process, and a partition's fetcher should be the same after a restart.
+        return (31 * crc32(tp.topic.encode()) + tp.partition) % self._setup.settings.num_replica_fetchers
+
+    def _fetcher(self, key: _FetcherKey, leader: Leader) -> ReplicaFetcher:
+        """The fetcher of that key at that endpoint; one at another endpoint, or a dead one, hands over (R5.2)."""
+        present = self._running.get(key)
+        if present is not None and present.fetcher.leader == leader and not present.task.done():
+            return present.fetcher
+        fetcher = ReplicaFetcher(leader, self._setup, self._failed)
+        if present is not None:
+            for tp in present.fetcher.states:
+                state = present.fetcher.states.get(tp)
+                assert state is not None, f"{tp} vanished while its fetcher was replaced"
+                fetcher.states.put(tp, replace(state, delayed_until=None))
+            self._stop(key)
+        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}"
+        self._running[key] = _Running(fetcher, self._tasks.start(self._guard(fetcher, name), name=name))
+        return fetcher
+
+    async def _guard(self, fetcher: ReplicaFetcher, name: str) -> None:
+        """The root of a fetcher's task: an unexpected error ends this fetcher, not the agent (R5.7)."""
+        try:
+            await fetcher.run()
+        except Exception:
+            _log.exception("replica fetcher died", fetcher=name)
+            self._dead_count.inc()
+
+    def _stop(self, key: _FetcherKey) -> None:
+        running = self._running.pop(key)
+        running.task.cancel()
+        running.fetcher.close()

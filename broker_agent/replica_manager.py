@@ -1,0 +1,237 @@
+"""The partitions that an agent hosts, and what ties them together: lookups, high watermarks, ISR changes.
+
+Requests are handled next door (`control_requests`, `role_changes`, `produce_requests`, `fetch_requests`);
+here is the state they share. Source: Kafka ReplicaManager.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import structlog
+
+from broker_agent.agent_metrics import AgentMetrics
+from broker_agent.decisions.data_requests import judge_leader_epoch
+from broker_agent.decisions.isr import IsrAnswer, PendingExpand, PendingIsr, proposed_isr
+from broker_agent.hosted_partition import HostedPartition
+from broker_agent.isr_proposals import IsrProposals
+from broker_agent.metadata_cache import MetadataCache
+from broker_agent.ports import LogDirectories
+from broker_agent.purgatory import Purgatory
+from cluster.broker import BrokerId, LeaderEpoch, Offset
+from cluster.errors import ErrorCode, StorageError
+from cluster.partition import TopicPartition
+from cluster.process.settings import Settings
+from cluster.requests import AlterPartitionItem, AlterPartitionResult
+
+_log = structlog.stdlib.get_logger()
+
+
+class ReplicaManager:
+    """The table of hosted partitions. An entry of None is an offline partition, in a failed directory."""
+
+    def __init__(
+        self,
+        own_id: BrokerId,
+        *,
+        settings: Settings,
+        logs: LogDirectories,
+        metadata: MetadataCache,
+        metrics: AgentMetrics,
+        proposals: IsrProposals,
+    ) -> None:
+        self.own_id = own_id
+        self.settings = settings
+        self.logs = logs
+        self.metadata = metadata
+        self.metrics = metrics
+        self.produce_purgatory = Purgatory("Produce", metrics.registry)
+        self.fetch_purgatory = Purgatory("Fetch", metrics.registry)
+        self.failed_directories: asyncio.Queue[str] = asyncio.Queue()
+        """Directories found failed; whoever takes them out marks their partitions offline."""
+        self._proposals = proposals
+        self._hosted: dict[TopicPartition, HostedPartition | None] = {}
+        self._led: dict[TopicPartition, HostedPartition] = {}
+
+    @staticmethod
+    def now_ms() -> float:
+        """The event loop's clock in ms: for durations only."""
+        return asyncio.get_running_loop().time() * 1000
+
+    # The table
+
+    def online(self, tp: TopicPartition) -> HostedPartition | None:
+        """The hosted partition, None if it is absent or offline."""
+        return self._hosted.get(tp)
+
+    def is_offline(self, tp: TopicPartition) -> bool:
+        return tp in self._hosted and self._hosted[tp] is None
+
+    def online_partitions(self) -> Iterator[HostedPartition]:
+        return (partition for partition in self._hosted.values() if partition is not None)
+
+    def leads_any_of(self, topic: str) -> bool:
+        return any(tp.topic == topic for tp in self._led)
+
+    def hosts_any_of(self, topic: str) -> bool:
+        return any(tp.topic == topic and p is not None for tp, p in self._hosted.items())
+
+    def host(self, tp: TopicPartition) -> HostedPartition:
+        """The online partition, created fresh if absent; the caller knows that it is not offline."""
+        partition = self._hosted.get(tp)
+        if partition is None:
+            assert tp not in self._hosted, f"{tp} is offline"
+            partition = HostedPartition(
+                tp,
+                self.own_id,
+                metadata=self.metadata,
+                metrics=self.metrics,
+                lag_ms_max=self.settings.replica_lag_time_max_ms,
+            )
+            self._hosted[tp] = partition
+            self.metrics.partition_count.inc()
+        return partition
+
+    def note_role(self, partition: HostedPartition) -> None:
+        """Keep the index of led partitions; after each role change."""
+        if partition.is_leader:
+            self._led[partition.topic_partition] = partition
+        else:
+            self._led.pop(partition.topic_partition, None)
+
+    def mark_offline(self, tp: TopicPartition) -> None:
+        """Its directory failed: refuse it from now on, until the process ends (P25)."""
+        partition = self._hosted.get(tp)
+        if self.is_offline(tp):
+            return
+        if tp not in self._hosted:
+            self.metrics.partition_count.inc()
+        self._hosted[tp] = None
+        self._led.pop(tp, None)
+        self.metrics.offline_replica_count.inc()
+        if partition is not None:
+            partition.clear()
+        self.complete_delayed(tp)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """The replica is deleted: forget it (R4.3 step 2)."""
+        partition = self._hosted.pop(tp)
+        assert partition is not None, f"{tp} is offline and cannot be deleted"
+        self._led.pop(tp, None)
+        self.metrics.partition_count.dec()
+        partition.clear()
+
+    def lookup(self, tp: TopicPartition) -> HostedPartition | ErrorCode:
+        """The partition, or what a data request for it is answered (R2.5)."""
+        partition = self._hosted.get(tp)
+        if partition is not None:
+            return partition
+        if tp in self._hosted:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.metadata.contains(tp):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def lookup_leader(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
+        """The partition if it is led here in that epoch (-1: any), else the code, epochs tested first (R6.3, R6.4)."""
+        partition = self.lookup(tp)
+        if isinstance(partition, ErrorCode):
+            return partition
+        code = judge_leader_epoch(leader_epoch, partition.leader_epoch)
+        if code is not ErrorCode.NONE:
+            return code
+        if not partition.is_leader or partition.log is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partition
+
+    # High watermarks and waiting requests
+
+    def advance(self, partition: HostedPartition) -> bool:
+        """Try to advance the high watermark of a partition led here; on success wake what waits for it (R7.9)."""
+        if not partition.try_advance_high_watermark(self.now_ms()):
+            return False
+        self.complete_delayed(partition.topic_partition)
+        return True
+
+    def complete_delayed(self, tp: TopicPartition) -> None:
+        """Let every waiting produce and fetch of the partition look again."""
+        self.produce_purgatory.check_and_complete(tp)
+        self.fetch_purgatory.check_and_complete(tp)
+
+    def high_watermark_rose(self, tp: TopicPartition) -> None:
+        """A follower's high watermark went up (R5.10 step 4)."""
+        self.fetch_purgatory.check_and_complete(tp)
+
+    def storage_failed(self, error: StorageError) -> None:
+        """An operation met a failed directory: have it taken out of service."""
+        self.failed_directories.put_nowait(error.directory)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks of all online partitions that have a log, by directory (R9.8)."""
+        by_directory: dict[str, dict[TopicPartition, Offset]] = {
+            directory: {} for directory in self.logs.live_directories
+        }
+        for partition in self.online_partitions():
+            log = partition.log
+            if log is not None and log.directory in by_directory:
+                by_directory[log.directory][partition.topic_partition] = log.high_watermark
+        for directory, offsets in by_directory.items():
+            try:
+                await self.logs.write_high_watermarks(directory, offsets)
+            except StorageError as error:
+                self.storage_failed(error)
+
+    # In-sync replica sets
+
+    def expand_isr(self, partition: HostedPartition, replica: BrokerId) -> None:
+        """Propose the follower for the ISR if it may join (R8.10)."""
+        proposal = partition.propose_expand(replica)
+        if proposal is not None:
+            self._submit(partition, proposal)
+
+    def shrink_isrs(self) -> None:
+        """Propose to drop the followers that fell behind, of every partition led here (R8.4)."""
+        for partition in tuple(self._led.values()):
+            try:
+                proposal = partition.propose_shrink(self.now_ms())
+            except Exception:  # One partition must not keep the others in a stale ISR (R8.8).
+                _log.exception("ISR check failed", partition=str(partition.topic_partition))
+                continue
+            if proposal is not None:
+                self._submit(partition, proposal)
+
+    def _submit(self, partition: HostedPartition, proposal: PendingIsr) -> None:
+        assert partition.log is not None, f"{partition.topic_partition} has no log"
+        item = AlterPartitionItem(
+            topic_name=partition.topic_partition.topic,
+            topic_id=partition.log.topic_id,
+            partition_index=partition.topic_partition.partition,
+            leader_epoch=partition.leader_epoch,
+            new_isr=proposed_isr(proposal),
+            partition_epoch=partition.partition_epoch,
+        )
+        self._proposals.submit(item, partial(self._finish, partition, proposal, item))
+
+    def _finish(
+        self,
+        partition: HostedPartition,
+        proposal: PendingIsr,
+        item: AlterPartitionItem,
+        answer: AlterPartitionResult,
+    ) -> None:
+        outcome = partition.finish_isr_change(proposal, answer)
+        if outcome is IsrAnswer.COMMIT:
+            is_expand = isinstance(proposal, PendingExpand)
+            (self.metrics.isr_expands if is_expand else self.metrics.isr_shrinks).mark()
+            self.advance(partition)
+            return
+        self.metrics.failed_isr_updates.mark()
+        tp = str(partition.topic_partition)
+        _log.info("ISR change not made", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
+        if outcome is IsrAnswer.SUBMIT_AGAIN:
+            self._proposals.submit(item, partial(self._finish, partition, proposal, item))
+
+
+def topics_of(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
+    """The topics of these partitions, each once, by name."""
+    return tuple(sorted({tp.topic for tp in partitions}))
