@@ -1,0 +1,139 @@
+"""The small files of a log directory: their formats, and how they are replaced without ever being half there.
+
+Formats are Kafka's (OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile,
+BrokerMetadataCheckpoint, CleanShutdownFileHandler), so that its tools read them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from broker_agent.log.disk import Disk
+from broker_agent.log.epoch_history import EpochEntry
+from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.partition import TopicPartition
+
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_MARKER: Final = ".kafka_cleanshutdown"
+LOCK_FILE: Final = ".lock"
+
+_VERSION: Final = "0"
+_NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
+
+
+class MalformedCheckpointError(OSError):
+    """What is in a checkpoint is not what was written there: to its reader the same as an unreadable device."""
+
+
+def write_atomically(disk: Disk, directory: str, name: str, content: bytes) -> None:
+    """Replace a file so that neither a reader nor a crash ever meets a part of it. Blocks on the device."""
+    temporary = f"{directory}/{name}.tmp"
+    disk.remove_file(temporary)
+    file = disk.open_file(temporary)
+    try:
+        file.append([content])
+        file.flusher()()
+    finally:
+        file.close()
+    disk.rename(temporary, f"{directory}/{name}")
+    disk.sync_directory(directory)
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
+    return _encode_lines(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+
+
+def decode_offsets(content: bytes | None) -> dict[TopicPartition, Offset]:
+    """Raises MalformedCheckpointError."""
+    return {
+        TopicPartition(topic, _number(partition)): Offset(_number(offset))
+        for topic, partition, offset in _decode_lines(content, fields=3)
+    }
+
+
+def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    return _encode_lines(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+
+
+def decode_epochs(content: bytes | None) -> list[EpochEntry]:
+    """Raises MalformedCheckpointError."""
+    return [
+        EpochEntry(LeaderEpoch(_number(epoch)), Offset(_number(start)))
+        for epoch, start in _decode_lines(content, fields=2)
+    ]
+
+
+def encode_partition_metadata(topic_id: TopicId) -> bytes:
+    return f"version: {_VERSION}\ntopic_id: {topic_id}\n".encode()
+
+
+def decode_partition_metadata(content: bytes | None) -> TopicId | None:
+    """None for a missing or empty file. Raises MalformedCheckpointError."""
+    if not content:
+        return None
+    values = _decode_properties(content, separator=":")
+    if values.get("version") != _VERSION or not values.get("topic_id"):
+        raise MalformedCheckpointError(f"malformed {PARTITION_METADATA}: {content[:200]!r}")
+    return TopicId(values["topic_id"])
+
+
+class MetaProperties(msgspec.Struct, frozen=True):
+    """To which broker of which cluster a log directory belongs."""
+
+    broker_id: BrokerId
+    cluster_id: str
+
+
+def encode_meta_properties(properties: MetaProperties) -> bytes:
+    return f"version={_VERSION}\nbroker.id={properties.broker_id}\ncluster.id={properties.cluster_id}\n".encode()
+
+
+def decode_meta_properties(content: bytes | None) -> MetaProperties | None:
+    """None for a missing or empty file. Raises MalformedCheckpointError."""
+    if not content:
+        return None
+    values = _decode_properties(content, separator="=")
+    if values.get("version") != _VERSION or not values.get("cluster.id"):
+        raise MalformedCheckpointError(f"malformed {META_PROPERTIES}: {content[:200]!r}")
+    return MetaProperties(BrokerId(_number(values.get("broker.id", ""))), values["cluster.id"])
+
+
+def encode_clean_marker(broker_epoch: BrokerEpoch) -> bytes:
+    return msgspec.json.encode({"version": 0, "brokerEpoch": broker_epoch})
+
+
+def _encode_lines(lines: Iterable[str]) -> bytes:
+    entries = list(lines)
+    return "\n".join([_VERSION, str(len(entries)), *entries, ""]).encode()
+
+
+def _decode_lines(content: bytes | None, *, fields: int) -> Sequence[list[str]]:
+    if not content:
+        return []
+    lines = content.decode("utf-8", errors="replace").splitlines()
+    if len(lines) < 2 or lines[0] != _VERSION or _number(lines[1]) != len(lines) - 2:
+        raise MalformedCheckpointError(f"unknown version or wrong count: {content[:200]!r}")
+    rows = [line.split(" ") for line in lines[2:]]
+    for row in rows:
+        if len(row) != fields:
+            raise MalformedCheckpointError(f"malformed line: {' '.join(row)!r}")
+    return rows
+
+
+def _decode_properties(content: bytes, *, separator: str) -> dict[str, str]:
+    lines = content.decode("utf-8", errors="replace").splitlines()
+    pairs = [line.partition(separator) for line in lines if line.strip() and not line.startswith("#")]
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _number(text: str) -> int:
+    if _NUMBER.fullmatch(text) is None:
+        raise MalformedCheckpointError(f"not a number: {text!r}")
+    return int(text)

@@ -1,0 +1,48 @@
+"""Names of partition directories: what is served, what is on its way out, and what is neither."""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from cluster.partition import TopicPartition
+
+MAX_NAME_LENGTH: Final = 255
+_UNIQUE_LENGTH: Final = 32  # hex digits
+
+
+class DirectoryKind(Enum):
+    CURRENT = ""
+    DELETED = "delete"
+    FUTURE = "future"
+    STRAY = "stray"
+
+
+class DirectoryName(NamedTuple):
+    topic_partition: TopicPartition
+    kind: DirectoryKind
+
+
+def parse_directory_name(name: str) -> DirectoryName | None:
+    """What a sub-directory of a log directory is, or None when its name says nothing we know.
+
+    The partition number follows the last hyphen of `<topic>-<p>`. Source: Kafka LocalLog.parseTopicPartitionName.
+    """
+    kind, stem = DirectoryKind.CURRENT, name
+    for candidate in (DirectoryKind.DELETED, DirectoryKind.FUTURE, DirectoryKind.STRAY):
+        if name.endswith(f"-{candidate.value}"):
+            stem, dot, unique = name.removesuffix(f"-{candidate.value}").rpartition(".")
+            kind = candidate
+            if not dot or len(unique) != _UNIQUE_LENGTH or not set(unique) <= set("0123456789abcdef"):
+                return None
+    topic, hyphen, partition = stem.rpartition("-")
+    if not hyphen or not topic or not (partition.isascii() and partition.isdigit()):
+        return None
+    return DirectoryName(TopicPartition(topic, int(partition)), kind)
+
+
+def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
+    """The name of a log that is to go; the topic is shortened where the whole would be too long.
+
+    `unique`: 32 hex digits, so that the partition may come and go many times before the files are removed.
+    """
+    suffix = f"-{topic_partition.partition}.{unique}-{DirectoryKind.DELETED.value}"
+    return topic_partition.topic[: MAX_NAME_LENGTH - len(suffix)] + suffix

@@ -1,0 +1,101 @@
+"""The leader epochs of one log and where each of them begins: what truncation is computed from.
+
+Pure and in memory; the log decides when it is written. Source: Kafka LeaderEpochFileCache; KIP-101, KIP-279.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset
+from cluster.requests import EpochEndOffset
+
+UNDEFINED = EpochEndOffset(NO_LEADER_EPOCH, UNKNOWN_OFFSET)
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the first offset that was, or would have been, written in it."""
+
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class EpochHistory:
+    """Entries with strictly increasing epochs and strictly increasing start offsets."""
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        # Two parallel lists, because both columns are searched by bisection.
+        self._epochs: list[LeaderEpoch] = []
+        self._starts: list[Offset] = []
+        for entry in entries:
+            self.assign(entry.epoch, entry.start_offset)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(map(EpochEntry, self._epochs, self._starts))
+
+    @property
+    def latest(self) -> LeaderEpoch | None:
+        return self._epochs[-1] if self._epochs else None
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        """Let `epoch` begin at `start_offset`, at the cost of entries that contradict it. Whether it changed.
+
+        Raises ValueError for a negative epoch or offset.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"cannot assign leader epoch {epoch} at offset {start_offset}")
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+            return False
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        del self._epochs[keep:], self._starts[keep:]
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        return True
+
+    def truncate_from_end(self, offset: Offset) -> bool:
+        """Drop the entries that begin at or after `offset`; negative: nothing. Whether it changed."""
+        keep = bisect_left(self._starts, offset)
+        if offset < 0 or keep == len(self._starts):
+            return False
+        del self._epochs[keep:], self._starts[keep:]
+        return True
+
+    def truncate_from_start(self, offset: Offset) -> bool:
+        """Let the history begin at `offset`; negative: nothing. Whether it changed.
+
+        Of the entries that begin at or before it the last one stays and now begins there.
+        """
+        last_before = bisect_right(self._starts, offset) - 1
+        if offset < 0 or last_before < 0 or (last_before == 0 and self._starts[0] == offset):
+            return False
+        del self._epochs[:last_before], self._starts[:last_before]
+        self._starts[0] = offset
+        return True
+
+    def clear(self) -> bool:
+        """Forget everything. Whether it changed."""
+        changed = bool(self._epochs)
+        self._epochs.clear()
+        self._starts.clear()
+        return changed
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch | None:
+        """The epoch in which `offset` was, or would be, written; None before the first entry."""
+        index = bisect_right(self._starts, offset) - 1
+        return self._epochs[index] if index >= 0 else None
+
+    def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
+        """The largest known epoch not above `epoch`, and where it ends (exclusive). Both -1 when unknown.
+
+        An epoch below the first known one is answered with itself: records of it, if there ever were
+        any, end where the history begins.
+        """
+        if epoch == NO_LEADER_EPOCH or not self._epochs or epoch > self._epochs[-1]:
+            return UNDEFINED
+        if epoch == self._epochs[-1]:
+            return EpochEndOffset(epoch, log_end_offset)
+        following = bisect_right(self._epochs, epoch)
+        if following == 0:
+            return EpochEndOffset(epoch, self._starts[0])
+        return EpochEndOffset(self._epochs[following - 1], self._starts[following])

@@ -1,0 +1,118 @@
+"""The two sparse indexes of a segment. They hold nothing that the segment itself does not hold.
+
+An entry is made at a batch when enough bytes were written since the last entry. The greatest entry at or
+below a target is a border between batches from which walking forward reaches the target. Entries live in
+arrays; files get them when a segment is rolled or closed, and what they lack is found again by walking.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from operator import ge
+from struct import Struct, iter_unpack
+from sys import byteorder
+from typing import Final
+
+OFFSET_ENTRY_SIZE: Final = 8
+TIME_ENTRY_SIZE: Final = 12
+MAX_RELATIVE_OFFSET: Final = 0x7FFF_FFFF
+_TIME_ENTRY: Final = Struct(">qi")
+
+
+class OffsetIndex:
+    """Offset relative to the segment's base, to file position; both strictly increasing."""
+
+    def __init__(self) -> None:
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(relative offset, position) of the last entry, or where every segment begins: (0, 0)."""
+        return (self._offsets[-1], self._positions[-1]) if self._offsets else (0, 0)
+
+    def add(self, relative_offset: int, position: int) -> None:
+        self._offsets.append(relative_offset)
+        self._positions.append(position)
+
+    def position_before(self, relative_offset: int) -> int:
+        """Position of the greatest entry at or below the offset; 0 when there is none."""
+        index = bisect_right(self._offsets, relative_offset) - 1
+        return self._positions[index] if index >= 0 else 0
+
+    def cut(self, position: int) -> None:
+        """Drop the entries that point to `position` or behind it."""
+        keep = bisect_left(self._positions, position)
+        del self._offsets[keep:], self._positions[keep:]
+
+    def encode(self, start: int) -> bytes:
+        """The entries from number `start` on, as the file has them."""
+        columns = self._offsets[start:], self._positions[start:]
+        entries = array("I", bytes(OFFSET_ENTRY_SIZE * len(columns[0])))
+        entries[0::2], entries[1::2] = columns
+        if byteorder == "little":
+            entries.byteswap()
+        return entries.tobytes()
+
+    @classmethod
+    def decode(cls, content: bytes) -> "OffsetIndex | None":
+        """None when the content cannot be an index."""
+        if len(content) % OFFSET_ENTRY_SIZE:
+            return None
+        entries = array("I", content)
+        if byteorder == "little":
+            entries.byteswap()
+        index = cls()
+        index._offsets, index._positions = entries[0::2], entries[1::2]
+        increasing = not any(any(map(ge, column, column[1:])) for column in (index._offsets, index._positions))
+        return index if increasing else None
+
+
+class TimeIndex:
+    """Largest timestamp so far, to the relative base offset of the batch that has it; both increasing."""
+
+    def __init__(self) -> None:
+        self._timestamps = array("q")
+        self._offsets = array("I")
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(timestamp, relative offset) of the last entry; (-1, 0) when there is none."""
+        return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else (-1, 0)
+
+    def add(self, timestamp: int, relative_offset: int) -> None:
+        """Ignored unless the timestamp is larger than all before."""
+        if timestamp > self.last[0]:
+            self._timestamps.append(timestamp)
+            self._offsets.append(relative_offset)
+
+    def offset_before(self, timestamp: int) -> int:
+        """Relative offset of a batch before which every timestamp is smaller than the given one."""
+        index = bisect_left(self._timestamps, timestamp) - 1
+        return self._offsets[index] if index >= 0 else 0
+
+    def cut(self, relative_offset: int) -> None:
+        """Drop the entries of batches at or behind the offset."""
+        keep = bisect_left(self._offsets, relative_offset)
+        del self._timestamps[keep:], self._offsets[keep:]
+
+    def encode(self, start: int) -> bytes:
+        """The entries from number `start` on, as the file has them."""
+        return b"".join(map(_TIME_ENTRY.pack, self._timestamps[start:], self._offsets[start:]))
+
+    @classmethod
+    def decode(cls, content: bytes) -> "TimeIndex | None":
+        """None when the content cannot be an index."""
+        if len(content) % TIME_ENTRY_SIZE:
+            return None
+        index = cls()
+        for timestamp, relative_offset in iter_unpack(_TIME_ENTRY.format, content):
+            if timestamp <= index.last[0] or (len(index) and relative_offset <= index.last[1]):
+                return None
+            index.add(timestamp, relative_offset)
+        return index

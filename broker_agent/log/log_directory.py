@@ -1,0 +1,85 @@
+"""One log directory: whether it still works, who holds it, and what is to be removed from it.
+
+Source: Kafka LogDirFailureChannel, LogManager; KIP-112.
+"""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+
+from broker_agent.log import checkpoints
+from broker_agent.log.disk import Disk
+from cluster.errors import StartupError, StorageError
+
+OnFailure = Callable[[str, OSError], None]
+
+
+class LogDirectory:
+    """Used as a context: an OSError inside fails the directory, once and for ever, and leaves as StorageError.
+
+    On a failed directory entering raises StorageError at once. All of it happens on the event loop.
+    """
+
+    def __init__(self, disk: Disk, path: str, on_failure: OnFailure) -> None:
+        self.path = path
+        self.failure: OSError | None = None
+        self.checkpoint_writing = asyncio.Lock()
+        """Serialises writers of the directory's checkpoints: they share the temporary file's name."""
+        self._disk = disk
+        self._on_failure = on_failure
+        self._release: Callable[[], None] | None = None
+        self._to_remove: list[tuple[float, str]] = []  # (loop time in s, path)
+
+    def __enter__(self) -> None:
+        if self.failure is not None:
+            raise StorageError(self.path, f"failed before: {self.failure}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            self.fail(error)
+            raise StorageError(self.path, str(error)) from error
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory out of service and report it; later failures are the same one."""
+        if self.failure is None:
+            self.failure = error
+            self.unlock()
+            self._on_failure(self.path, error)
+
+    def lock(self) -> None:
+        """Raises StartupError when another process uses the directory."""
+        self._release = self._disk.lock(f"{self.path}/{checkpoints.LOCK_FILE}")
+        if self._release is None:
+            raise StartupError(
+                f"log directory {self.path} is used by another process (it holds {checkpoints.LOCK_FILE}); "
+                "stop that process or configure another directory"
+            )
+
+    def unlock(self) -> None:
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def remove_later(self, paths: list[str], delay_ms: int) -> None:
+        """Files or directories that nobody may need any more after the delay (readers may be at them now)."""
+        due = asyncio.get_running_loop().time() + delay_ms / 1000
+        self._to_remove.extend((due, path) for path in paths)
+
+    async def remove_due(self) -> None:
+        """Remove what `remove_later` was asked to, as far as its delay is over. Raises StorageError."""
+        now = asyncio.get_running_loop().time()
+        due = [path for at, path in self._to_remove if at <= now]
+        if not due:
+            return
+        self._to_remove = [item for item in self._to_remove if item[0] > now]
+        with self:
+            await self._disk.run(lambda: self._remove(due))
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
+            if self._disk.is_directory(path):
+                self._disk.remove_tree(path)
+            else:
+                self._disk.remove_file(path)

@@ -1,0 +1,117 @@
+"""What one log remembers of idempotent producers: their epoch and their last five batches.
+
+The state is a function of the batches in the log. A snapshot spares reading them all at the next start;
+it carries a checksum and is thrown away when that is wrong, so that it needs no fsync.
+Source: Kafka ProducerStateManager; KIP-98.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from cluster.broker import Offset
+from cluster.errors import ErrorCode, LogAppendError
+from cluster.record_batch import MAX_SEQUENCE, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, crc32c
+
+BATCHES_KEPT: Final = 5
+_CRC_SIZE: Final = 4
+
+
+class ProducerBatch(msgspec.Struct, frozen=True, array_like=True):
+    """One batch of a producer; all bounds inclusive, `timestamp` is the batch's largest, in ms."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: Offset
+    last_offset: Offset
+    timestamp: int
+
+
+class ProducerEntry(msgspec.Struct):
+    """One producer id. `batches` are oldest first and never empty."""
+
+    epoch: int
+    batches: list[ProducerBatch]
+
+
+class ProducerStates:
+    """State of every producer id that wrote to one log."""
+
+    def __init__(self, entries: dict[int, ProducerEntry] | None = None) -> None:
+        self._entries = {} if entries is None else entries
+
+    def find_duplicate(self, header: BatchHeader) -> ProducerBatch | None:
+        """The earlier appearance of a batch that a producer sent again, or None when it may be appended.
+
+        Raises LogAppendError: INVALID_PRODUCER_EPOCH for a producer that was replaced,
+        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap.
+        """
+        entry = self._entries.get(header.producer_id)
+        if header.producer_id == NO_PRODUCER_ID or entry is None:
+            return None
+        first, epoch = header.base_sequence, header.producer_epoch
+        if epoch == entry.epoch:
+            for batch in entry.batches:
+                if batch.first_sequence == first and batch.last_sequence == header.last_sequence:
+                    return batch
+        if epoch < entry.epoch:
+            why = f"producer {header.producer_id} has epoch {entry.epoch}, the batch {epoch}"
+            raise LogAppendError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
+        expected = 0 if epoch > entry.epoch else (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+        if first != expected:
+            why = f"producer {header.producer_id} epoch {epoch}: sequence {expected} expected, {first} found"
+            raise LogAppendError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
+        return None
+
+    def update(self, header: BatchHeader) -> None:
+        """Remember an appended batch; nothing is refused any more."""
+        if header.producer_id == NO_PRODUCER_ID or header.base_sequence == NO_SEQUENCE:
+            return
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch:
+            entry = ProducerEntry(header.producer_epoch, [])
+            self._entries[header.producer_id] = entry
+        entry.batches.append(
+            ProducerBatch(
+                header.base_sequence,
+                header.last_sequence,
+                Offset(header.base_offset),
+                Offset(header.last_offset),
+                header.max_timestamp,
+            )
+        )
+        del entry.batches[:-BATCHES_KEPT]
+
+    def update_all(self, headers: Iterable[BatchHeader]) -> None:
+        for header in headers:
+            self.update(header)
+
+    def reaches(self, offset: Offset) -> bool:
+        """Whether anything remembered lies at or after `offset`, so that a truncation to it concerns us."""
+        return any(entry.batches[-1].last_offset >= offset for entry in self._entries.values())
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers whose last batch is older than `expiration_ms`."""
+        last_written = {producer_id: entry.batches[-1].timestamp for producer_id, entry in self._entries.items()}
+        gone = [pid for pid, at in last_written.items() if at != NO_TIMESTAMP and now_ms - at > expiration_ms]
+        for producer_id in gone:
+            del self._entries[producer_id]
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def encode(self) -> bytes:
+        """A snapshot: CRC-32C of the rest, then JSON."""
+        content = msgspec.json.encode(self._entries)
+        return crc32c(content).to_bytes(_CRC_SIZE, "big") + content
+
+
+def decode_snapshot(content: bytes | None) -> ProducerStates | None:
+    """The state in a snapshot, or None when there is none or it was torn."""
+    if content is None or len(content) < _CRC_SIZE:
+        return None
+    body = content[_CRC_SIZE:]
+    if crc32c(body) != int.from_bytes(content[:_CRC_SIZE], "big"):
+        return None
+    return ProducerStates(msgspec.json.decode(body, type=dict[int, ProducerEntry]))

@@ -1,0 +1,92 @@
+"""What a log accepts: the rules for a client's batch and for a set fetched from the leader. Pure.
+
+Source: Kafka LogValidator, UnifiedLog.analyzeAndValidateRecords.
+"""
+
+from typing import NoReturn
+
+from broker_agent.log.segment import PlacedBatch
+from broker_agent.ports import LogConfig
+from cluster.broker import LeaderEpoch, Offset
+from cluster.errors import ErrorCode, LogAppendError
+from cluster.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER_ID, BatchHeader, find_fault, parse_header, walk
+
+
+def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> BatchHeader:
+    """The header of the one well-formed batch that `records` is. Raises LogAppendError with the rule's code."""
+    size = len(records)
+    if size > config.max_message_bytes:
+        _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes exceed max.message.bytes {config.max_message_bytes}")
+    if size < HEADER_SIZE:
+        _refuse(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a header")
+    header = parse_header(records)
+    if header.magic != MAGIC:
+        _refuse(ErrorCode.INVALID_RECORD, f"magic is {header.magic}, not {MAGIC}")
+    if HEADER_SIZE <= header.size < size:
+        _refuse(ErrorCode.INVALID_RECORD, "more than one batch")
+    fault = find_fault(header, records)
+    if fault is not None:
+        _refuse(ErrorCode.CORRUPT_MESSAGE, fault)
+    if header.base_offset != 0:
+        _refuse(ErrorCode.INVALID_RECORD, f"a client's base offset is 0, not {header.base_offset}")
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        _refuse(
+            ErrorCode.INVALID_RECORD, f"{header.record_count} records, but last offset delta {header.last_offset_delta}"
+        )
+    if header.is_control:
+        _refuse(ErrorCode.INVALID_RECORD, "a client may not write control batches")
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        _refuse(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent no sequence number")
+    distance, allowed = abs(now_ms - header.max_timestamp), config.message_timestamp_difference_max_ms
+    if config.message_timestamp_type == "CreateTime" and header.max_timestamp >= 0 and distance > allowed:
+        _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {header.max_timestamp} is {distance} ms from now")
+    if size > config.segment_bytes:
+        _refuse(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes {config.segment_bytes}")
+    return header
+
+
+def check_set_of_leader(
+    records: bytes, log_end_offset: Offset, latest_epoch: LeaderEpoch | None, max_epoch: LeaderEpoch
+) -> list[PlacedBatch]:
+    """The batches to append of a fetched set: those before the first that is cut off or above `max_epoch`.
+
+    The first one may begin below the log's end as long as it ends behind it: what that means is up to the log.
+    Raises LogAppendError: CORRUPT_MESSAGE when a batch is malformed (fetching again may help),
+    UNKNOWN_SERVER_ERROR when it does not continue this log (fetching again does not).
+    """
+    accepted: list[PlacedBatch] = []
+    next_offset, epoch, end = int(log_end_offset), 0 if latest_epoch is None else int(latest_epoch), 0
+    view = memoryview(records)
+    for position, header in walk(view):
+        if header.leader_epoch > max_epoch:
+            break
+        fault = find_fault(header, view[position : position + header.size])
+        if fault is not None:
+            _refuse(ErrorCode.CORRUPT_MESSAGE, fault)
+        if header.base_offset < next_offset and (accepted or header.last_offset < next_offset):
+            _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"unexpected offset {header.base_offset}, not >= {next_offset}")
+        if header.leader_epoch < epoch:
+            _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"leader epoch {header.leader_epoch} follows {epoch}")
+        accepted.append(PlacedBatch(position, header))
+        next_offset, epoch, end = header.last_offset + 1, header.leader_epoch, position + header.size
+    else:
+        # The walk ends silently at a length too small for a batch; that is damage, not a tail that was cut off.
+        if len(view) - end >= HEADER_SIZE and parse_header(view, end).size < HEADER_SIZE:
+            _refuse(ErrorCode.CORRUPT_MESSAGE, "a length field is too small for a batch")
+    return accepted
+
+
+def split_by_size(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
+    """Consecutive runs of batches, each small enough for a segment; a batch larger than that is alone."""
+    runs: list[list[PlacedBatch]] = []
+    for batch in batches:
+        end = batch.position + batch.header.size
+        if runs and end - runs[-1][0].position <= segment_bytes:
+            runs[-1].append(batch)
+        else:
+            runs.append([batch])
+    return runs
+
+
+def _refuse(code: ErrorCode, why: str) -> NoReturn:
+    raise LogAppendError(code, why)

@@ -1,0 +1,315 @@
+"""One segment of a log: a file of batches named by its base offset, with its sparse indexes.
+
+A segment knows batches and positions, nothing of leaders, epochs or watermarks.
+Source: Kafka LogSegment, OffsetIndex, TimeIndex.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from broker_agent.log.disk import Disk
+from broker_agent.log.index import (
+    MAX_RELATIVE_OFFSET,
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    OffsetIndex,
+    TimeIndex,
+)
+from broker_agent.ports import LogConfig
+from cluster.broker import Offset
+from cluster.record_batch import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    find_fault,
+    parse_header,
+    whole_batches,
+)
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+DELETED_SUFFIX: Final = ".deleted"
+
+_SMALL_READ: Final = 8 << 10
+_LARGE_READ: Final = 1 << 20
+
+
+class PlacedBatch(NamedTuple):
+    """A batch and its file position in the segment (or, before an append, in the set to be appended)."""
+
+    position: int
+    header: BatchHeader
+
+
+def segment_stem(directory: str, base_offset: int) -> str:
+    """Path of a segment's files without their suffix: 20 digits, so that names sort like offsets."""
+    return f"{directory}/{base_offset:020d}"
+
+
+class Segment:
+    """`largest_timestamp` is -1 while no batch has one; `next_offset` is the base while it is empty."""
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, *, created_ms: int, jitter_ms: int
+    ) -> None:
+        self._disk = disk
+        self._stem = segment_stem(directory, base_offset)
+        self._config = config
+        self._file = disk.open_file(self._stem + LOG_SUFFIX)
+        self._index, self._times = OffsetIndex(), TimeIndex()
+        self._entries_on_disk, self._times_on_disk = 0, 0
+        self._last_entry_position = 0
+        self._largest = (NO_TIMESTAMP, 0)  # timestamp, relative base offset of its batch
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.first_timestamp = NO_TIMESTAMP
+        """Largest timestamp of the first batch: from it the segment's age is counted."""
+        self.is_dirty = False
+        """Whether the file holds something that no flusher was made for yet."""
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    @property
+    def largest_timestamp(self) -> int:
+        return self._largest[0]
+
+    @property
+    def modified_ms(self) -> int:
+        return self._disk.modified_ms(self._stem + LOG_SUFFIX)
+
+    # Opening
+
+    def create_indexes(self) -> None:
+        """Empty index files for a new segment."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._rewrite(suffix, b"")
+
+    def load(self) -> bool:
+        """Read the indexes, rebuild them unless they fit the file, and walk what they do not cover.
+
+        Returns whether every byte of the file belongs to a complete batch. Checksums are not looked at.
+        """
+        index = OffsetIndex.decode(self._disk.read_file(self._stem + INDEX_SUFFIX) or b"")
+        times = TimeIndex.decode(self._disk.read_file(self._stem + TIME_INDEX_SUFFIX) or b"")
+        if index is None or times is None or not self._fits(index, times):
+            index, times = OffsetIndex(), TimeIndex()
+            self.create_indexes()
+        self._index, self._times = index, times
+        self._entries_on_disk, self._times_on_disk = len(index), len(times)
+        first = next(self.batches(), None)
+        self.first_timestamp = NO_TIMESTAMP if first is None else first.header.max_timestamp
+        return self._walk_uncovered()
+
+    def _fits(self, index: OffsetIndex, times: TimeIndex) -> bool:
+        """Whether the last entries name batches that are where they say: a stale index must not lead reads astray."""
+        relative_offset, position = index.last
+        header = self._file.read(position, HEADER_SIZE)
+        if len(index) and (len(header) < HEADER_SIZE or parse_header(header).base_offset != self._absolute(index)):
+            return False
+        return not len(times) or times.last[1] <= relative_offset or self._has_batch_at(index, times.last[1])
+
+    def _absolute(self, index: OffsetIndex) -> int:
+        return self.base_offset + index.last[0]
+
+    def _has_batch_at(self, index: OffsetIndex, relative_offset: int) -> bool:
+        start = index.position_before(relative_offset)
+        return any(b.header.base_offset == self.base_offset + relative_offset for b in self.batches(start))
+
+    def _walk_uncovered(self) -> bool:
+        """Bring everything derived up to the end of the file, from the last index entry on."""
+        self._largest, self._last_entry_position = self._times.last, self._index.last[1]
+        self.next_offset = self.base_offset
+        end = self._last_entry_position
+        for position, header in self.batches(end, chunk=_LARGE_READ):
+            self._note(position, header)
+            end = position + header.size
+        return end == self.size
+
+    def recover(self, least_offset: Offset) -> Iterator[BatchHeader]:
+        """Walk every batch with its checksum; cut the file at the first that is not sound. Yields the sound ones.
+
+        Unsound: short, malformed, wrong checksum, or beginning below the end of its predecessor or below
+        `least_offset`. Indexes are rebuilt on the way.
+        """
+        self._index, self._times, self._largest = OffsetIndex(), TimeIndex(), (NO_TIMESTAMP, 0)
+        self._entries_on_disk, self._times_on_disk, self._last_entry_position = 0, 0, 0
+        self.create_indexes()
+        self.next_offset = max(self.base_offset, least_offset)
+        self.is_dirty = True
+        end = 0
+        for header, batch in self._whole_batches():
+            if header.base_offset < self.next_offset or find_fault(header, batch) is not None:
+                break
+            self._note(end, header)
+            end += header.size
+            yield header
+        if end < self.size:
+            self._file.truncate(end)
+
+    def _whole_batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch of the file with its bytes, as far as the length fields can be followed."""
+        buffer, start, position = b"", 0, 0
+        while self.size - position >= HEADER_SIZE:
+            at = position - start
+            if len(buffer) - at < HEADER_SIZE:
+                buffer, start, at = self._file.read(position, _LARGE_READ), position, 0
+            header = parse_header(buffer, at)
+            if header.size < HEADER_SIZE or header.size > self.size - position:
+                return
+            if header.size > len(buffer) - at:
+                buffer, start, at = self._file.read(position, max(_LARGE_READ, header.size)), position, 0
+            yield header, memoryview(buffer)[at : at + header.size]
+            position += header.size
+
+    # Reading
+
+    def batches(self, position: int = 0, *, chunk: int = _SMALL_READ) -> Iterator[PlacedBatch]:
+        """Every batch from a border between batches on, by its header; `chunk` bytes are read at a time."""
+        buffer, start = b"", 0
+        while True:
+            if len(buffer) - (position - start) < HEADER_SIZE:
+                buffer, start = self._file.read(position, chunk), position
+                if len(buffer) < HEADER_SIZE:
+                    return
+            header = parse_header(buffer, position - start)
+            if header.size < HEADER_SIZE or position + header.size > self.size:
+                return
+            yield PlacedBatch(position, header)
+            position += header.size
+
+    def find(self, offset: Offset) -> PlacedBatch | None:
+        """The first batch that ends at or after `offset`, or None."""
+        start = self._index.position_before(offset - self.base_offset) if offset > self.base_offset else 0
+        return next((batch for batch in self.batches(start) if batch.header.last_offset >= offset), None)
+
+    def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes | None:
+        """Whole batches from the one with `start` on, ending below `upper_bound`. None: nothing at or after `start`."""
+        first = self.find(start)
+        if first is None:
+            return None
+        position, header = first
+        if header.last_offset >= upper_bound:
+            return b""
+        if header.size > max_bytes:
+            return self._file.read(position, header.size) if at_least_one else b""
+        records = self._file.read(position, max_bytes)
+        end = whole_batches(records, upper_bound)
+        return records if end == len(records) else records[:end]
+
+    def find_timestamp(self, timestamp: int, start: Offset) -> BatchHeader | None:
+        """The first batch that has a timestamp at or after the given one and ends at or after `start`."""
+        if self.largest_timestamp < timestamp:
+            return None
+        position = self._index.position_before(self._times.offset_before(timestamp))
+        for _, header in self.batches(position):
+            if header.max_timestamp >= timestamp and header.last_offset >= start:
+                return header
+        return None
+
+    # Writing
+
+    def append(self, buffers: Sequence[bytes | memoryview], batches: Iterable[PlacedBatch]) -> None:
+        """Write a set of batches with one write; their positions are relative to the set."""
+        start = self._file.size
+        self._file.append(buffers)
+        self.is_dirty = True
+        for position, header in batches:
+            self._note(start + position, header)
+
+    def _note(self, position: int, header: BatchHeader) -> None:
+        relative_offset = header.base_offset - self.base_offset
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        if header.max_timestamp > self._largest[0]:
+            self._largest = (header.max_timestamp, relative_offset)
+        if position - self._last_entry_position > self._config.index_interval_bytes:
+            self._index.add(relative_offset, position)
+            self._times.add(*self._largest)
+            self._last_entry_position = position
+        self.next_offset = Offset(header.last_offset + 1)
+
+    def has_room(self, incoming_size: int, last_offset: int, config: LogConfig) -> bool:
+        """Whether a set fits by size, by the width of relative offsets, and by the size of the indexes."""
+        return (
+            self.size <= config.segment_bytes - incoming_size
+            and last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            and (len(self._index) + 1) * OFFSET_ENTRY_SIZE <= config.segment_index_bytes
+            and (len(self._times) + 1) * TIME_ENTRY_SIZE <= config.segment_index_bytes
+        )
+
+    def must_roll(
+        self, incoming_size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig
+    ) -> bool:
+        """Whether a set must go to a new segment. Age is told by the batches; by the wall clock where they are mute."""
+        if self.size == 0:
+            return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        told_by_batches = self.first_timestamp >= 0 and max_timestamp >= 0
+        age_ms = max_timestamp - self.first_timestamp if told_by_batches else now_ms - self.created_ms
+        return age_ms > config.segment_ms - self.jitter_ms or not self.has_room(incoming_size, last_offset, config)
+
+    def truncate(self, offset: Offset) -> bool:
+        """Cut the file before the first batch that ends at or after `offset`. Whether a byte went."""
+        found = self.find(offset)
+        if found is None:
+            return False
+        position, header = found
+        self._index.cut(position)
+        self._times.cut(header.base_offset - self.base_offset)
+        # The index files go first: entries of what is no longer there would point into later batches.
+        self._save_indexes_anew()
+        self._file.truncate(position)
+        self.is_dirty = True
+        self._walk_uncovered()
+        return True
+
+    # Keeping
+
+    def flusher(self) -> Callable[[], None]:
+        """Make durable, on any thread, what the segment holds now; to be called once."""
+        self.is_dirty = False
+        return self._file.flusher()
+
+    def save_indexes(self) -> None:
+        """Write the index entries that the files lack; called when the segment is full or closed."""
+        self._times.add(*self._largest)
+        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
+        self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk))
+        self._entries_on_disk, self._times_on_disk = len(self._index), len(self._times)
+
+    def _save_indexes_anew(self) -> None:
+        if self._entries_on_disk > len(self._index):
+            self._rewrite(INDEX_SUFFIX, self._index.encode(0))
+            self._entries_on_disk = len(self._index)
+        if self._times_on_disk > len(self._times):
+            self._rewrite(TIME_INDEX_SUFFIX, self._times.encode(0))
+            self._times_on_disk = len(self._times)
+
+    def _append(self, suffix: str, content: bytes) -> None:
+        if not content:
+            return
+        file = self._disk.open_file(self._stem + suffix)
+        file.append([content])
+        file.close()
+
+    def _rewrite(self, suffix: str, content: bytes) -> None:
+        file = self._disk.open_file(self._stem + suffix)
+        file.truncate(0)
+        if content:
+            file.append([content])
+        file.close()
+
+    def mark_deleted(self) -> list[str]:
+        """Close it and give its files names that no start takes for a segment; returns their paths."""
+        self.close()
+        for suffix in SUFFIXES:
+            self._disk.rename(self._stem + suffix, self._stem + suffix + DELETED_SUFFIX)
+        return [self._stem + suffix + DELETED_SUFFIX for suffix in SUFFIXES]
+
+    def close(self) -> None:
+        self._file.close()

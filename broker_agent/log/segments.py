@@ -1,0 +1,135 @@
+"""The segments of one log in the order of their offsets; the last one is active, only it is written."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+from broker_agent.log.disk import Disk
+from broker_agent.log.segment import SUFFIXES, Segment, segment_stem
+from broker_agent.ports import LogConfig
+from cluster.broker import Offset
+from cluster.node import WallClock
+from cluster.record_batch import BatchHeader
+
+
+class Surroundings(NamedTuple):
+    """What all logs of an agent share. `random` draws roll jitter and unique directory names."""
+
+    disk: Disk
+    clock: WallClock
+    random: Random
+
+
+def open_segment(around: Surroundings, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
+    """Open, or create, the segment; jitter is drawn once for its life."""
+    jitter_ms = around.random.randint(0, max(0, min(config.segment_jitter_ms, config.segment_ms)))
+    created_ms = around.clock.now_ms()
+    return Segment(around.disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
+
+
+def create_segment(around: Surroundings, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
+    """A new, empty segment; files of that name, left by a crash, are removed."""
+    for suffix in SUFFIXES:
+        around.disk.remove_file(segment_stem(directory, base_offset) + suffix)
+    segment = open_segment(around, directory, base_offset, config)
+    segment.create_indexes()
+    segment.is_dirty = True
+    return segment
+
+
+class Segments:
+    """Never empty. Base offsets strictly increase."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        assert segments, "a log has at least one segment"
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self._segments)
+
+    def add(self, segment: Segment) -> None:
+        assert segment.base_offset > self._bases[-1], "a new segment begins behind the active one"
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def replace_all(self, segment: Segment) -> None:
+        self._segments, self._bases = [segment], [segment.base_offset]
+
+    def drop_oldest(self, count: int) -> list[str]:
+        """Give up the `count` oldest segments; returns the paths of the files to be removed later."""
+        dropped = self._segments[:count]
+        assert count < len(self._segments), "the active segment stays"
+        del self._segments[:count], self._bases[:count]
+        return [path for segment in dropped for path in segment.mark_deleted()]
+
+    def drop_after(self, offset: Offset) -> list[str]:
+        """Give up the segments whose base is above `offset`, except the first; returns paths as above.
+
+        The youngest goes first: whatever a crash leaves is a log without a hole.
+        """
+        keep = max(1, bisect_right(self._bases, offset))
+        dropped = self._segments[keep:]
+        del self._segments[keep:], self._bases[keep:]
+        return [path for segment in reversed(dropped) for path in segment.mark_deleted()]
+
+    def mark_all_deleted(self) -> list[str]:
+        """Rename the files of all segments, the youngest first. `replace_all` must follow."""
+        return [path for segment in reversed(self._segments) for path in segment.mark_deleted()]
+
+    def since(self, offset: Offset) -> list[Segment]:
+        """The segments from the one that would contain `offset` on."""
+        return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
+
+    def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes:
+        """As Segment.read; where a segment has nothing at or after `start`, the next one is asked."""
+        for segment in self.since(start):
+            records = segment.read(start, max_bytes, upper_bound, at_least_one=at_least_one)
+            if records is not None:
+                return records
+        return b""
+
+    def bytes_between(self, start: Offset, end: Offset) -> int | None:
+        """Bytes of the batches from the one with `start` up to `end`; None when they span segments."""
+        if end <= start:
+            return 0
+        segment, *later = self.since(start)
+        if later and end > later[0].base_offset:
+            return None
+        first, behind = segment.find(start), segment.find(end)
+        if first is None:
+            return 0
+        return (segment.size if behind is None else behind.position) - first.position
+
+    def find_timestamp(self, timestamp: int, start: Offset) -> BatchHeader | None:
+        """The first batch with a timestamp at or after the given one that ends at or after `start`."""
+        found = (segment.find_timestamp(timestamp, start) for segment in self.since(start))
+        return next((header for header in found if header is not None), None)
+
+    def headers(self, start: Offset) -> Iterator[BatchHeader]:
+        """Headers of the batches that end at or after `start`, in order."""
+        for segment in self.since(start):
+            first = segment.find(start)
+            if first is not None:
+                yield from (header for _, header in segment.batches(first.position))
+
+    def close(self) -> None:
+        for segment in self._segments:
+            segment.close()

@@ -1,0 +1,176 @@
+"""The header of a record batch, version 2: parse, check, walk, stamp. Records stay opaque.
+
+Nothing here looks at a single record: the cost of a batch is one header and one checksum, however many
+records it carries. All integers are big-endian. Source: Kafka DefaultRecordBatch; KIP-98.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from aiokafka.record.util import calc_crc32c
+
+from cluster.broker import LeaderEpoch, Offset
+
+HEADER_SIZE: Final = 61
+MAGIC: Final = 2
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+MAX_SEQUENCE: Final = 0x7FFF_FFFF
+
+LENGTH_END: Final = 12
+"""The Length field counts the bytes after itself: a batch has `LENGTH_END + length` bytes."""
+CHECKSUM_START: Final = 21
+"""The checksum covers everything from the attributes on; base offset and leader epoch lie before it."""
+
+_LOG_APPEND_TIME: Final = 0x08
+_CONTROL: Final = 0x20
+
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_EXTENT: Final = Struct(">qi11xi")  # base offset, length, last offset delta
+_LEADER_FIELDS: Final = Struct(">qii")  # base offset, length, partition leader epoch
+_UP_TO_CHECKSUM: Final = Struct(">qiibI")
+_FROM_CHECKSUM: Final = Struct(">hiqqqhii")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class BatchHeader(NamedTuple):
+    """The fields of one header, in the order of the bytes. Timestamps in ms, -1 when unknown."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return LENGTH_END + self.length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, inclusive."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; the number after 2147483647 is 0."""
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL)
+
+
+def crc32c(data: Buffer) -> int:
+    """CRC-32C (Castagnoli)."""
+    return int(calc_crc32c(data))
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header that begins at `position`; the caller made sure that HEADER_SIZE bytes are there."""
+    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+
+
+def find_fault(header: BatchHeader, batch: Buffer) -> str | None:
+    """Why `batch`, exactly the bytes that `header` claims, is not a well-formed batch; None when it is."""
+    if header.magic != MAGIC:
+        return f"magic is {header.magic}, not {MAGIC}"
+    if header.size < HEADER_SIZE or header.size != len(batch):
+        return f"the length field claims {header.size} bytes, there are {len(batch)}"
+    if header.last_offset_delta < 0 or header.base_offset < 0:
+        return f"offsets {header.base_offset}..{header.last_offset} are impossible"
+    with memoryview(batch) as view, view[CHECKSUM_START:] as covered:
+        checksum = crc32c(covered)
+    if checksum != header.crc:
+        return f"checksum is {checksum:#010x}, the header says {header.crc:#010x}"
+    return None
+
+
+def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each complete batch from `position` on.
+
+    Ends at the first batch that is cut off or whose length field is too small to be one; checksums are
+    not looked at.
+    """
+    end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = parse_header(buffer, position)
+        if header.size < HEADER_SIZE or header.size > end - position:
+            return
+        yield position, header
+        position += header.size
+
+
+def whole_batches(buffer: Buffer, upper_bound: int) -> int:
+    """How many bytes at the start of `buffer` are complete batches that end below `upper_bound` (an offset)."""
+    end, position = len(buffer), 0
+    unpack = _EXTENT.unpack_from
+    while end - position >= HEADER_SIZE:
+        base_offset, length, last_offset_delta = unpack(buffer, position)
+        after = position + LENGTH_END + length
+        if length + LENGTH_END < HEADER_SIZE or after > end or base_offset + last_offset_delta >= upper_bound:
+            break
+        position = after
+    return position
+
+
+def stamp(batch: Buffer, base_offset: Offset, leader_epoch: LeaderEpoch) -> tuple[bytes, memoryview]:
+    """What the leader assigns, and the rest of the batch uncopied: to be written one after the other.
+
+    Both fields lie outside the checksum, so that it stays as the producer computed it.
+    """
+    length = int.from_bytes(batch[8:LENGTH_END], "big")
+    return _LEADER_FIELDS.pack(base_offset, length, leader_epoch), memoryview(batch)[_LEADER_FIELDS.size :]
+
+
+def stamp_append_time(batch: Buffer, now_ms: int) -> bytes:
+    """The batch with log-append time: MaxTimestamp is `now_ms`, the attribute bit is set, the checksum anew."""
+    header = parse_header(batch)
+    covered = _FROM_CHECKSUM.pack(
+        header.attributes | _LOG_APPEND_TIME, header.last_offset_delta, header.base_timestamp, now_ms, *header[9:]
+    ) + bytes(batch[HEADER_SIZE:])
+    return _UP_TO_CHECKSUM.pack(*header[:4], crc32c(covered)) + covered
+
+
+def encode_batch(
+    records: bytes,
+    record_count: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    attributes: int = 0,
+    base_timestamp: int = NO_TIMESTAMP,
+    max_timestamp: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytes:
+    """A batch round an already encoded records region; `record_count` must be positive."""
+    assert record_count > 0, record_count
+    covered = (
+        _FROM_CHECKSUM.pack(
+            attributes,
+            record_count - 1,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        )
+        + records
+    )
+    length = CHECKSUM_START - LENGTH_END + len(covered)
+    return _UP_TO_CHECKSUM.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)) + covered
