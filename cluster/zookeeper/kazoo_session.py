@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Close, Watch
 from kazoo.protocol.states import KeeperState
@@ -40,6 +40,7 @@ _kazoo_logger.setLevel(logging.ERROR)
 
 # SetWatches is split below this, so that a server with the smallest usual limit (1 MiB) takes it.
 MAX_REQUEST_BYTES: Final = 512 * 1024
+RECEIVE_BYTES: Final = 256 * 1024
 
 _EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
 
@@ -141,8 +142,13 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
     def __init__(self, client: "Session", retry: Any, max_in_flight: int) -> None:
         super().__init__(client, retry, logger=_kazoo_logger)
         self._max_in_flight = max_in_flight
+        self._received = bytearray()
+        # How much of what was received has been handed out.
+        self._taken = 0
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self._received.clear()
+        self._taken = 0
         read_timeout, connect_timeout = super()._connect(host, hostip, port)
         # kazoo does not keep the timeout which the server granted; its read timeout is two thirds of it.
         self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
@@ -154,9 +160,37 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
         self._fill(connect_timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
-        response = super()._read_socket(read_timeout)
-        self._fill(read_timeout)
-        return response
+        """Handle every answer that has arrived whole; kazoo's selector sees only the socket, not our buffer."""
+        while True:
+            response = super()._read_socket(read_timeout)
+            self._fill(read_timeout)
+            if response == CLOSE_RESPONSE or not self._has_whole_frame():
+                return response
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        """Exactly `length` bytes, taken from the socket in pieces as large as they come."""
+        with self._socket_error_handling():
+            while len(self._received) - self._taken < length:
+                self._receive(timeout)
+        start, self._taken = self._taken, self._taken + length
+        return bytes(self._received[start : self._taken])
+
+    def _receive(self, timeout: float) -> None:
+        del self._received[: self._taken]
+        self._taken = 0
+        try:
+            chunk = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            if not self.handler.select([self._socket], [], [], timeout)[0]:
+                raise self.handler.timeout_exception("socket time-out during read") from None
+            return
+        if not chunk:
+            raise ConnectionDropped("socket connection broken")
+        self._received += chunk
+
+    def _has_whole_frame(self) -> bool:
+        there = len(self._received) - self._taken
+        return there >= 4 and there >= 4 + int.from_bytes(self._received[self._taken : self._taken + 4])
 
     def _fill(self, timeout: float) -> None:
         queue, pending = self.client._queue, self.client._pending
