@@ -1,1 +1,1 @@
-"""Benchmarks: they measure and print, they never pass or fail on time."""
+"""Measurements of the whole system at work, on real processes; each prints figures and checks what it measured."""

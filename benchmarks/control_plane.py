@@ -1,0 +1,267 @@
+"""How long a controller takes: failover, death and return of an agent, creation of a large topic.
+
+A real ZooKeeper, a real controller process, and stub agents in processes of their own. A clock starts at what
+ZooKeeper notes as the time of the cause and stops at the last acknowledgement of an agent. After each case every
+agent's table is compared with ZooKeeper, and a difference fails the run.
+"""
+
+import asyncio
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+from rich.console import Console
+
+from benchmarks.processes import ControllerProcess, StubProcesses, failover_phases
+from benchmarks.report import CaseRun, Report, Requests, describe_machine, print_table, summarise
+from benchmarks.stub_agents import Received
+from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape, populate, read_partitions
+from cluster import znodes
+from cluster.broker import BrokerId
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.port import Create, Delete, Stat, ZooKeeper
+from deploy.local.zookeeper import EmbeddedZooKeeper
+
+CONTROLLER = 1001
+BROKERS = tuple(BrokerId(broker) for broker in range(1, 6))
+VICTIM = BROKERS[2]
+REPLICATION_FACTOR = 3
+PARTITIONS_PER_TOPIC = 50
+STUB_PROCESSES = 2
+IDLE_S = 1.0
+POLL_S = 0.1
+DEADLINE_S = 300.0
+
+ROUND_TRIPS = "kafka_server_zookeeperclientmetrics_roundtrips_total"
+REQUESTS = "kafka_server_zookeeperclientmetrics_requests_total"
+
+
+class DifferenceError(Exception):
+    """An agent was told something that is not so in ZooKeeper. The message has one line for each difference."""
+
+
+def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False) -> int:
+    """Measure and print; 0, or 1 when an agent's table differed from ZooKeeper. Progress goes to stderr."""
+    with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
+        try:
+            report = asyncio.run(measure(partitions, runs, Path(folder)))
+        except DifferenceError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+    if output_json:
+        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+    else:
+        print_table(report, Console())
+    return 0
+
+
+async def measure(partitions: int, runs: int, folder: Path) -> Report:
+    """Every case `runs` times, each round on a chroot, a controller and agents of its own."""
+    topics = max(1, partitions // PARTITIONS_PER_TOPIC)
+    shape = Shape(topics, min(partitions, PARTITIONS_PER_TOPIC), REPLICATION_FACTOR, BROKERS)
+    found: dict[str, list[CaseRun]] = {}
+    with EmbeddedZooKeeper(folder / "zookeeper") as server:
+        for number in range(1, runs + 1):
+            _say(f"round {number} of {runs}")
+            directory = folder / f"round-{number}"
+            directory.mkdir()
+            for name, case_run in (await measure_round(f"{server.address}/round-{number}", shape, directory)).items():
+                found.setdefault(name, []).append(case_run)
+    cases = tuple(summarise(name, shape.partitions, each) for name, each in found.items())
+    return Report(describe_machine(), cases)
+
+
+async def measure_round(connect: str, shape: Shape, directory: Path) -> dict[str, CaseRun]:
+    """All cases once, on an empty chroot, in the order in which each finds what it needs.
+
+    Raises DifferenceError, TimeoutError when the agents do not come to agree with ZooKeeper, and RuntimeError when a
+    process ends by itself.
+    """
+    zookeeper = KazooZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=30_000)
+    zookeeper.listen(lambda event: None)
+    controller = ControllerProcess(CONTROLLER, connect, directory)
+    stubs = StubProcesses(connect, shape.brokers, STUB_PROCESSES)
+    try:
+        await zookeeper.start_session()
+        await populate(zookeeper, shape)
+        await stubs.start()
+        return await Round(zookeeper, controller, stubs, shape).measure()
+    finally:
+        controller.kill()
+        await stubs.stop()
+        await zookeeper.close()
+
+
+class Round:
+    """One populated cluster with its agents; the controller process is not started yet."""
+
+    def __init__(self, zookeeper: ZooKeeper, controller: ControllerProcess, stubs: StubProcesses, shape: Shape) -> None:
+        self._zookeeper, self._controller, self._stubs, self._shape = zookeeper, controller, stubs, shape
+        self._counted: dict[str, float] = {}
+
+    async def measure(self) -> dict[str, CaseRun]:
+        found = {"failover": await self._failover(self._start_controller)}
+        found["failover-warm"] = await self._failover(self._vacate_office)
+        moved, shrunk = await self._agent_death()
+        found["agent-death-leaders-moved"] = moved
+        found["agent-death-isr-shrunk"] = shrunk
+        found["agent-return"] = await self._agent_return()
+        found["topic-creation"] = await self._topic_creation()
+        for name, case_run in found.items():
+            _say(f"  {name}: {case_run.ms:,.0f} ms")
+        return found
+
+    async def _start_controller(self) -> None:
+        self._controller.start()
+
+    async def _vacate_office(self) -> None:
+        await self._zookeeper.multi([Delete(znodes.CONTROLLER)])
+
+    async def _failover(self, provoke: Callable[[], Awaitable[None]]) -> CaseRun:
+        """From the creation of /controller until every agent has acknowledged all of its partitions."""
+        before = await self._zookeeper.get(znodes.CONTROLLER)
+        await provoke()
+        elected = await self._elected_after(0 if before is None else before.stat.czxid)
+
+        async def everyone_was_told(received: Sequence[Received]) -> bool:
+            told = {(r.broker, r.kind) for r in received}
+            return all({(b, "LeaderAndIsr"), (b, "UpdateMetadata")} <= told for b in self._shape.brokers)
+
+        received = await self._settle(everyone_was_told)
+        phases = failover_phases(await self._controller.metrics())
+        return await self._case(_last_acknowledged(received) - elected.ctime, phases, received)
+
+    async def _elected_after(self, czxid: int) -> Stat:
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                node = await self._zookeeper.get(znodes.CONTROLLER)
+                if node is not None and node.stat.czxid > czxid:
+                    return node.stat
+                self._controller.check_alive()
+                await asyncio.sleep(0.01)
+
+    async def _agent_death(self) -> tuple[CaseRun, CaseRun]:
+        """Until every partition that it led has another leader; until no ISR of more than one names it."""
+        before = await read_partitions(self._zookeeper)
+        led = {tp for tp, p in before.items() if p.leadership is not None and p.leadership.leader == VICTIM}
+        since_ms = await self._stubs.drop(VICTIM)
+
+        async def nothing_names_it(_: Sequence[Received]) -> bool:
+            return not any(_names_the_victim(p) for p in (await read_partitions(self._zookeeper)).values())
+
+        received = await self._settle(nothing_names_it)
+        after = await read_partitions(self._zookeeper)
+        told_at_ms = await self._stubs.new_leaders_at_ms()
+        moved = {
+            "elections written": _last_written(after[tp] for tp in led) - since_ms,
+            "new leaders acknowledged": max((told_at_ms[str(tp)] for tp in led), default=since_ms) - since_ms,
+        }
+        shrunk = {
+            "shrinks written": _last_written(after[tp] for tp in after if after[tp] != before[tp]) - since_ms,
+            "shrinks acknowledged": _last_acknowledged(received) - since_ms,
+        }
+        # Both figures come of one cause, so both show all that it cost.
+        second = await self._case(max(shrunk.values()), shrunk, received)
+        return replace(second, ms=max(moved.values()), phases=moved), second
+
+    async def _agent_return(self) -> CaseRun:
+        """From its registration until everybody knows it and it knows everything."""
+        await self._stubs.register(VICTIM)
+        registered = await self._zookeeper.exists(znodes.broker_path(VICTIM))
+        assert registered is not None, "it just registered"
+
+        async def it_was_told(received: Sequence[Received]) -> bool:
+            return {"LeaderAndIsr", "UpdateMetadata"} <= {r.kind for r in received if r.broker == VICTIM}
+
+        received = await self._settle(it_was_told)
+        return await self._case(_last_acknowledged(received) - registered.ctime, {}, received)
+
+    async def _topic_creation(self) -> CaseRun:
+        """One topic with as many partitions as all others together: from its node to the last acknowledgement."""
+        shape = replace(self._shape, topics=1, partitions_per_topic=self._shape.partitions, prefix="created")
+        topic, assignment = shape.topic(0), shape.assignment(0)
+        await self._zookeeper.multi([Create(znodes.topic_path(topic), znodes.encode_topic(assignment))])
+        created = await self._zookeeper.exists(znodes.topic_path(topic))
+        assert created is not None, "it was just created"
+
+        async def every_partition_has_a_leader(_: Sequence[Received]) -> bool:
+            partitions = await read_partitions(self._zookeeper)
+            return all(p.leadership is not None for p in partitions.values())
+
+        received = await self._settle(every_partition_has_a_leader)
+        partitions = await read_partitions(self._zookeeper)
+        phases = {"states written": _last_written(p for tp, p in partitions.items() if tp.topic == topic)}
+        since_ms = created.ctime
+        phases = {name: at_ms - since_ms for name, at_ms in phases.items()}
+        return await self._case(_last_acknowledged(received) - since_ms, phases, received)
+
+    async def _settle(self, done: Callable[[Sequence[Received]], Awaitable[bool]]) -> list[Received]:
+        """All requests since the cause, once it is `done`, no request came for IDLE_S and all agents are right."""
+        loop = asyncio.get_running_loop()
+        received: list[Received] = []
+        last = loop.time()
+        deadline = last + DEADLINE_S
+        while True:
+            self._controller.check_alive()
+            fresh = await self._stubs.received()
+            received.extend(fresh)
+            if fresh:
+                last = loop.time()
+            elif loop.time() - last > IDLE_S:
+                if await done(received):
+                    break
+                last = loop.time()
+            if loop.time() > deadline:
+                raise TimeoutError(f"not done after {DEADLINE_S:.0f} s: {_count(received)}")
+            await asyncio.sleep(POLL_S)
+        differences = await self._stubs.differences()
+        if differences:
+            raise DifferenceError("\n".join(differences))
+        return received
+
+    async def _case(self, ms: float, phases: Mapping[str, float], received: Sequence[Received]) -> CaseRun:
+        metrics = await self._controller.metrics()
+        counted = {name: metrics.get(name, 0.0) for name in (ROUND_TRIPS, REQUESTS)}
+        more = {name: int(value - self._counted.get(name, 0.0)) for name, value in counted.items()}
+        self._counted = counted
+        return CaseRun(
+            ms=round(ms, 1),
+            phases={name: round(value, 1) for name, value in phases.items()},
+            zookeeper_round_trips=more[ROUND_TRIPS],
+            zookeeper_requests=more[REQUESTS],
+            requests=_count(received),
+            peak_rss_bytes=self._controller.peak_rss_bytes(),
+        )
+
+
+def _names_the_victim(partition: PartitionInZooKeeper) -> bool:
+    """As its leader, or in an ISR that could do without it: the last member stays when it dies."""
+    state = partition.leadership
+    return state is not None and (state.leader == VICTIM or (VICTIM in state.isr and len(state.isr) > 1))
+
+
+def _last_written(partitions: Iterable[PartitionInZooKeeper]) -> float:
+    """ZooKeeper's time of the last change of these states, in ms since the Unix epoch."""
+    return max((p.stat.mtime for p in partitions if p.stat is not None), default=0)
+
+
+def _last_acknowledged(received: Sequence[Received]) -> float:
+    return max(r.acknowledged_at_ms for r in received)
+
+
+def _count(received: Sequence[Received]) -> dict[str, Requests]:
+    kinds = sorted({r.kind for r in received})
+    return {kind: _count_kind([r for r in received if r.kind == kind]) for kind in kinds}
+
+
+def _count_kind(received: Sequence[Received]) -> Requests:
+    per_agent = Counter(r.broker for r in received)
+    return Requests(total=len(received), most_per_agent=max(per_agent.values()), bytes=sum(r.bytes for r in received))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

@@ -1,0 +1,108 @@
+"""What one agent was told about partitions, kept as a table, and compared with what ZooKeeper holds."""
+
+from collections.abc import Iterator, Mapping, Set
+from typing import NamedTuple
+
+from benchmarks.synthetic_cluster import PartitionInZooKeeper
+from cluster.broker import LEADER_DURING_DELETE, BrokerEpoch, BrokerId
+from cluster.partition import TopicPartition
+from cluster.rpc.v1 import control_pb2 as pb
+
+Message = pb.LeaderAndIsrRequest | pb.UpdateMetadataRequest | pb.StopReplicaRequest
+
+
+class ToldState(NamedTuple):
+    """One partition as a request described it."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    replicas: tuple[int, ...]
+
+
+class PartitionTable:
+    """Everything the requests that an agent accepted add up to.
+
+    `hosted` is what LeaderAndIsr and StopReplica said, `metadata` and `live_brokers` what UpdateMetadata said.
+    `violations` are promises of the controller that a request broke: addressed to another incarnation of the agent,
+    or older than one before it.
+    """
+
+    def __init__(self, broker: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        self.broker, self.broker_epoch = broker, broker_epoch
+        self.hosted: dict[TopicPartition, ToldState] = {}
+        self.metadata: dict[TopicPartition, ToldState] = {}
+        self.live_brokers: set[int] = set()
+        self.violations: list[str] = []
+        self.new_leaders_at_ms: dict[TopicPartition, float] = {}
+        self._controller_epoch = 0
+
+    def apply(self, message: Message, acknowledged_at_ms: float) -> None:
+        """Requests must be applied in the order in which they came."""
+        if message.broker_epoch != self.broker_epoch:
+            self.violations.append(f"sent to broker epoch {message.broker_epoch}, this is {self.broker_epoch}")
+        if message.controller_epoch < self._controller_epoch:
+            self.violations.append(f"controller epoch {message.controller_epoch} after {self._controller_epoch}")
+        self._controller_epoch = message.controller_epoch
+        match message:
+            case pb.LeaderAndIsrRequest():
+                self._apply_leader_and_isr(message, acknowledged_at_ms)
+            case pb.UpdateMetadataRequest():
+                self._apply_update_metadata(message)
+            case pb.StopReplicaRequest():
+                for stopped in message.partition_states:
+                    self.hosted.pop(TopicPartition(stopped.topic_name, stopped.partition_index), None)
+
+    def _apply_leader_and_isr(self, message: pb.LeaderAndIsrRequest, acknowledged_at_ms: float) -> None:
+        for topic in message.topic_states:
+            for state in topic.partition_states:
+                tp = TopicPartition(topic.topic_name, state.partition_index)
+                told = ToldState(
+                    state.leader, state.leader_epoch, tuple(state.isr), state.partition_epoch, tuple(state.replicas)
+                )
+                before = self.hosted.get(tp)
+                if before is not None and told.leader_epoch < before.leader_epoch:
+                    self.violations.append(f"{tp}: leader epoch {told.leader_epoch} after {before.leader_epoch}")
+                if before is None or before.leader != told.leader:
+                    self.new_leaders_at_ms[tp] = acknowledged_at_ms
+                self.hosted[tp] = told
+
+    def _apply_update_metadata(self, message: pb.UpdateMetadataRequest) -> None:
+        self.live_brokers = {broker.id for broker in message.live_brokers}
+        for topic in message.topic_states:
+            for state in topic.partition_states:
+                tp = TopicPartition(topic.topic_name, state.partition_index)
+                if state.leader == LEADER_DURING_DELETE:
+                    self.metadata.pop(tp, None)
+                    continue
+                self.metadata[tp] = ToldState(
+                    state.leader, state.leader_epoch, tuple(state.isr), state.zk_version, tuple(state.replicas)
+                )
+
+    def differences(
+        self, cluster: Mapping[TopicPartition, PartitionInZooKeeper], registered: Set[int]
+    ) -> Iterator[str]:
+        """One line for each partition that this agent sees otherwise than ZooKeeper, and for each violation."""
+        yield from self.violations
+        if self.live_brokers != registered:
+            yield f"knows the brokers {sorted(self.live_brokers)}, registered are {sorted(registered)}"
+        wanted = {tp: _as_told(partition) for tp, partition in cluster.items()}
+        mine = {tp: told for tp, told in wanted.items() if told is not None and self.broker in told.replicas}
+        yield from _differences("LeaderAndIsr", self.hosted, mine)
+        yield from _differences("UpdateMetadata", self.metadata, wanted)
+
+
+def _as_told(partition: PartitionInZooKeeper) -> ToldState | None:
+    if partition.leadership is None:
+        return None
+    state = partition.leadership
+    return ToldState(state.leader, state.leader_epoch, state.isr, state.partition_epoch, partition.replicas)
+
+
+def _differences(
+    kind: str, told: Mapping[TopicPartition, ToldState], wanted: Mapping[TopicPartition, ToldState | None]
+) -> Iterator[str]:
+    for tp in sorted(told.keys() | wanted.keys()):
+        if told.get(tp) != wanted.get(tp):
+            yield f"{tp}: {kind} said {told.get(tp)}, ZooKeeper has {wanted.get(tp)}"

@@ -1,0 +1,152 @@
+"""The processes of a measurement: one controller, and stub agents that are told by lines on a pipe what to do."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.stub_agents import Command, Received
+from cluster.broker import BrokerId
+
+FAILOVER_PREFIX = "klamm_controller_failover_"
+_T = TypeVar("_T")
+
+
+class ControllerProcess:
+    """`klamm controller` as a child, with its metrics endpoint."""
+
+    def __init__(self, controller: int, zookeeper: str, directory: Path) -> None:
+        self._config = directory / f"controller-{controller}.toml"
+        self._log = directory / f"controller-{controller}.log"
+        self._metrics = f"127.0.0.1:{_free_port()}"
+        lines = [
+            f"id = {controller}",
+            f'zookeeper = "{zookeeper}"',
+            'listen = "127.0.0.1:0"',
+            f'metrics_listen = "{self._metrics}"',
+            f'data = "{directory / "controller"}"',
+        ]
+        self._config.write_text("\n".join(lines))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "launcher", "controller", "--config", str(self._config)], stdout=log, stderr=log
+            )
+
+    def check_alive(self) -> None:
+        """Raises RuntimeError with the end of its log when the controller has ended."""
+        assert self._process is not None, "not started"
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the controller ended: {self._log.read_text(errors='replace')[-2000:]}")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def peak_rss_bytes(self) -> int | None:
+        """High-water mark of its resident memory; None where /proc does not tell."""
+        assert self._process is not None, "not started"
+        status = Path(f"/proc/{self._process.pid}/status")
+        if not status.exists():
+            return None
+        kilobytes = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(kilobytes) * 1024
+
+    async def metrics(self) -> dict[str, float]:
+        """Every sample without labels, by exposition name."""
+        text = await asyncio.to_thread(_fetch, f"http://{self._metrics}/metrics")
+        families = text_string_to_metric_families(text)
+        return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
+
+
+def failover_phases(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Durations of the last failover in ms, by phase."""
+    return {
+        name.removeprefix(FAILOVER_PREFIX).removesuffix("ms"): value
+        for name, value in sorted(metrics.items())
+        if name.startswith(FAILOVER_PREFIX) and name.endswith("ms")
+    }
+
+
+class StubProcesses:
+    """Stub agents, spread over several processes so that they do not share one interpreter."""
+
+    def __init__(self, zookeeper: str, brokers: Sequence[BrokerId], processes: int) -> None:
+        self._zookeeper, self._brokers, self._count = zookeeper, brokers, processes
+        self._processes: list[asyncio.subprocess.Process] = []
+
+    async def start(self) -> None:
+        """Returns when all agents are registered."""
+        for _ in range(self._count):
+            self._processes.append(
+                await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "benchmarks.stub_agents", "--zookeeper", self._zookeeper,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=2**26,
+                )
+            )  # fmt: skip
+        for broker in self._brokers:
+            await self.register(broker)
+
+    async def register(self, broker: BrokerId) -> None:
+        await self._ask(self._host(broker), Command("register", broker), type(None))
+
+    async def drop(self, broker: BrokerId) -> float:
+        """End its session; the time just before, in ms since the Unix epoch."""
+        return await self._ask(self._host(broker), Command("drop", broker), float)
+
+    async def received(self) -> list[Received]:
+        """Requests that arrived since the last call."""
+        return [r for p in self._processes for r in await self._ask(p, Command("received"), list[Received])]
+
+    async def differences(self) -> list[str]:
+        """What any agent was told that is not so in ZooKeeper; empty when all is well."""
+        return [line for p in self._processes for line in await self._ask(p, Command("compare"), list[str])]
+
+    async def new_leaders_at_ms(self) -> dict[str, float]:
+        """Per partition, when the last agent had acknowledged who leads it now."""
+        latest: dict[str, float] = {}
+        for process in self._processes:
+            for partition, at_ms in (await self._ask(process, Command("leaders"), dict[str, float])).items():
+                latest[partition] = max(at_ms, latest.get(partition, 0.0))
+        return latest
+
+    async def stop(self) -> None:
+        for process in self._processes:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    def _host(self, broker: BrokerId) -> asyncio.subprocess.Process:
+        return self._processes[self._brokers.index(broker) % self._count]
+
+    async def _ask(self, process: asyncio.subprocess.Process, command: Command, answer: type[_T]) -> _T:
+        assert process.stdin is not None, "stdin is a pipe"
+        assert process.stdout is not None, "stdout is a pipe"
+        process.stdin.write(msgspec.json.encode(command) + b"\n")
+        line = await process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a process of stub agents ended during {command.do}")
+        return msgspec.json.decode(line, type=answer)
+
+
+def _fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

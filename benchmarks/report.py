@@ -1,0 +1,124 @@
+"""What a measurement found: medians over runs, beside what Apache Kafka needs and what the machine's limits are."""
+
+import os
+import platform
+from collections.abc import Sequence
+from statistics import median
+
+from msgspec import Struct
+from rich.console import Console
+from rich.table import Table
+
+# Apache Kafka 3.9.1 in ZooKeeper mode on two cores of the same kind, agents that only acknowledge, RF 3, warm JVM;
+# ZooKeeper's own times of the nodes, so without the last acknowledgement. (case, partitions) -> ms.
+KAFKA_MS = {
+    ("failover-warm", 10_000): 2_700,
+    ("agent-death-leaders-moved", 10_000): 1_200,
+    ("agent-death-isr-shrunk", 10_000): 4_600,
+    ("topic-creation", 10_000): 5_400,
+    ("failover-warm", 100_000): 20_000,
+    ("agent-death-leaders-moved", 100_000): 9_600,
+    ("agent-death-isr-shrunk", 100_000): 33_000,
+}
+
+# What the bare calls cost in Python on two cores, per partition: reading and decoding the cluster with MultiRead,
+# building indexes, and serialising the requests of a failover; fenced multis that write what a death changes.
+FLOOR_US_PER_PARTITION = {
+    "failover": 15.5,
+    "failover-warm": 15.5,
+    "agent-death-leaders-moved": 6.6,
+    "agent-death-isr-shrunk": 17.0,
+}
+
+
+class CaseRun(Struct, frozen=True):
+    """One case measured once. `requests`: kind -> the most that any one agent received, and bytes of all agents."""
+
+    ms: float
+    phases: dict[str, float]
+    zookeeper_round_trips: int
+    zookeeper_requests: int
+    requests: dict[str, "Requests"]
+    peak_rss_bytes: int | None
+
+
+class Requests(Struct, frozen=True):
+    """Of one kind: over all agents, and the most that one agent received."""
+
+    total: int
+    most_per_agent: int
+    bytes: int
+
+
+class Case(Struct, frozen=True):
+    """Keys are an interface: programs read them."""
+
+    name: str
+    size: int
+    runs: tuple[CaseRun, ...]
+    median_ms: float
+    phases: dict[str, float]
+    peer_ms: float | None
+    floor_ms: float | None
+    peak_rss_bytes: int | None
+
+
+class Report(Struct, frozen=True):
+    machine: str
+    cases: tuple[Case, ...]
+
+
+def summarise(name: str, size: int, runs: Sequence[CaseRun]) -> Case:
+    """Medians over the runs, per phase too; the greatest of the peaks of memory."""
+    phases = sorted({phase for run in runs for phase in run.phases})
+    peaks = [run.peak_rss_bytes for run in runs if run.peak_rss_bytes is not None]
+    floor_us = FLOOR_US_PER_PARTITION.get(name)
+    return Case(
+        name=name,
+        size=size,
+        runs=tuple(runs),
+        median_ms=round(median(run.ms for run in runs), 1),
+        phases={p: round(median(run.phases[p] for run in runs if p in run.phases), 1) for p in phases},
+        peer_ms=KAFKA_MS.get((name, size)),
+        floor_ms=None if floor_us is None else round(floor_us * size / 1000, 1),
+        peak_rss_bytes=max(peaks) if peaks else None,
+    )
+
+
+def describe_machine() -> str:
+    cores = len(os.sched_getaffinity(0))
+    return f"{platform.machine()}, {cores} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def print_table(report: Report, console: Console) -> None:
+    """For people: one line per case, the phases of each below."""
+    table = Table("case", title=report.machine, title_justify="left")
+    for heading in ("partitions", "median ms", "Kafka 3.9.1 ms", "floor ms", "round trips", "ZK requests"):
+        table.add_column(heading, justify="right")
+    table.add_column("requests per agent")
+    table.add_column("peak MiB", justify="right")
+    for case in report.cases:
+        last = case.runs[-1]
+        per_agent = ", ".join(
+            f"{kind} {requests.most_per_agent} ({requests.bytes / 1024:,.0f} KiB in all)"
+            for kind, requests in last.requests.items()
+        )
+        table.add_row(
+            case.name,
+            f"{case.size:,}",
+            f"{case.median_ms:,.0f}",
+            _number(case.peer_ms),
+            _number(case.floor_ms),
+            f"{last.zookeeper_round_trips:,}",
+            f"{last.zookeeper_requests:,}",
+            per_agent,
+            _number(None if case.peak_rss_bytes is None else case.peak_rss_bytes / 2**20),
+        )
+    console.print(table)
+    for case in report.cases:
+        if case.phases:
+            console.print(f"{case.name}: " + ", ".join(f"{phase} {ms:,.0f} ms" for phase, ms in case.phases.items()))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"

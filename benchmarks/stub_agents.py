@@ -1,0 +1,187 @@
+"""Broker agents without logs, for measuring a controller: real registrations and real gRPC servers.
+
+A stub parses every request and keeps it before it answers, as an agent that hosts nothing would; the table of what
+it was told is made of the requests when it is asked for, so that the machine's cores are the controller's while the
+clock runs. `python -m benchmarks.stub_agents --zookeeper HOST:PORT/CHROOT` takes commands as JSON lines on stdin and
+answers each with a line on stdout.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from typing import Any, Literal
+
+import grpc
+import msgspec
+from msgspec import Struct
+
+from benchmarks.partition_table import Message, PartitionTable
+from benchmarks.synthetic_cluster import read_partitions
+from cluster import znodes
+from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
+from cluster.errors import ErrorCode
+from cluster.rpc.v1 import control_pb2 as pb
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.port import Create
+
+SERVICE = "cluster.rpc.v1.BrokerAgentService"
+MAX_MESSAGE_BYTES = 128 * 1024 * 1024
+DIFFERENCES_SHOWN = 20
+STOP_GRACE_S = 0.2
+
+
+class Command(Struct, frozen=True):
+    """`register` and `drop` a broker; `received` since the last time; `compare` with ZooKeeper; `leaders`."""
+
+    do: Literal["register", "drop", "received", "compare", "leaders", "quit"]
+    broker: BrokerId = BrokerId(-1)
+
+
+class Received(Struct, frozen=True):
+    """One request; times in ms since the Unix epoch."""
+
+    broker: BrokerId
+    kind: str
+    bytes: int
+    partitions: int
+    arrived_at_ms: float
+    acknowledged_at_ms: float
+
+
+class StubAgent:
+    """One registered broker that answers NONE to every request of the controller."""
+
+    def __init__(self, broker: BrokerId, zookeeper: str) -> None:
+        self._broker = broker
+        self._server = grpc.aio.server(
+            options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
+        )
+        self._client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=30_000)
+        self._client.listen(lambda event: None)
+        self._table = PartitionTable(broker, BrokerEpoch(-1))
+        self._unapplied: list[tuple[Message, float]] = []
+        self._received: list[Received] = []
+
+    async def register(self) -> None:
+        handlers = {
+            "LeaderAndIsr": (pb.LeaderAndIsrRequest, pb.LeaderAndIsrResponse(error_code=ErrorCode.NONE)),
+            "UpdateMetadata": (pb.UpdateMetadataRequest, pb.UpdateMetadataResponse(error_code=ErrorCode.NONE)),
+            "StopReplica": (pb.StopReplicaRequest, pb.StopReplicaResponse(error_code=ErrorCode.NONE)),
+        }
+        service = grpc.method_handlers_generic_handler(
+            SERVICE, {kind: self._handler(kind, *parts) for kind, parts in handlers.items()}
+        )
+        self._server.add_generic_rpc_handlers((service,))
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        await self._server.start()
+        await self._client.start_session()
+        body = znodes.encode_broker(Broker(self._broker, (Endpoint("127.0.0.1", port),)), int(time.time() * 1000))
+        (created,) = await self._client.multi([Create(znodes.broker_path(self._broker), body, ephemeral=True)])
+        stat = await self._client.exists(znodes.broker_path(self._broker))
+        if not created.ok or stat is None:
+            raise RuntimeError(f"broker {self._broker} cannot register: {created.error.name}")
+        self._table.broker_epoch = BrokerEpoch(stat.czxid)
+
+    async def drop(self) -> None:
+        """End the session, which ends the registration, and then the server: what a death looks like from outside."""
+        await self._client.close()
+        await self._server.stop(STOP_GRACE_S)
+
+    def _handler(self, kind: str, request_type: type[Any], answer: Any) -> Any:
+        encoded: bytes = answer.SerializeToString()
+
+        async def handle(data: bytes, _: object) -> bytes:
+            arrived_at_ms = time.time() * 1000
+            message = request_type.FromString(data)
+            acknowledged_at_ms = time.time() * 1000
+            self._unapplied.append((message, acknowledged_at_ms))
+            partitions = _count_partitions(message)
+            self._received.append(
+                Received(self._broker, kind, len(data), partitions, arrived_at_ms, acknowledged_at_ms)
+            )
+            return encoded
+
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    def take_received(self) -> list[Received]:
+        """Requests since the last call, in order of arrival."""
+        taken, self._received = self._received, []
+        return taken
+
+    def table(self) -> PartitionTable:
+        for message, acknowledged_at_ms in self._unapplied:
+            self._table.apply(message, acknowledged_at_ms)
+        self._unapplied.clear()
+        return self._table
+
+    async def differences(self) -> list[str]:
+        registered = await self._client.children(znodes.BROKERS_IDS)
+        cluster = await read_partitions(self._client)
+        return [
+            f"agent {self._broker}: {line}"
+            for line in self.table().differences(cluster, set(map(int, registered or ())))
+        ]
+
+
+def _count_partitions(message: Message) -> int:
+    if isinstance(message, pb.StopReplicaRequest):
+        return len(message.partition_states)
+    return sum(len(topic.partition_states) for topic in message.topic_states)
+
+
+class StubProcess:
+    """The agents of this process, and the answers to commands about them."""
+
+    def __init__(self, zookeeper: str) -> None:
+        self._zookeeper = zookeeper
+        self._agents: dict[BrokerId, StubAgent] = {}
+
+    async def answer(self, command: Command) -> Any:
+        match command.do:
+            case "register":
+                agent = self._agents[command.broker] = StubAgent(command.broker, self._zookeeper)
+                await agent.register()
+                return None
+            case "drop":
+                dropped_at_ms = time.time() * 1000
+                await self._agents.pop(command.broker).drop()
+                return dropped_at_ms
+            case "received":
+                return [received for agent in self._agents.values() for received in agent.take_received()]
+            case "compare":
+                found = [line for agent in self._agents.values() for line in await agent.differences()]
+                return found[:DIFFERENCES_SHOWN]
+            case "leaders":
+                return self._new_leaders()
+            case "quit":
+                for agent in self._agents.values():
+                    await agent.drop()
+                return None
+
+    def _new_leaders(self) -> dict[str, float]:
+        """When the last of this process's agents was told the present leader, per partition, in ms."""
+        latest: dict[str, float] = {}
+        for agent in self._agents.values():
+            for tp, at_ms in agent.table().new_leaders_at_ms.items():
+                latest[str(tp)] = max(at_ms, latest.get(str(tp), 0.0))
+        return latest
+
+
+async def serve(zookeeper: str) -> None:
+    process = StubProcess(zookeeper)
+    commands = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    while line := await commands.readline():
+        command = msgspec.json.decode(line, type=Command)
+        answer = await process.answer(command)
+        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+        sys.stdout.buffer.flush()
+        if command.do == "quit":
+            return
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--zookeeper", required=True)
+    asyncio.run(serve(parser.parse_args().zookeeper))

@@ -1,0 +1,127 @@
+"""A synthetic cluster in ZooKeeper: topics and partition states as an earlier controller would have left them."""
+
+import base64
+import random
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from cluster import znodes
+from cluster.broker import (
+    INITIAL_LEADER_EPOCH,
+    INITIAL_PARTITION_EPOCH,
+    BrokerId,
+    ControllerEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.zookeeper.port import Create, Op, Stat, ZooKeeper
+
+OPS_PER_TRANSACTION = 500
+FORMER_EPOCH = ControllerEpoch(1)
+"""Of the controller that is supposed to have written the states."""
+
+
+class Shape(Struct, frozen=True):
+    """`topics` topics of `partitions_per_topic` partitions, with `replication_factor` replicas each on `brokers`."""
+
+    topics: int
+    partitions_per_topic: int
+    replication_factor: int
+    brokers: tuple[BrokerId, ...]
+    prefix: str = "bench"
+
+    @property
+    def partitions(self) -> int:
+        return self.topics * self.partitions_per_topic
+
+    def topic(self, index: int) -> str:
+        return f"{self.prefix}-{index:05d}"
+
+    def assignment(self, index: int) -> TopicAssignment:
+        """Leaders go round robin; followers shift so that every pair of brokers shares partitions."""
+        partitions = {p: ReplicaAssignment(self._replicas(index, p)) for p in range(self.partitions_per_topic)}
+        return TopicAssignment(partitions, _topic_id(f"{self.prefix}-{index}"))
+
+    def _replicas(self, index: int, partition: int) -> tuple[BrokerId, ...]:
+        serial = index * self.partitions_per_topic + partition
+        count = len(self.brokers)
+        first, shift = serial % count, serial // count
+        followers = (
+            self.brokers[(first + 1 + (shift + step) % (count - 1)) % count]
+            for step in range(self.replication_factor - 1)
+        )
+        return (self.brokers[first], *followers)
+
+
+class PartitionInZooKeeper(Struct, frozen=True):
+    """One partition as ZooKeeper has it; `leadership` and `stat` are None without a state node."""
+
+    replicas: tuple[BrokerId, ...]
+    leadership: Leadership | None
+    stat: Stat | None
+
+
+async def populate(zookeeper: ZooKeeper, shape: Shape) -> None:
+    """Create everything below an empty chroot. Raises RuntimeError if ZooKeeper refuses."""
+    ops: list[Op] = [Create(path) for path in _base_paths()]
+    ops.append(Create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(FORMER_EPOCH)))
+    ops.extend(op for index in range(shape.topics) for op in _topic_nodes(shape, index))
+    transactions: list[Sequence[Op]] = [
+        ops[start : start + OPS_PER_TRANSACTION] for start in range(0, len(ops), OPS_PER_TRANSACTION)
+    ]
+    for results in await zookeeper.multi_many(transactions):
+        if isinstance(results, Exception):
+            raise results
+        refused = [result for result in results if not result.ok]
+        if refused:
+            raise RuntimeError(f"ZooKeeper refused to be populated: {refused[0]}")
+
+
+async def read_partitions(zookeeper: ZooKeeper) -> dict[TopicPartition, PartitionInZooKeeper]:
+    """Every partition of every topic."""
+    topics = await zookeeper.children(znodes.BROKERS_TOPICS) or ()
+    nodes = await zookeeper.get_many([znodes.topic_path(topic) for topic in topics])
+    replicas = {
+        TopicPartition(topic, partition): assignment.replicas
+        for topic, node in zip(topics, nodes, strict=True)
+        if node is not None
+        for partition, assignment in znodes.decode_topic(topic, node.data).partitions.items()
+    }
+    states = await zookeeper.get_many([znodes.state_path(tp) for tp in replicas])
+    found = {}
+    for (tp, brokers), node in zip(replicas.items(), states, strict=True):
+        leadership = None if node is None else znodes.decode_state(tp, node.data, PartitionEpoch(node.stat.version))
+        found[tp] = PartitionInZooKeeper(brokers, leadership, None if node is None else node.stat)
+    return found
+
+
+def _base_paths() -> list[str]:
+    """Parents before children, each once."""
+    paths: dict[str, None] = {}
+    for path in znodes.PERSISTENT_PATHS:
+        parts = path.split("/")[1:]
+        paths.update(dict.fromkeys("/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))))
+    return list(paths)
+
+
+def _topic_nodes(shape: Shape, index: int) -> Iterator[Op]:
+    topic, assignment = shape.topic(index), shape.assignment(index)
+    yield Create(znodes.topic_config_path(topic), znodes.encode_config({}))
+    yield Create(znodes.topic_path(topic), znodes.encode_topic(assignment))
+    yield Create(znodes.partitions_path(topic))
+    for partition, replicas in assignment.partitions.items():
+        tp = TopicPartition(topic, partition)
+        yield Create(znodes.partition_path(tp))
+        yield Create(znodes.state_path(tp), znodes.encode_state(_led_by_the_first(replicas.replicas)))
+
+
+def _led_by_the_first(replicas: Sequence[BrokerId]) -> Leadership:
+    return Leadership(replicas[0], INITIAL_LEADER_EPOCH, tuple(replicas), FORMER_EPOCH, INITIAL_PARTITION_EPOCH)
+
+
+def _topic_id(name: str) -> TopicId:
+    """Random in form, the same in every run; never with a dash in front."""
+    text = base64.urlsafe_b64encode(random.Random(name).randbytes(16)).decode().rstrip("=")
+    return TopicId("A" + text[1:] if text.startswith("-") else text)
