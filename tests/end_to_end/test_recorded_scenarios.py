@@ -1,9 +1,12 @@
 """Real controllers and brokers do what Kafka did, step by step, in ZooKeeper's own eyes."""
 
+import itertools
 import pathlib
+from collections.abc import Iterator
 
 import pytest
 
+from deploy.local.zookeeper import EmbeddedZooKeeper
 from tests.recorded.compare import differences, load_golden
 from tests.recorded.engine import replay
 from tests.recorded.real_cluster import real_cluster
@@ -12,13 +15,22 @@ from tests.recorded.scope import IN_SCOPE
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 
+_chroots = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """With the tick of the recordings, which allows the sessions of 30 s that the controllers have there."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
 
 @pytest.mark.parametrize("name", IN_SCOPE)
 async def test_a_recorded_scenario_ends_every_step_as_it_did_in_kafka(
-    name: str, zookeeper: str, tmp_path: pathlib.Path
+    name: str, server: EmbeddedZooKeeper, tmp_path: pathlib.Path
 ) -> None:
     scenario = load(name)
-    async with real_cluster(scenario, zookeeper, tmp_path) as cluster:
+    async with real_cluster(scenario, f"{server.address}/recorded-{next(_chroots)}", tmp_path) as cluster:
         results = await replay(scenario, cluster, print)
     found = differences(load_golden(name), results)
     assert not found, "\n".join(map(str, found))

@@ -18,7 +18,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
-
 from cluster.zookeeper.port import Delete, ZooKeeper
 from tests.recorded.picture import active_controller
 from tests.recorded.scenario import CONTROLLER_SESSION_MS, Scenario
