@@ -1,0 +1,35 @@
+"""What a broker agent serves over gRPC."""
+
+from typing import Any
+
+from cluster.errors import ApiError, ErrorCode
+from cluster.node import RequestHandler
+from cluster.requests import ProduceRequest, ProduceResponse, RequestContext
+from cluster.rpc.methods import BROKER_AGENT_SERVICE, CLUSTER_SERVICE
+from cluster.rpc.serving import RpcServer, start_server
+
+
+class _SilentProduce:
+    """Answers a produce request with acks 0 by nothing, and fails the call when anything went wrong.
+
+    Such a producer does not look at answers, so a body with error codes would be lost on it. Kafka closes
+    the connection instead.
+    """
+
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        response = await self._handler.handle(context, request)
+        if not isinstance(request, ProduceRequest) or request.acks != 0:
+            return response
+        for result in response.partitions:
+            if result.error_code is not ErrorCode.NONE:
+                where = f"{result.topic}-{result.partition}"
+                raise ApiError(result.error_code, f"{where}: {result.error_message}", field="partitions", value=where)
+        return ProduceResponse(())
+
+
+async def serve_broker_agent(listen: str, handler: RequestHandler) -> RpcServer:
+    """Serve ClusterService and BrokerAgentService. Raises StartupError when the address cannot be bound."""
+    return await start_server(listen, _SilentProduce(handler), (*CLUSTER_SERVICE, *BROKER_AGENT_SERVICE))

@@ -1,0 +1,82 @@
+"""Calls to other nodes in domain types, over one channel per address."""
+
+import asyncio
+from typing import Any
+
+import grpc
+
+from cluster.errors import ApiError, PeerUnreachableError
+from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
+from cluster.rpc.methods import METHOD_OF_REQUEST, Method, encode_request
+from cluster.rpc.status import error_of
+
+_Callable = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+
+
+class _Connection:
+    """A channel to one address. Calls beyond the limit wait their turn."""
+
+    def __init__(self, address: str, connect_timeout_ms: int) -> None:
+        self.channel = grpc.aio.insecure_channel(address, options=channel_options(connect_timeout_ms))
+        self.turns = asyncio.Semaphore(CLIENT_CONCURRENCY_MAX)
+        self.closed = False
+        self._callables: dict[str, _Callable] = {}
+
+    def callable(self, method: Method) -> _Callable:
+        known = self._callables.get(method.path)
+        if known is None:
+            known = self._callables[method.path] = self.channel.unary_unary(method.path)
+        return known
+
+
+class RpcClient:
+    """Sends any request of `cluster.requests` to any node. Channels are opened at first use and kept."""
+
+    def __init__(self, *, connect_timeout_ms: int = 10_000) -> None:
+        self._connect_timeout_ms = connect_timeout_ms
+        self._connections: dict[str, _Connection] = {}
+
+    async def call(self, address: str, request: Any, timeout_ms: float, *, request_id: str = "") -> Any:
+        """Send and await the response of the matching type.
+
+        Raises ApiError when the peer refused, PeerUnreachableError when it did not answer in time: the
+        request may then have been processed or not.
+        """
+        method = METHOD_OF_REQUEST[type(request)]
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = _Connection(address, self._connect_timeout_ms)
+        metadata = (("x-request-id", request_id),) if request_id else None
+        data = encode_request(request)
+        try:
+            async with connection.turns:
+                answer = await connection.callable(method)(data, timeout=timeout_ms / 1000, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            raise error_of(error, address) from error
+        except grpc.aio.UsageError as error:
+            raise PeerUnreachableError(address, "the channel was closed") from error
+        except asyncio.CancelledError:
+            # Closing a channel cancels its calls, which must not look as if the caller had been cancelled.
+            task = asyncio.current_task()
+            if connection.closed and task is not None and not task.cancelling():
+                raise PeerUnreachableError(address, "the channel was closed") from None
+            raise
+        return _decode(method, answer, address)
+
+    async def forget(self, address: str) -> None:
+        """Close the channel to this address, if there is one; calls in flight fail."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.closed = True
+            await connection.channel.close()
+
+    async def close(self) -> None:
+        for address in tuple(self._connections):
+            await self.forget(address)
+
+
+def _decode(method: Method, answer: bytes, address: str) -> Any:
+    try:
+        return method.response.decode(answer)
+    except ApiError as error:
+        raise PeerUnreachableError(address, f"answered {method.name} with what cannot be read: {error}") from error

@@ -1,0 +1,234 @@
+"""Domain values ↔ protobuf messages, both ways, derived from the types themselves.
+
+A message and its domain type have the same field names; that they fit is asserted when a codec is built,
+so a field that was forgotten on either side fails the import and not a cluster. What needs words:
+
+* An `optional` field that is absent takes the domain type's default; without one, decoding fails. Zero is
+  never read into an epoch, a leader or an offset that the sender did not give.
+* `X | None` is absence.
+* A tuple that may be None, or that stands in a map, travels in a message with a single repeated field.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Any, Final, NamedTuple, NewType, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from cluster.errors import ApiError, ErrorCode
+
+# Fields of domain types that stay at home.
+_LEFT_OUT: Final = frozenset({("LeaderAndIsrRequest", "encoded"), ("UpdateMetadataRequest", "encoded")}) | frozenset(
+    {("Broker", "features")}
+)
+_REQUIRED: Final = object()
+
+# `wire` below is a FieldDescriptor; its stubs call every message type optional, so it goes untyped.
+
+Write = Callable[[Any, Any], None]
+"""(message, value of the field): put it into the message."""
+Read = Callable[[Any], Any]
+"""message: the value of one field, or of the whole."""
+
+
+class _Field(NamedTuple):
+    name: str
+    type: Any
+    default: Any
+
+
+class Codec(NamedTuple):
+    """How one domain type travels: as bytes, or filled into a message that exists already."""
+
+    message_class: type[Message]
+    fill: Write
+    read: Read
+
+    def encode(self, value: object) -> bytes:
+        message = self.message_class()
+        self.fill(message, value)
+        return message.SerializeToString()
+
+    def decode(self, data: bytes) -> Any:
+        """Raises ApiError(INVALID_REQUEST) naming the field that is missing or wrong."""
+        try:
+            return self.read(self.message_class.FromString(data))
+        except DecodeError as error:
+            name = self.message_class.DESCRIPTOR.name
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"not a {name}: {error}", field=name) from error
+
+
+def codec_for(domain_type: type, message_class: type[Message]) -> Codec:
+    """Derive the codec of a domain type (msgspec Struct or NamedTuple) and the message of the same shape."""
+    descriptor = message_class.DESCRIPTOR
+    fields = [f for f in _fields(domain_type) if (domain_type.__name__, f.name) not in _LEFT_OUT]
+    names, on_wire = {f.name for f in fields}, set(descriptor.fields_by_name)
+    assert names == on_wire, f"{domain_type.__name__} and {descriptor.name} differ in {sorted(names ^ on_wire)}"
+    writers = [(f.name, _writer(f, descriptor.fields_by_name[f.name])) for f in fields]
+    readers = [_reader(f, descriptor.fields_by_name[f.name]) for f in fields]
+    positional = tuple(f.name for f in fields) == tuple(f.name for f in _fields(domain_type))[: len(fields)]
+    assert positional, f"only the last fields of {domain_type.__name__} may be left out"
+
+    def fill(message: Any, value: Any) -> None:
+        for name, write in writers:
+            write(message, getattr(value, name))
+
+    def read(message: Any) -> Any:
+        return domain_type(*[read_field(message) for read_field in readers])
+
+    return Codec(message_class, fill, read)
+
+
+def _fields(domain_type: Any) -> Iterable[_Field]:
+    hints = get_type_hints(domain_type)
+    if issubclass(domain_type, msgspec.Struct):
+        for info in msgspec.structs.fields(domain_type):
+            default = _REQUIRED if info.required else None if info.default is msgspec.NODEFAULT else info.default
+            yield _Field(info.name, hints[info.name], default)
+    else:
+        for name in domain_type._fields:
+            yield _Field(name, hints[name], domain_type._field_defaults.get(name, _REQUIRED))
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    """The type behind NewType and `| None`, and whether None was allowed."""
+    if isinstance(annotation, NewType):
+        return _without_none(annotation.__supertype__)
+    if get_origin(annotation) in (Union, UnionType):
+        (inner,) = (a for a in get_args(annotation) if a is not NoneType)
+        return _without_none(inner)[0], True
+    return annotation, False
+
+
+def _writer(field: _Field, wire: Any) -> Write:
+    annotation, nullable = _without_none(field.type)
+    write = _plain_writer(field.name, annotation, wire)
+    if not nullable:
+        return write
+
+    def write_unless_none(message: Any, value: Any) -> None:
+        if value is not None:
+            write(message, value)
+
+    return write_unless_none
+
+
+def _plain_writer(name: str, annotation: Any, wire: Any) -> Write:
+    origin = get_origin(annotation)
+    if origin is dict:
+        return _map_writer(name, wire)
+    if origin is tuple:
+        return _tuple_writer(name, annotation, wire)
+    if wire.message_type is None:
+        return lambda message, value: setattr(message, name, value)
+    fill = codec_for(annotation, _class_of(wire.message_type)).fill
+
+    def fill_in(message: Any, value: Any) -> None:
+        submessage = getattr(message, name)
+        submessage.SetInParent()
+        fill(submessage, value)
+
+    return fill_in
+
+
+def _tuple_writer(name: str, annotation: Any, wire: Any) -> Write:
+    if not wire.is_repeated:
+        (inner,) = wire.message_type.fields
+        return lambda message, value: _fill_wrapped(getattr(message, name), inner.name, value)
+    if wire.message_type is None:
+        return lambda message, value: getattr(message, name).extend(value)
+    fill = codec_for(get_args(annotation)[0], _class_of(wire.message_type)).fill
+
+    def add_each(message: Any, value: Any) -> None:
+        add = getattr(message, name).add
+        for item in value:
+            fill(add(), item)
+
+    return add_each
+
+
+def _map_writer(name: str, wire: Any) -> Write:
+    value_field = wire.message_type.fields_by_name["value"]
+    if value_field.message_type is None:
+        return lambda message, value: getattr(message, name).update(value)
+    (inner,) = value_field.message_type.fields
+
+    def fill_entries(message: Any, value: Mapping[Any, Any]) -> None:
+        entries = getattr(message, name)
+        for key, items in value.items():
+            _fill_wrapped(entries[key], inner.name, items)
+
+    return fill_entries
+
+
+def _fill_wrapped(wrapper: Any, inner: str, value: Iterable[Any]) -> None:
+    wrapper.SetInParent()
+    getattr(wrapper, inner).extend(value)
+
+
+def _reader(field: _Field, wire: Any) -> Read:
+    name = field.name
+    annotation, nullable = _without_none(field.type)
+    read = _plain_reader(name, annotation, wire)
+    if not wire.has_presence:
+        assert not nullable, f"{wire.full_name} cannot tell None from empty"
+        return read
+    absent = None if nullable else field.default
+
+    def read_if_present(message: Any) -> Any:
+        if message.HasField(name):
+            return read(message)
+        if absent is _REQUIRED:
+            where = f"{wire.containing_type.name}.{name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{where} is missing", field=where)
+        return absent
+
+    return read_if_present
+
+
+def _plain_reader(name: str, annotation: Any, wire: Any) -> Read:
+    origin = get_origin(annotation)
+    if origin is dict:
+        return _map_reader(name, wire)
+    if origin is tuple:
+        return _tuple_reader(name, annotation, wire)
+    if wire.message_type is not None:
+        read_one = codec_for(annotation, _class_of(wire.message_type)).read
+        return lambda message: read_one(getattr(message, name))
+    if isinstance(annotation, type) and issubclass(annotation, IntEnum):
+        return lambda message: _error_code(getattr(message, name))
+    return attrgetter(name)
+
+
+def _tuple_reader(name: str, annotation: Any, wire: Any) -> Read:
+    if not wire.is_repeated:
+        (inner,) = wire.message_type.fields
+        return lambda message: tuple(getattr(getattr(message, name), inner.name))
+    if wire.message_type is None:
+        return lambda message: tuple(getattr(message, name))
+    read_item = codec_for(get_args(annotation)[0], _class_of(wire.message_type)).read
+    return lambda message: tuple([read_item(item) for item in getattr(message, name)])
+
+
+def _map_reader(name: str, wire: Any) -> Read:
+    value_field = wire.message_type.fields_by_name["value"]
+    if value_field.message_type is None:
+        return lambda message: dict(getattr(message, name))
+    (inner,) = value_field.message_type.fields
+    return lambda message: {k: tuple(getattr(v, inner.name)) for k, v in getattr(message, name).items()}
+
+
+def _error_code(number: int) -> ErrorCode:
+    # A newer peer may know errors that we do not, as in Kafka.
+    return _ERROR_CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+_ERROR_CODES: Final = {int(code): code for code in ErrorCode}
+
+
+def _class_of(descriptor: Any) -> type[Message]:
+    return GetMessageClass(descriptor)

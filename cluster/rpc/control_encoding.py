@@ -1,0 +1,137 @@
+"""LeaderAndIsr and UpdateMetadata as bytes, each part that several requests carry serialised once.
+
+On the wire a repeated message is its tag, its length and its bytes, and concatenating serialised messages
+merges them. So the bytes of a partition state can be made once, kept in the batch's scratch pad
+(`request.encoded`) and joined into the requests of all brokers that host the partition.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cluster.partition import RECOVERED
+from cluster.requests import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from cluster.rpc.v1 import control_pb2
+from cluster.rpc.v1.partition_pb2 import Endpoint
+
+
+def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
+    encoded = request.encoded
+    topics = [_length_prefixed(4, _leader_and_isr_topic(topic, encoded)) for topic in request.topic_states]
+    rest = control_pb2.LeaderAndIsrRequest(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        live_leaders=[
+            control_pb2.LiveLeader(broker_id=leader.broker_id, host=leader.host, port=leader.port)
+            for leader in request.live_leaders
+        ],
+    )
+    return b"".join([rest.SerializeToString(), *topics])
+
+
+def encode_update_metadata(request: UpdateMetadataRequest) -> bytes:
+    encoded = request.encoded
+    header = control_pb2.UpdateMetadataRequest(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+    )
+    topics = _once(encoded, request.topic_states, _update_metadata_topics, encoded)
+    brokers = _once(encoded, request.live_brokers, _live_brokers)
+    return b"".join((header.SerializeToString(), topics, brokers))
+
+
+def _once(encoded: dict[int, Any], part: Any, serialise: Callable[..., bytes], *more: Any) -> bytes:
+    kept = encoded.get(id(part))
+    if kept is None:
+        # The part is kept beside its bytes: were it collected, another object could come by its id.
+        kept = encoded[id(part)] = (part, serialise(part, *more))
+    data: bytes = kept[1]
+    return data
+
+
+def _leader_and_isr_topic(topic: LeaderAndIsrTopicState, encoded: dict[int, Any]) -> bytes:
+    header = control_pb2.LeaderAndIsrTopicState(topic_name=topic.topic_name, topic_id=topic.topic_id)
+    parts = [header.SerializeToString()]
+    for state in topic.partition_states:
+        kept = encoded.get(id(state))
+        if kept is None:
+            kept = encoded[id(state)] = (state, _length_prefixed(3, _leader_and_isr_partition(state)))
+        parts.append(kept[1])
+    return b"".join(parts)
+
+
+def _leader_and_isr_partition(state: LeaderAndIsrPartitionState) -> bytes:
+    message = control_pb2.LeaderAndIsrPartitionState(
+        partition_index=state.partition_index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+        replicas=state.replicas,
+    )
+    if state.adding_replicas:
+        message.adding_replicas.extend(state.adding_replicas)
+    if state.removing_replicas:
+        message.removing_replicas.extend(state.removing_replicas)
+    if state.is_new:
+        message.is_new = True
+    if state.leader_recovery_state != RECOVERED:
+        message.leader_recovery_state = state.leader_recovery_state
+    return message.SerializeToString()
+
+
+def _update_metadata_topics(topics: Sequence[UpdateMetadataTopicState], encoded: dict[int, Any]) -> bytes:
+    return b"".join([_once(encoded, topic, _update_metadata_topic) for topic in topics])
+
+
+def _update_metadata_topic(topic: UpdateMetadataTopicState) -> bytes:
+    header = control_pb2.UpdateMetadataTopicState(topic_name=topic.topic_name, topic_id=topic.topic_id)
+    parts = [header.SerializeToString()]
+    parts.extend([_length_prefixed(3, _update_metadata_partition(state)) for state in topic.partition_states])
+    return _length_prefixed(4, b"".join(parts))
+
+
+def _update_metadata_partition(state: UpdateMetadataPartitionState) -> bytes:
+    message = control_pb2.UpdateMetadataPartitionState(
+        partition_index=state.partition_index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        zk_version=state.zk_version,
+        replicas=state.replicas,
+    )
+    if state.offline_replicas:
+        message.offline_replicas.extend(state.offline_replicas)
+    return message.SerializeToString()
+
+
+def _live_brokers(brokers: Sequence[Any]) -> bytes:
+    message = control_pb2.UpdateMetadataRequest()
+    for broker in brokers:
+        endpoints = [
+            Endpoint(host=e.host, port=e.port, listener=e.listener, security_protocol=e.security_protocol)
+            for e in broker.endpoints
+        ]
+        message.live_brokers.add(id=broker.id, endpoints=endpoints, rack=broker.rack)
+    return message.SerializeToString()
+
+
+def _length_prefixed(field_number: int, data: bytes) -> bytes:
+    """One element of a repeated message field: tag of wire type 2, length as a varint, bytes."""
+    length = len(data)
+    prefix = bytearray((field_number << 3 | 2,))
+    while length >= 0x80:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    prefix.append(length)
+    return bytes(prefix) + data

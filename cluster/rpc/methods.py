@@ -1,0 +1,72 @@
+"""Every remote call: its service, its name and the codecs of its two messages. Servers and clients share it."""
+
+from typing import Any, Final, NamedTuple
+
+from cluster import requests
+from cluster.rpc import control_encoding
+from cluster.rpc.codec import Codec, codec_for
+from cluster.rpc.v1 import broker_agent_pb2, cluster_pb2, control_pb2, controller_pb2
+
+
+class Method(NamedTuple):
+    """One call. `request_type` is the domain type that a handler gets."""
+
+    service: str
+    name: str
+    request_type: type
+    request: Codec
+    response: Codec
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.name}"
+
+
+def _methods(service: str, modules: tuple[Any, ...], names: tuple[str, ...]) -> tuple[Method, ...]:
+    return tuple(_method(service, modules, name) for name in names)
+
+
+def _method(service: str, modules: tuple[Any, ...], name: str) -> Method:
+    request, response = (_codec(modules, name + suffix) for suffix in ("Request", "Response"))
+    return Method(f"cluster.rpc.v1.{service}", name, getattr(requests, f"{name}Request"), request, response)
+
+
+def _codec(modules: tuple[Any, ...], name: str) -> Codec:
+    (message_class,) = (getattr(module, name) for module in modules if hasattr(module, name))
+    return codec_for(getattr(requests, name), message_class)
+
+
+CLUSTER_SERVICE: Final = _methods("ClusterService", (cluster_pb2,), ("DescribeCluster", "ReadStateChanges"))
+
+CONTROLLER_SERVICE: Final = _methods(
+    "ControllerService",
+    (controller_pb2,),
+    ("AlterPartition", "ControlledShutdown", "CreateTopics", "ListTopics", "DescribeTopics"),
+)
+
+BROKER_AGENT_SERVICE: Final = _methods(
+    "BrokerAgentService",
+    (broker_agent_pb2, control_pb2),
+    (
+        "LeaderAndIsr",
+        "StopReplica",
+        "UpdateMetadata",
+        "Produce",
+        "Fetch",
+        "ListOffsets",
+        "OffsetsForLeaderEpoch",
+        "Metadata",
+    ),
+)
+
+METHOD_OF_REQUEST: Final = {m.request_type: m for m in (*CLUSTER_SERVICE, *CONTROLLER_SERVICE, *BROKER_AGENT_SERVICE)}
+
+
+def encode_request(request: Any) -> bytes:
+    """The bytes of any request; control requests of one batch share the parts they have in common."""
+    match request:
+        case requests.LeaderAndIsrRequest():
+            return control_encoding.encode_leader_and_isr(request)
+        case requests.UpdateMetadataRequest():
+            return control_encoding.encode_update_metadata(request)
+    return METHOD_OF_REQUEST[type(request)].request.encode(request)

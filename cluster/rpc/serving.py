@@ -1,0 +1,122 @@
+"""A gRPC server over one `RequestHandler`: it converts, and knows nothing of what is asked.
+
+Health and reflection come with it, so that the usual tools (grpc_health_probe, grpcurl) work on every
+process.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from typing import Any, Final, NoReturn
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from cluster.errors import ApiError, ClusterError, ErrorCode, StartupError
+from cluster.node import RequestHandler
+from cluster.process.config import host_and_port
+from cluster.requests import RequestContext
+from cluster.rpc.channels import SERVER_CONCURRENCY_MAX, server_options
+from cluster.rpc.methods import Method
+from cluster.rpc.status import status_of
+
+PRINCIPAL_HEADER: Final = "klamm-principal"
+"""Who the caller says it is. Nothing verifies it yet."""
+REQUEST_ID_HEADER: Final = "x-request-id"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+_ServicerContext = grpc.aio.ServicerContext[bytes, bytes]
+_Behaviour = Callable[[bytes, _ServicerContext], Awaitable[bytes]]
+
+
+class RpcServer:
+    """A server that listens. `address` has the port that was really bound."""
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        host: str,
+        port: int,
+        health_service: health.aio.HealthServicer,
+        services: set[str],
+    ) -> None:
+        self.host, self.port = host, port
+        self._server, self._health, self._services = server, health_service, sorted(services)
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    async def set_serving(self, serving: bool) -> None:
+        """What the health service says of this process."""
+        states = health_pb2.HealthCheckResponse
+        for service in ("", *self._services):
+            await self._health.set(service, states.SERVING if serving else states.NOT_SERVING)
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Refuse new calls, let those in flight finish for `grace_s`, then cancel them."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+
+
+async def start_server(listen: str, handler: RequestHandler, methods: Sequence[Method]) -> RpcServer:
+    """Serve these methods on `host:port` (port 0: a free one). Raises StartupError when it cannot be bound."""
+    server = grpc.aio.server(options=server_options(), maximum_concurrent_rpcs=SERVER_CONCURRENCY_MAX)
+    services = {method.service for method in methods}
+    for service, of_service in groupby(sorted(methods, key=lambda m: m.service), key=lambda m: m.service):
+        behaviours: dict[str, Any] = {
+            method.name: grpc.unary_unary_rpc_method_handler(_behaviour(method, handler)) for method in of_service
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, behaviours),))
+    health_service = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+    reflection.enable_server_reflection((*sorted(services), health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    host, port = host_and_port(listen)
+    try:
+        # An empty host means every interface.
+        bound = server.add_insecure_port(f"{host or '[::]'}:{port}" if ":" not in host else f"[{host}]:{port}")
+    except RuntimeError as error:
+        raise StartupError(f"cannot listen on {listen}: the port is in use or not permitted ({error})") from error
+    await server.start()
+    rpc_server = RpcServer(server, host, bound, health_service, services)
+    await rpc_server.set_serving(True)
+    return rpc_server
+
+
+def _behaviour(method: Method, handler: RequestHandler) -> _Behaviour:
+    # Messages arrive here as bytes: what the library would make of a decoding error is no error of ours.
+    async def behave(data: bytes, call: _ServicerContext) -> bytes:
+        context = request_context(call)
+        try:
+            request = method.request.decode(data)
+            return method.response.encode(await handler.handle(context, request))
+        except ClusterError as error:
+            await _abort(call, error)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            _log.exception("request failed", method=method.path, peer=context.peer, request_id=context.request_id)
+            await _abort(call, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
+
+    return behave
+
+
+async def _abort(call: _ServicerContext, error: ClusterError) -> NoReturn:
+    status = status_of(error)
+    await call.abort(status.code, status.details, status.trailing_metadata)
+    raise AssertionError("abort raises")
+
+
+def request_context(call: _ServicerContext) -> RequestContext:
+    """What the call's metadata and deadline say of the caller."""
+    headers = {str(key): value for key, value in call.invocation_metadata() or ()}
+    remaining_s = call.time_remaining()
+    return RequestContext(
+        peer=call.peer(),
+        principal=str(headers.get(PRINCIPAL_HEADER, "ANONYMOUS")),
+        timeout_ms=None if remaining_s is None else max(0, int(remaining_s * 1000)),
+        request_id=str(headers.get(REQUEST_ID_HEADER, "")),
+    )

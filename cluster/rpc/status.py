@@ -1,0 +1,111 @@
+"""Errors as gRPC statuses and back: the code for gRPC's tools, `google.rpc.ErrorInfo` for ours.
+
+ErrorInfo's reason is Kafka's name of the error; its metadata may have `field`, `value` and
+`leader_address`.
+"""
+
+from typing import Final
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from grpc_status import rpc_status
+
+from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
+
+DOMAIN: Final = "klamm"
+
+_INVALID = grpc.StatusCode.INVALID_ARGUMENT
+_CONFLICT = grpc.StatusCode.FAILED_PRECONDITION
+_LATER = grpc.StatusCode.UNAVAILABLE
+_MISSING = grpc.StatusCode.NOT_FOUND
+
+STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: grpc.StatusCode.INTERNAL,
+    ErrorCode.OFFSET_OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
+    ErrorCode.CORRUPT_MESSAGE: _INVALID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _MISSING,
+    ErrorCode.LEADER_NOT_AVAILABLE: _LATER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: _CONFLICT,
+    ErrorCode.REQUEST_TIMED_OUT: grpc.StatusCode.DEADLINE_EXCEEDED,
+    ErrorCode.BROKER_NOT_AVAILABLE: _LATER,
+    ErrorCode.REPLICA_NOT_AVAILABLE: _LATER,
+    ErrorCode.MESSAGE_TOO_LARGE: _INVALID,
+    ErrorCode.STALE_CONTROLLER_EPOCH: _CONFLICT,
+    ErrorCode.NETWORK_EXCEPTION: _LATER,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: _INVALID,
+    ErrorCode.RECORD_LIST_TOO_LARGE: _INVALID,
+    ErrorCode.NOT_ENOUGH_REPLICAS: _LATER,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _LATER,
+    ErrorCode.INVALID_REQUIRED_ACKS: _INVALID,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: grpc.StatusCode.PERMISSION_DENIED,
+    ErrorCode.INVALID_TIMESTAMP: _INVALID,
+    ErrorCode.UNSUPPORTED_VERSION: grpc.StatusCode.UNIMPLEMENTED,
+    ErrorCode.TOPIC_ALREADY_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    ErrorCode.INVALID_PARTITIONS: _INVALID,
+    ErrorCode.INVALID_REPLICATION_FACTOR: _INVALID,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: _INVALID,
+    ErrorCode.INVALID_CONFIG: _INVALID,
+    ErrorCode.NOT_CONTROLLER: _CONFLICT,
+    ErrorCode.INVALID_REQUEST: _INVALID,
+    ErrorCode.POLICY_VIOLATION: _CONFLICT,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: _CONFLICT,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: _CONFLICT,
+    ErrorCode.INVALID_PRODUCER_EPOCH: _CONFLICT,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: grpc.StatusCode.ABORTED,
+    ErrorCode.KAFKA_STORAGE_ERROR: _LATER,
+    ErrorCode.LOG_DIR_NOT_FOUND: _MISSING,
+    ErrorCode.UNKNOWN_PRODUCER_ID: _MISSING,
+    ErrorCode.REASSIGNMENT_IN_PROGRESS: _CONFLICT,
+    ErrorCode.LISTENER_NOT_FOUND: _MISSING,
+    ErrorCode.TOPIC_DELETION_DISABLED: _CONFLICT,
+    ErrorCode.FENCED_LEADER_EPOCH: _CONFLICT,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: _LATER,
+    ErrorCode.STALE_BROKER_EPOCH: _CONFLICT,
+    ErrorCode.OFFSET_NOT_AVAILABLE: _LATER,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: _LATER,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: _LATER,
+    ErrorCode.ELECTION_NOT_NEEDED: _CONFLICT,
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: _CONFLICT,
+    ErrorCode.INVALID_RECORD: _INVALID,
+    ErrorCode.INVALID_UPDATE_VERSION: grpc.StatusCode.ABORTED,
+    ErrorCode.FEATURE_UPDATE_FAILED: _CONFLICT,
+    ErrorCode.UNKNOWN_TOPIC_ID: _MISSING,
+    ErrorCode.BROKER_ID_NOT_REGISTERED: _MISSING,
+    ErrorCode.INCONSISTENT_TOPIC_ID: _CONFLICT,
+    ErrorCode.INELIGIBLE_REPLICA: _CONFLICT,
+    ErrorCode.NEW_LEADER_ELECTED: _CONFLICT,
+}
+
+
+def status_of(error: ClusterError) -> grpc.Status:
+    """The status that ends the call: code, message and ErrorInfo."""
+    info = ErrorInfo(reason=error.code.name, domain=DOMAIN)
+    message = str(error)
+    if isinstance(error, ApiError):
+        message = error.message
+        given = {"field": error.field, "value": error.value, "leader_address": error.leader_address}
+        info.metadata.update({key: str(value) for key, value in given.items() if value is not None})
+    detail = AnyMessage()
+    detail.Pack(info)
+    number: int = STATUS_OF_ERROR[error.code].value[0]
+    status: grpc.Status = rpc_status.to_status(Status(code=number, message=message, details=[detail]))
+    return status
+
+
+def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreachableError:
+    """What a failed call means: the peer refused (ApiError), or there was no answer of ours."""
+    status = rpc_status.from_call(call)
+    for detail in () if status is None else status.details:
+        info = ErrorInfo()
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            known = ErrorCode.__members__.get(info.reason, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return ApiError(
+                known,
+                status.message,
+                field=info.metadata.get("field"),
+                value=info.metadata.get("value"),
+                leader_address=info.metadata.get("leader_address"),
+            )
+    return PeerUnreachableError(address, f"{call.code().name}: {call.details()}")

@@ -1,0 +1,57 @@
+"""The controller's `BrokerClient` over gRPC: one channel per broker endpoint."""
+
+from collections.abc import Callable
+
+from cluster.broker import DEFAULT_LISTENER, Broker
+from cluster.errors import ApiError, PeerUnreachableError
+from cluster.process.settings import Settings
+from cluster.requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from cluster.rpc.client import RpcClient
+
+_RESPONSE_OF: dict[type[ControlRequest], Callable[..., ControlResponse]] = {
+    LeaderAndIsrRequest: LeaderAndIsrResponse,
+    StopReplicaRequest: StopReplicaResponse,
+    UpdateMetadataRequest: UpdateMetadataResponse,
+}
+
+
+class GrpcBrokerClient:
+    """See controller.ports.BrokerClient. Which listener is used: RQ-30; time limits: RQ-32."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = RpcClient(connect_timeout_ms=settings.controller_socket_timeout_ms)
+        self._timeout_ms = settings.request_timeout_ms
+        control_plane = settings.control_plane_listener_name
+        self._listener = settings.inter_broker_listener_name if control_plane is None else control_plane
+
+    async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
+        address = self._address(broker)
+        if address is None:
+            raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {self._listener}")
+        try:
+            response: ControlResponse = await self._client.call(address, request, self._timeout_ms)
+        except ApiError as error:
+            # A refusal of the whole request is an answer, as Kafka's top-level error code is.
+            return _RESPONSE_OF[type(request)](error_code=error.code)
+        return response
+
+    async def forget(self, broker: Broker) -> None:
+        address = self._address(broker)
+        if address is not None:
+            await self._client.forget(address)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _address(self, broker: Broker) -> str | None:
+        endpoint = broker.endpoint(self._listener) or broker.endpoint(DEFAULT_LISTENER)
+        return None if endpoint is None else endpoint.address

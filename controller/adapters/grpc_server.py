@@ -1,0 +1,10 @@
+"""What a controller serves over gRPC."""
+
+from cluster.node import RequestHandler
+from cluster.rpc.methods import CLUSTER_SERVICE, CONTROLLER_SERVICE
+from cluster.rpc.serving import RpcServer, start_server
+
+
+async def serve_controller(listen: str, handler: RequestHandler) -> RpcServer:
+    """Serve ClusterService and ControllerService. Raises StartupError when the address cannot be bound."""
+    return await start_server(listen, handler, (*CLUSTER_SERVICE, *CONTROLLER_SERVICE))
