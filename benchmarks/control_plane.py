@@ -36,8 +36,8 @@ IDLE_S = 1.0
 POLL_S = 0.1
 DEADLINE_S = 300.0
 
-ROUND_TRIPS = "kafka_server_zookeeperclientmetrics_roundtrips_total"
-REQUESTS = "kafka_server_zookeeperclientmetrics_requests_total"
+ROUND_TRIPS = "klamm_zookeeper_client_roundtrips_total"
+REQUESTS = "klamm_zookeeper_client_requests_total"
 
 
 class DifferenceError(Exception):
