@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from admin.connections import Connections
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests import (
     CreateTopicsRequest,
@@ -26,9 +25,11 @@ from cluster.requests import (
     ReadStateChangesRequest,
     ReadStateChangesResponse,
 )
+from cluster.rpc.client import RpcClient
 
 _T = TypeVar("_T")
 
+_CONNECT_TIMEOUT_MS = 2_000
 _PROBE_TIMEOUT_MS = 3_000
 """A node that hangs must not use up the whole timeout while others would answer."""
 _RETRY_PAUSE_S = 0.2
@@ -44,7 +45,7 @@ class AdminClient:
     def __init__(self, bootstrap: Sequence[str], *, timeout_ms: int = 30_000) -> None:
         assert bootstrap, "a client needs an address to start from"
         self.timeout_s = timeout_ms / 1000
-        self.connections = Connections()
+        self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS)
         self._bootstrap = tuple(bootstrap)
         self._controller: str | None = None
 
@@ -52,7 +53,7 @@ class AdminClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.connections.close()
+        await self.rpc.close()
 
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
         """What the first node that answers knows; with `require_controller`, one that knows who is in office."""
@@ -74,7 +75,7 @@ class AdminClient:
 
     async def describe_node(self, address: str, timeout_ms: int = _PROBE_TIMEOUT_MS) -> DescribeClusterResponse:
         """One node's own answer, without a second try."""
-        response = await self.connections.call(address, DescribeClusterRequest(), timeout_ms)
+        response = await self.rpc.call(address, DescribeClusterRequest(), timeout_ms)
         assert isinstance(response, DescribeClusterResponse)
         return response
 
@@ -102,14 +103,14 @@ class AdminClient:
 
     async def metadata(self, address: str, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
         """One broker's metadata cache, without a second try."""
-        response = await self.connections.call(address, request, timeout_ms)
+        response = await self.rpc.call(address, request, timeout_ms)
         assert isinstance(response, MetadataResponse)
         return response
 
     async def read_state_changes(self, address: str, topic: str, partition: int) -> ReadStateChangesResponse:
         """One node's state-change records of a partition, without a second try."""
         request = ReadStateChangesRequest(topic, partition)
-        response = await self.connections.call(address, request, int(self.timeout_s * 1000))
+        response = await self.rpc.call(address, request, int(self.timeout_s * 1000))
         assert isinstance(response, ReadStateChangesResponse)
         return response
 
@@ -121,7 +122,7 @@ class AdminClient:
                 self._controller = (await self.describe_cluster(require_controller=True)).controller_address
             asked = self._controller
             try:
-                return await self.connections.call(asked, request, limit_ms)
+                return await self.rpc.call(asked, request, limit_ms)
             except PeerUnreachableError:
                 self._controller = None
                 raise

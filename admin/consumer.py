@@ -15,6 +15,7 @@ from admin.record_batches import Record, decode_records
 from admin.topology import Topology
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.process.tasks import TaskSet
 from cluster.requests import (
     FetchPartition,
     FetchPartitionData,
@@ -84,8 +85,7 @@ class Consumer:
         self._options = ConsumerOptions() if options is None else options
         self._fetched: asyncio.Queue[ConsumedRecords | Exception | None] = asyncio.Queue(maxsize=8)
         self._workers: set[str] = set()
-        self._tasks = asyncio.TaskGroup()
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def __aenter__(self) -> "Consumer":
         await self._tasks.__aenter__()
@@ -94,9 +94,11 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._running:
-            task.cancel()
-        await self._tasks.__aexit__(kind, error, trace)
+        if isinstance(error, asyncio.CancelledError):
+            await self._tasks.__aexit__(kind, error, trace)
+        else:
+            # An error of the block is the block's own: the group must not wrap it.
+            await self._tasks.__aexit__(None, None, None)
 
     async def fetched(self) -> AsyncIterator[ConsumedRecords]:
         """What was fetched, as it comes; ends when every partition reached its `until`."""
@@ -119,9 +121,7 @@ class Consumer:
             address = "" if leader is None else leader.address
             if address not in self._workers:
                 self._workers.add(address)
-                task = self._tasks.create_task(self._work(address))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+                self._tasks.start(self._work(address), name=f"fetch from {address}")
 
     async def _work(self, address: str) -> None:
         """Fetch from one leader until it leads nothing that is wanted; then see that others do."""
@@ -160,7 +160,7 @@ class Consumer:
             CONSUMER, tuple(wanted), options.fetch_max_wait_ms, options.fetch_min_bytes, options.fetch_max_bytes
         )
         try:
-            response = await self._topology.client.connections.call(address, request, options.request_timeout_ms)
+            response = await self._topology.client.rpc.call(address, request, options.request_timeout_ms)
         except PeerUnreachableError:
             return False
         assert isinstance(response, FetchResponse)
@@ -228,7 +228,7 @@ async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, 
     for address, asked_here in by_leader.items():
         try:
             request = ListOffsetsRequest(CONSUMER, tuple(asked_here))
-            response = await topology.client.connections.call(address, request, 5_000)
+            response = await topology.client.rpc.call(address, request, 5_000)
         except PeerUnreachableError:
             continue
         assert isinstance(response, ListOffsetsResponse)

@@ -20,6 +20,7 @@ from cluster.broker import UNKNOWN_OFFSET, Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.node import WallClock
 from cluster.partition import TopicPartition
+from cluster.process.tasks import TaskSet
 from cluster.requests import ProducePartition, ProduceRequest, ProduceResponse
 
 RETRIABLE: Final = frozenset(
@@ -83,15 +84,14 @@ class Producer:
         self._accumulator = Accumulator(self._options, lambda tp: topology.leader(tp.topic, tp.partition) is not None)
         self._partitions: dict[str, list[int]] = {}
         self._flushing = False
-        self._closing = False
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = TaskSet()
         self.totals = ProducerTotals()
 
     async def __aenter__(self) -> "Producer":
         await self._tasks.__aenter__()
-        self._tasks.create_task(self._run_sender())
+        self._tasks.start(self._run_sender(), name="sender")
         return self
 
     async def __aexit__(
@@ -99,9 +99,11 @@ class Producer:
     ) -> None:
         if error is None:
             await self.flush()
-        self._closing = True
-        self._wake.set()
-        await self._tasks.__aexit__(kind, error, trace)
+        if isinstance(error, asyncio.CancelledError):
+            await self._tasks.__aexit__(kind, error, trace)
+        else:
+            # An error of the block is the block's own: the group must not wrap it.
+            await self._tasks.__aexit__(None, None, None)
 
     async def send(self, topic: str, key: bytes | None, value: bytes | None, partition: int | None = None) -> None:
         """Put a record into its partition's batch; waits only while the buffer is full.
@@ -147,9 +149,9 @@ class Producer:
         await self._progress.wait()
 
     async def _run_sender(self) -> None:
-        """Send what is due until the producer closes; sleeps until the next batch is due or something happens."""
+        """Send what is due; sleeps until the next batch is due or something happens."""
         loop = asyncio.get_running_loop()
-        while not self._closing:
+        while True:
             self._wake.clear()
             now = loop.time()
             pressed = self._flushing or self._accumulator.memory * 2 > self._options.buffer_memory
@@ -166,7 +168,9 @@ class Producer:
                     by_leader.setdefault("" if leader is None else leader.address, []).append(queue)
             for address, queues in by_leader.items():
                 for together in _requests(queues):
-                    self._tasks.create_task(self._send(address, together))
+                    for queue in together:
+                        queue.in_flight = True
+                    self._tasks.start(self._send(address, together), name=f"produce to {address}")
             try:
                 async with asyncio.timeout_at(next_look):
                     await self._wake.wait()
@@ -176,7 +180,6 @@ class Producer:
     async def _send(self, address: str, queues: list[PartitionQueue]) -> None:
         """One request to one leader with the first batch of each queue; then each batch's end or another try."""
         for queue in queues:
-            queue.in_flight = True
             queue.batches[0].attempts += 1
         outcomes = await self._ask(address, queues)
         retry = [q for q in queues if not self._conclude(q, outcomes[q.topic_partition])]
@@ -199,7 +202,7 @@ class Producer:
         batches = tuple(ProducePartition(*q.topic_partition, q.batches[0].close()) for q in queues)
         request = ProduceRequest(self._options.acks, timeout_ms, batches)
         try:
-            response = await self._topology.client.connections.call(address, request, timeout_ms)
+            response = await self._topology.client.rpc.call(address, request, timeout_ms)
         except (PeerUnreachableError, ApiError) as error:
             return dict.fromkeys(asked, error)
         assert isinstance(response, ProduceResponse)
@@ -246,7 +249,7 @@ class Producer:
         last = queue.batches[0].last_error
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"{queue.topic_partition}: not acknowledged within {self._options.delivery_timeout_ms} ms, delivery.timeout.ms"
+            f"{queue.topic_partition}: not acknowledged within {self._options.delivery_timeout_ms} ms"
             + ("" if last is None else f"; the last answer was: {last}"),
         )
 

@@ -1,0 +1,89 @@
+"""Options that several commands share, and the way from them to a cluster."""
+
+import asyncio
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from cluster.errors import ConfigError, StartupError
+
+if TYPE_CHECKING:
+    from admin.client import AdminClient
+
+_T = TypeVar("_T")
+
+DEFAULT_DATA = Path(".klamm")
+
+
+class Format(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class Acks(StrEnum):
+    """Who must have a record before it counts as acknowledged."""
+
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+DataOption = Annotated[
+    Path,
+    typer.Option("--data", envvar="KLAMM_DATA", help="Folder of the embedded cluster ('klamm up').", show_default=True),
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        envvar="KLAMM_BOOTSTRAP",
+        metavar="HOST:PORT[,…]",
+        help="Any controllers or agents of the cluster; instead of --data.",
+    ),
+]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds.")]
+FormatOption = Annotated[Format, typer.Option("-o", "--format", help="How to write the result.")]
+
+
+def connect(bootstrap: str | None, data: Path, timeout_s: float) -> "AdminClient":
+    """A client for the named addresses, or else for the embedded cluster of the folder.
+
+    Raises ConfigError for a malformed address and StartupError when the folder holds no cluster.
+    """
+    from admin.client import AdminClient
+
+    if bootstrap is None:
+        return AdminClient(bootstrap_of(data), timeout_ms=int(timeout_s * 1000))
+    addresses = [a.strip() for a in bootstrap.split(",") if a.strip()]
+    mistakes = [f"--bootstrap: {a!r}: must be host:port" for a in addresses if not _is_address(a)]
+    if not addresses:
+        mistakes = ["--bootstrap: names no address"]
+    if mistakes:
+        raise ConfigError(mistakes)
+    return AdminClient(addresses, timeout_ms=int(timeout_s * 1000))
+
+
+def bootstrap_of(data: Path) -> list[str]:
+    """Addresses that `klamm up` left in the folder of its cluster."""
+    try:
+        return (data / "bootstrap").read_text().strip().split(",")
+    except OSError:
+        raise StartupError(
+            f"there is no cluster in {data}: start one with 'klamm up --detach', or name one with --bootstrap HOST:PORT"
+        ) from None
+
+
+def run(main: Coroutine[Any, Any, _T]) -> _T:
+    """Run one command's coroutine."""
+    return asyncio.run(main)
+
+
+def _is_address(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    return bool(host and colon and port.isdecimal()) and 0 < int(port) < 65_536

@@ -1,0 +1,189 @@
+"""`klamm topics`: create, list, describe."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from admin.cli.options import (
+    DEFAULT_DATA,
+    BootstrapOption,
+    DataOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+    connect,
+    run,
+)
+from admin.cli.output import say, write
+from cluster.broker import BrokerId
+from cluster.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from cluster.requests import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
+
+app = typer.Typer(no_args_is_help=True, help="Create, list and describe topics.")
+
+
+@app.command(
+    epilog="Examples:  klamm topics create orders --partitions 6 --replication-factor 3"
+    "  ·  klamm topics create small --config min.insync.replicas=2"
+    "  ·  klamm topics create placed --replica-assignment 1:2:3,2:3:1"
+)
+def create(
+    name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'; at most 249 of them.")],
+    *,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Default: num.partitions of the controller.")] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: the controller's default.")] = None,
+    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="May be repeated.")] = None,
+    replica_assignment: Annotated[
+        str | None, typer.Option(metavar="B:B,B:B", help="Brokers of each partition, the preferred leader first.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, create nothing.")] = False,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Create a topic and wait until its partitions have leaders."""
+    from cluster.requests import NewTopic
+
+    if replica_assignment is not None and (partitions is not None or replication_factor is not None):
+        raise typer.BadParameter("--replica-assignment goes without --partitions and --replication-factor")
+    topic = NewTopic(
+        name,
+        -1 if partitions is None else partitions,
+        -1 if replication_factor is None else replication_factor,
+        _parse_assignment(replica_assignment),
+        _parse_configs(config),
+    )
+    result = run(_create(bootstrap, data, timeout, topic, dry_run))
+    row = {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "partitions": result.num_partitions,
+        "replication_factor": result.replication_factor,
+    }
+    say(f"topic {name} {'could be created' if dry_run else 'created'}")
+    write({"topics": [row]}, form, list(row), [list(row.values())])
+
+
+@app.command("list")
+def list_(
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List all topics."""
+    listed = run(_list(bootstrap, data, timeout))
+    rows = [
+        {
+            "name": t.name,
+            "topic_id": t.topic_id,
+            "partitions": t.partitions,
+            "replication_factor": t.replication_factor,
+        }
+        for t in listed
+    ]
+    columns = ("name", "topic_id", "partitions", "replication_factor")
+    write({"topics": rows}, form, columns, ([row[c] for c in columns] for row in rows))
+
+
+@app.command(epilog="Examples:  klamm topics describe orders  ·  klamm topics describe -o json")
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(help="Default: all topics.")] = None,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show who leads, who is in sync and who hosts each partition."""
+    described = run(_describe(bootstrap, data, timeout, names))
+    known = [t for t in described if t.error_code is ErrorCode.NONE]
+    columns = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "offline")
+    rows = (
+        (
+            t.name,
+            p.partition,
+            "none" if p.leader < 0 else p.leader,
+            p.leader_epoch,
+            p.partition_epoch,
+            p.isr,
+            p.replicas,
+            p.offline_replicas,
+        )
+        for t in known
+        for p in t.partitions
+    )
+    write({"topics": [_document(t) for t in known]}, form, columns, rows)
+    for topic in described:
+        if topic.error_code is not ErrorCode.NONE:
+            raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows what there is")
+
+
+async def _create(bootstrap: Any, data: Any, timeout_s: float, topic: "NewTopic", dry: bool) -> "CreatableTopicResult":
+    async with connect(bootstrap, data, timeout_s) as client:
+        response = await client.create_topics([topic], validate_only=dry)
+    result = response.topics[0]
+    if result.error_code is not ErrorCode.NONE:
+        raise ApiError(
+            result.error_code,
+            result.error_message,
+            field=result.error_field or None,
+            value=result.error_value or None,
+        )
+    return result
+
+
+async def _list(bootstrap: Any, data: Any, timeout_s: float) -> "list[ListedTopic]":
+    async with connect(bootstrap, data, timeout_s) as client:
+        return sorted((await client.list_topics()).topics, key=lambda t: t.name)
+
+
+async def _describe(bootstrap: Any, data: Any, timeout_s: float, names: list[str] | None) -> "list[DescribedTopic]":
+    async with connect(bootstrap, data, timeout_s) as client:
+        return list((await client.describe_topics(names if names else None)).topics)
+
+
+def _document(topic: "DescribedTopic") -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "configs": topic.configs,
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": p.leader,
+                "leader_epoch": p.leader_epoch,
+                "partition_epoch": p.partition_epoch,
+                "isr": list(p.isr),
+                "replicas": list(p.replicas),
+                "adding_replicas": list(p.adding_replicas),
+                "removing_replicas": list(p.removing_replicas),
+                "offline_replicas": list(p.offline_replicas),
+            }
+            for p in topic.partitions
+        ],
+    }
+
+
+def _parse_configs(pairs: list[str] | None) -> dict[str, str]:
+    configs = {}
+    for pair in pairs if pairs is not None else ():
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"{pair!r}: must be KEY=VALUE", param_hint="--config")
+        configs[key.strip()] = value.strip()
+    return configs
+
+
+def _parse_assignment(text: str | None) -> dict[int, tuple[BrokerId, ...]]:
+    if text is None:
+        return {}
+    try:
+        return {
+            index: tuple(BrokerId(int(broker)) for broker in replicas.split(":"))
+            for index, replicas in enumerate(text.split(","))
+        }
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: must be like 1:2:3,2:3:1", param_hint="--replica-assignment") from None
