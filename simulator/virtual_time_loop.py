@@ -1,0 +1,177 @@
+"""An asyncio event loop on virtual time: the same code, the same order, in every run.
+
+Time stands still while anything is ready and then jumps to the next timer, so a simulated hour takes as long as its
+callbacks. Callbacks run in the order in which they became ready (FIFO, as in asyncio); timers of the same instant
+in the order in which they were set. There is no I/O, no thread and no signal: whatever asks for one fails.
+"""
+
+import asyncio
+import heapq
+from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle, events
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class DeadlockError(AssertionError):
+    """Something is awaited, and nothing is left that could ever bring it about."""
+
+
+class StepLimitError(AssertionError):
+    """The run took more callbacks than it was allowed: most likely something spins without time passing."""
+
+
+class VirtualTimeLoop(AbstractEventLoop):
+    """An event loop whose clock is a number. `steps` counts the callbacks that ran.
+
+    `max_steps` bounds one `run_until_complete`. Exceptions nobody retrieves are kept in `unhandled`, in the
+    form of asyncio's exception handler, and are for the caller to look at.
+    """
+
+    def __init__(self, *, max_steps: int | None = None) -> None:
+        self.steps = 0
+        self.unhandled: list[dict[str, Any]] = []
+        self._max_steps = max_steps
+        self._now = 0.0
+        self._ready: deque[Handle] = deque()
+        # Ordered by time, then by the order of setting; handles themselves are never compared.
+        self._timers: list[tuple[float, int, TimerHandle]] = []
+        self._timers_set = 0
+        self._running = self._closed = False
+        self._task_factory: Any = None
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
+        """Run until it is done and give its result.
+
+        Raises DeadlockError when nothing can happen any more, and StepLimitError.
+        """
+        assert not self._closed, "the loop is closed"
+        assert not self._running, "the loop is already running"
+        awaited: Future[T] = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
+        last_step = None if self._max_steps is None else self.steps + self._max_steps
+        outer = events._get_running_loop()
+        events._set_running_loop(self)
+        self._running = True
+        try:
+            while not awaited.done():
+                if last_step is not None and self.steps >= last_step:
+                    raise StepLimitError(f"not done after {self._max_steps} steps, at {self._now:.3f} s")
+                self._step(awaited)
+        finally:
+            self._running = False
+            events._set_running_loop(outer)
+        return awaited.result()
+
+    def _step(self, awaited: "Future[Any]") -> None:
+        """Run one callback; when none is ready, let time pass first."""
+        while not self._ready:
+            if not self._timers:
+                raise DeadlockError(f"nothing is left to happen at {self._now:.3f} s, and this is awaited: {awaited!r}")
+            self._pass_time()
+        handle = self._ready.popleft()
+        if not handle.cancelled():
+            self.steps += 1
+            handle._run()
+
+    def _pass_time(self) -> None:
+        """Go to the next instant for which a timer is set, and make all timers of that instant ready."""
+        when = self._timers[0][0]
+        while self._timers and self._timers[0][0] == when:
+            _, _, timer = heapq.heappop(self._timers)
+            if not timer.cancelled():
+                self._now = when
+                self._ready.append(timer)
+
+    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Handle:
+        assert not self._closed, "the loop is closed"
+        handle = Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> TimerHandle:
+        assert not self._closed, "the loop is closed"
+        timer = TimerHandle(when, callback, args, self, context)
+        if when <= self._now:
+            self._ready.append(timer)
+            return timer
+        self._timers_set += 1
+        heapq.heappush(self._timers, (when, self._timers_set, timer))
+        return timer
+
+    def create_future(self) -> "Future[Any]":
+        return Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> "Task[T]":
+        if name is None:
+            # asyncio's default names count over the whole process; a name in a trace must not depend on that.
+            name = getattr(coro, "__qualname__", "task")
+        if self._task_factory is not None:
+            task: Task[T] = self._task_factory(self, coro, context=context)
+            task.set_name(name)
+            return task
+        return Task(coro, loop=self, name=name, context=context)
+
+    def set_task_factory(self, factory: Any) -> None:
+        self._task_factory = factory
+
+    def get_task_factory(self) -> Any:
+        return self._task_factory
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Drop what is left. Tasks of crashed nodes stay as they are: their `finally` blocks must not run."""
+        assert not self._running, "the loop is running"
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        assert not enabled, "asyncio's debug mode measures real time"
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.unhandled.append(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.unhandled.append(context)
+
+    def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
+        """A timer reports its cancellation here; it is skipped when its time comes."""
+
+    async def shutdown_asyncgens(self) -> None:
+        """Nothing to do: asynchronous generators are not tracked."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Nothing to do: there is no executor."""
