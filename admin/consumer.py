@@ -5,7 +5,7 @@ the fetching. There are no consumer groups: positions are the caller's. Source: 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -100,7 +100,7 @@ class Consumer:
             # An error of the block is the block's own: the group must not wrap it.
             await self._tasks.__aexit__(None, None, None)
 
-    async def fetched(self) -> AsyncIterator[ConsumedRecords]:
+    async def fetched(self) -> AsyncGenerator[ConsumedRecords, None]:
         """What was fetched, as it comes; ends when every partition reached its `until`."""
         if self._until is not None:
             for partition, end in self._until.items():

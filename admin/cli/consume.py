@@ -1,0 +1,122 @@
+"""`klamm consume`: writes the records of a topic, one line each."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec import Struct
+
+from admin.cli.options import DEFAULT_DATA, BootstrapOption, DataOption, connect, run
+from admin.cli.output import say
+from cluster.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from admin.record_batches import Record
+    from admin.topology import Topology
+    from cluster.broker import Offset
+
+
+class _Order(Struct, frozen=True):
+    """What is to be read, from where, and how far."""
+
+    topic: str
+    partition: int | None
+    from_beginning: bool
+    offset: int | None
+    max_messages: int | None
+    until_end: bool
+    with_keys: bool
+    timeout_s: float
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(help="The topic to read, all partitions of it.")],
+    *,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Default: only what comes now.")] = False,
+    offset: Annotated[int | None, typer.Option(min=0, help="Start at this offset.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Read this partition only.")] = None,
+    max_messages: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", help="Stop at the ends seen at the start.")] = False,
+    with_keys: Annotated[bool, typer.Option("--with-keys", help="Write KEY<TAB>VALUE.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to find the leaders in.")] = 30,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Write the records of a topic to stdout, one line each; follows new records until interrupted.
+
+    Within a partition the order is that of the log; partitions come interleaved.
+    """
+    if from_beginning and offset is not None:
+        raise typer.BadParameter("--from-beginning and --offset exclude one another")
+    order = _Order(topic, partition, from_beginning, offset, max_messages, until_end, with_keys, timeout)
+    try:
+        run(_consume(order, bootstrap, data))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
+    from admin.consumer import Consumer
+    from admin.topology import Topology
+
+    started = asyncio.get_running_loop().time()
+    count = 0
+    async with connect(bootstrap, data, order.timeout_s) as client:
+        topology = Topology(client)
+        positions, ends = await _range(topology, order)
+        async with (
+            Consumer(topology, order.topic, positions, until=ends) as consumer,
+            contextlib.aclosing(consumer.fetched()) as fetched,
+        ):
+            async for part in fetched:
+                records = part.records
+                if order.max_messages is not None:
+                    records = records[: order.max_messages - count]
+                sys.stdout.buffer.write(_lines(records, order.with_keys))
+                sys.stdout.buffer.flush()
+                count += len(records)
+                if count == order.max_messages:
+                    break
+    seconds = asyncio.get_running_loop().time() - started
+    say(f"{count:,} records in {seconds:.2f} s: {count / seconds:,.0f} records/s")
+
+
+async def _range(topology: "Topology", order: _Order) -> "tuple[dict[int, Offset], dict[int, Offset] | None]":
+    """Where each partition starts, and with --until-end where it stops."""
+    from admin.consumer import list_offsets
+    from cluster.broker import Offset
+    from cluster.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+    partitions = await topology.partitions(order.topic)
+    if order.partition is not None:
+        if order.partition not in partitions:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {order.topic!r} has no partition {order.partition}: it has {len(partitions)}, numbered from 0",
+                field="partition",
+                value=order.partition,
+            )
+        partitions = [order.partition]
+    ends = None
+    if order.until_end:
+        latest = dict.fromkeys(partitions, LATEST_TIMESTAMP)
+        ends = await list_offsets(topology, order.topic, latest, order.timeout_s)
+    if order.offset is not None:
+        return dict.fromkeys(partitions, Offset(order.offset)), ends
+    timestamp = EARLIEST_TIMESTAMP if order.from_beginning else LATEST_TIMESTAMP
+    starts = await list_offsets(topology, order.topic, dict.fromkeys(partitions, timestamp), order.timeout_s)
+    return starts, ends
+
+
+def _lines(records: "list[Record]", with_keys: bool) -> bytes:
+    if with_keys:
+        parts = [b"%b\t%b" % (b"" if r.key is None else r.key, b"" if r.value is None else r.value) for r in records]
+    else:
+        parts = [b"" if r.value is None else r.value for r in records]
+    return b"\n".join(parts) + b"\n" if parts else b""

@@ -1,0 +1,64 @@
+"""Lines from a terminal, a pipe or a file, in chunks, without blocking the event loop on a slow writer."""
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from cluster.errors import StartupError
+
+CHUNK_BYTES: Final = 1 << 17
+
+
+async def read_lines(path: Path | None) -> AsyncIterator[list[bytes]]:
+    """Lines of a file, or of stdin with None, without their newlines; the last one may lack its own.
+
+    Raises StartupError when the file cannot be read.
+    """
+    rest = b""
+    async for chunk in _file_chunks(path) if path is not None else _stdin_chunks():
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+async def _file_chunks(path: Path) -> AsyncIterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+                # Reading a file never waits, so this is where the sender gets its turn.
+                await asyncio.sleep(0)
+    except OSError as error:
+        raise StartupError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+async def _stdin_chunks() -> AsyncIterator[bytes]:
+    descriptor = sys.stdin.fileno()
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        while chunk := os.read(descriptor, CHUNK_BYTES):
+            yield chunk
+            await asyncio.sleep(0)
+        return
+    if os.isatty(descriptor):
+        # A description of our own: making that of the shell non-blocking would make stdout non-blocking too.
+        descriptor = os.open(os.ttyname(descriptor), os.O_RDONLY | os.O_NOCTTY)
+    else:
+        descriptor = os.dup(descriptor)
+    reader = asyncio.StreamReader(limit=CHUNK_BYTES)
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        while chunk := await reader.read(CHUNK_BYTES):
+            yield chunk
+            await asyncio.sleep(0)
+    finally:
+        transport.close()

@@ -1,0 +1,162 @@
+"""`klamm produce`: lines become records; the last number on stdout is how many were acknowledged."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec import Struct
+
+from admin.cli.options import DEFAULT_DATA, Acks, BootstrapOption, DataOption, connect, run
+from admin.cli.output import say
+from cluster.errors import ClusterError
+
+if TYPE_CHECKING:
+    from admin.producer import Producer
+
+_PROBE_TIMEOUT_S = 15.0
+_LINES_TIMEOUT_S = 120.0
+_ACKS = {Acks.NONE: 0, Acks.LEADER: 1, Acks.ALL: -1}
+
+
+class _Order(Struct, frozen=True):
+    """What is to be produced, and how."""
+
+    topic: str
+    partition: int | None
+    count: int | None
+    file: Path | None
+    acks: Acks
+    split_keys: bool
+    batch_size: int
+    linger_ms: int
+    timeout_s: float
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(help="Must exist: 'klamm topics create'.")],
+    *,
+    file: Annotated[Path | None, typer.Option(help="Read lines from here instead of stdin.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Make this many small records; reads no input.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Send everything to this partition.")] = None,
+    acks: Annotated[Acks, typer.Option(help="Who must have a record before it counts.")] = Acks.ALL,
+    keys: Annotated[bool, typer.Option(help="A tab separates key and value; --no-keys: lines are values.")] = True,
+    batch_size: Annotated[int, typer.Option(min=1, help="Bytes of one batch.")] = 262_144,
+    linger_ms: Annotated[int, typer.Option(min=0, help="How long a batch may wait for more records.")] = 5,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Seconds until a record that nobody acknowledges fails: 120, with --count 15."),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Produce lines, or KEY<TAB>VALUE, from stdin or a file.
+
+    Records with a key go to the partition that its hash names, others to all partitions in turn. Retries
+    after a failure may store a record twice. Exit code 1 when something was not acknowledged.
+    """
+    default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
+    order = _Order(
+        topic=topic,
+        partition=partition,
+        count=count,
+        file=file,
+        acks=acks,
+        split_keys=keys,
+        batch_size=batch_size,
+        linger_ms=linger_ms,
+        timeout_s=default_timeout if timeout is None else timeout,
+    )
+    run(_produce(order, bootstrap, data))
+
+
+async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
+    from admin.accumulator import ProducerOptions
+    from admin.producer import Producer
+    from admin.topology import Topology
+    from cluster.process.clock import SystemClock
+
+    options = ProducerOptions(
+        acks=_ACKS[order.acks],
+        batch_size=order.batch_size,
+        linger_ms=order.linger_ms,
+        delivery_timeout_ms=int(order.timeout_s * 1000),
+        request_timeout_ms=int(min(order.timeout_s, 30) * 1000),
+    )
+    started = asyncio.get_running_loop().time()
+    refused: ClusterError | None = None
+    async with connect(bootstrap, data, order.timeout_s) as client:
+        producer = Producer(Topology(client), SystemClock(), options)
+        try:
+            async with producer, asyncio.TaskGroup() as tasks:
+                progress = tasks.create_task(_show_progress(producer, order.count))
+                size = await _send_all(producer, order)
+                await producer.flush()
+                progress.cancel()
+        except* ClusterError as group:
+            # What was acknowledged before stays so, and the caller counts on the number.
+            refused = next(e for e in group.exceptions if isinstance(e, ClusterError))
+    totals = producer.totals
+    if refused is None:
+        _report(producer, size, asyncio.get_running_loop().time() - started)
+    typer.echo(totals.acknowledged)
+    error = refused if refused is not None else totals.first_error
+    if error is not None:
+        say(f"{totals.failed} records were not acknowledged")
+        raise error
+
+
+async def _send_all(producer: "Producer", order: _Order) -> int:
+    """Send every record; the bytes of their values and keys."""
+    size = 0
+    async for records in _records(order):
+        for key, value in records:
+            size += len(value) + (0 if key is None else len(key))
+            await producer.send(order.topic, key, value, order.partition)
+    return size
+
+
+async def _records(order: _Order) -> AsyncIterator[list[tuple[bytes | None, bytes]]]:
+    from admin.cli.lines import read_lines
+
+    if order.count is not None:
+        for start in range(0, order.count, 1000):
+            yield [(None, b"record %d" % n) for n in range(start, min(start + 1000, order.count))]
+            await asyncio.sleep(0)
+        return
+    if order.file is None and sys.stdin.isatty():
+        say("reading lines from the terminal; end with Ctrl-D")
+    async for lines in read_lines(order.file):
+        yield [_split(line) for line in lines] if order.split_keys else [(None, line) for line in lines]
+
+
+def _split(line: bytes) -> tuple[bytes | None, bytes]:
+    key, tab, value = line.partition(b"\t")
+    return (key, value) if tab else (None, line)
+
+
+async def _show_progress(producer: "Producer", total: int | None) -> None:
+    """A bar on a terminal; nothing where stderr goes to a file, nor over what a person types."""
+    if not sys.stderr.isatty() or (total is None and sys.stdin.isatty()):
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("acknowledged"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        while True:
+            bar.update(task, completed=producer.totals.acknowledged)
+            await asyncio.sleep(0.1)
+
+
+def _report(producer: "Producer", size: int, seconds: float) -> None:
+    totals = producer.totals
+    rate = totals.acknowledged / seconds
+    retried = f", {totals.batches_retried} batches sent again" if totals.batches_retried else ""
+    say(
+        f"{totals.acknowledged:,} records ({size / 1e6:.2f} MB) acknowledged in {seconds:.2f} s: "
+        f"{rate:,.0f} records/s, {size / 1e6 / seconds:.2f} MB/s{retried}"
+    )
