@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -20,8 +19,6 @@ from cluster.log_chain import IncarnationLog, Stretch, extend, join
 from cluster.requests import ReadStateChangesResponse
 from cluster.state_change_files import SEGMENT_SUFFIX
 from cluster.state_change_log import Kind, LoggedStateChange, MalformedLine, decode_line, start_state
-
-_READ_BYTES: Final = 1 << 20
 
 
 class Break(Struct, frozen=True):
@@ -38,25 +35,30 @@ def find_segments(directories: Iterable[Path]) -> list[Path]:
     return sorted({path.resolve() for top in directories for path in top.rglob(f"*{SEGMENT_SUFFIX}")})
 
 
-def complete_lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-    """The complete lines of a segment between two byte offsets, without their newlines; blank ones left out.
+def complete_lines(path: Path) -> Iterator[bytes]:
+    """The complete lines of a segment without their newlines; blank ones left out."""
+    return (line for _, line in numbered_lines(path))
 
-    `start` must be the beginning of a line. A segment that vanished meanwhile has none.
+
+def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """(byte offset, line) of the complete lines between two byte offsets; `start` is the beginning of a line.
+
+    A segment that vanished meanwhile has none.
     """
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            remaining = end - start if end is not None else None
-            rest = b""
-            while remaining is None or remaining > 0:
-                block = file.read(_READ_BYTES if remaining is None else min(_READ_BYTES, remaining))
-                if not block:
-                    break
-                remaining = None if remaining is None else remaining - len(block)
-                *lines, rest = (rest + block).split(b"\n")
-                yield from (line for line in lines if line)
+        file = path.open("rb")
     except FileNotFoundError:
         return
+    with file:
+        file.seek(start)
+        position = start
+        for line in file:
+            following = position + len(line)
+            if not line.endswith(b"\n") or (end is not None and following > end):
+                return
+            if len(line) > 1:
+                yield position, line[:-1]
+            position = following
 
 
 def read_state_changes(

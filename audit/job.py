@@ -1,0 +1,167 @@
+"""The streaming job: tail the logs, judge every record, write what was found; start, go on, end.
+
+Everything of one audit is under its output folder: the Parquet tables of `audit.schema.TABLES` and Spark's
+checkpoint. A batch writes into folders of its own number, so a batch that is repeated after a crash replaces
+what it wrote before and nothing is counted twice.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from subprocess import PIPE
+from typing import Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, from_json
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from audit.report import AuditResult, read_result
+from audit.rules import STATE, judge
+from audit.schema import OUTCOME, TABLES
+from audit.source import FORMAT, StateChangeSource
+from cluster.state_change_files import write_audited
+
+_LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+_BATCH_BYTES: Final = 128 << 20
+_POLL_SECONDS: Final = 5
+
+
+def run_audit(
+    log_dirs: Sequence[Path],
+    output: Path,
+    *,
+    once: bool,
+    trigger_seconds: float = 5.0,
+    parallelism: int = 2,
+    on_progress: Callable[[AuditResult], None] | None = None,
+    session: SparkSession | None = None,
+) -> AuditResult:
+    """Judge what the logs in these folders hold beyond what earlier runs on `output` have judged.
+
+    `once` ends when everything that was there at the start has been read; otherwise the job follows the logs
+    until it is interrupted, and tells `on_progress` the result so far after every batch or two. The result
+    covers all runs on this output. A session of the caller's is used as it is and left open.
+    """
+    output = output.resolve()
+    output.mkdir(parents=True, exist_ok=True)
+    spark = start_session(output, parallelism) if session is None else session
+    try:
+        spark.dataSource.register(StateChangeSource)
+        every = None if once else trigger_seconds
+        query = _start(spark, log_dirs, output, trigger_seconds=every, tasks=parallelism)
+        try:
+            _follow(query, output, on_progress)
+        except KeyboardInterrupt:
+            query.stop()
+        _tell_writers(output)
+    finally:
+        if session is None:
+            spark.stop()
+    return read_result(output)
+
+
+def start_session(output: Path, parallelism: int = 2) -> SparkSession:
+    """A local Spark with nothing outside of the output folder, where `spark.log` has all that it says.
+
+    Java is found as Spark finds it: JAVA_HOME, then PATH.
+    """
+    # Workers must be this interpreter: another one lacks our packages.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # The work is in Python; the JVM only has to be there soon.
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": str(parallelism),
+        "spark.sql.warehouse.dir": str(output / "warehouse"),
+        "spark.local.dir": str(output / "scratch"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
+    conf = SparkConf().setMaster(f"local[{parallelism}]").setAppName("klamm audit").setAll(list(settings.items()))
+    with (output / "spark.log").open("ab") as log:
+        gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def _start(
+    spark: SparkSession, log_dirs: Sequence[Path], output: Path, *, trigger_seconds: float | None, tasks: int
+) -> StreamingQuery:
+    """`trigger_seconds` None: read what is there and end."""
+    values = (
+        spark.readStream.format(FORMAT)
+        .option("directories", json.dumps([str(path.resolve()) for path in log_dirs]))
+        .option("max_bytes", str(_BATCH_BYTES))
+        .option("tasks", str(tasks))
+        .load()
+    )
+    outcomes = values.groupBy("key").applyInPandasWithState(
+        judge, OUTCOME, STATE, "append", GroupStateTimeout.NoTimeout
+    )
+    writer = (
+        outcomes.writeStream.outputMode("append")
+        .option("checkpointLocation", str(output / "checkpoint"))
+        .foreachBatch(lambda frame, number: _write_batch(frame, number, output))
+    )
+    if trigger_seconds is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{trigger_seconds} seconds").start()
+
+
+def _write_batch(outcomes: DataFrame, number: int, output: Path) -> None:
+    outcomes = outcomes.persist()
+    try:
+        present = {row["what"] for row in outcomes.select("what").distinct().collect()}
+        for table, schema in TABLES.items():
+            if table in present:
+                rows = outcomes.where(col("what") == table).select(from_json("value", schema).alias("row"))
+                target = str(output / table / f"batch={number:09d}")
+                rows.select("row.*").coalesce(1).write.mode("overwrite").parquet(target)
+    finally:
+        outcomes.unpersist()
+
+
+def _follow(query: StreamingQuery, output: Path, on_progress: Callable[[AuditResult], None] | None) -> None:
+    """Wait for the query's end; raises what it failed with."""
+    reported = -1
+    while not query.awaitTermination(_POLL_SECONDS):
+        number = _last_committed(output)
+        if number > reported:
+            reported = number
+            _tell_writers(output)
+            if on_progress is not None:
+                on_progress(read_result(output))
+
+
+def _tell_writers(output: Path) -> None:
+    """Leave word beside the logs how much of them is judged, so that their retention may delete it."""
+    number = _last_committed(output)
+    if number < 0:
+        return
+    by_directory: dict[Path, dict[str, int]] = {}
+    for name, taken in committed_offset(output, number).items():
+        path = Path(name)
+        by_directory.setdefault(path.parent, {})[path.name] = taken
+    for directory, offsets in sorted(by_directory.items()):
+        if directory.is_dir() and os.access(directory, os.W_OK):
+            write_audited(directory, offsets)
+
+
+def _last_committed(output: Path) -> int:
+    commits = output / "checkpoint" / "commits"
+    return max((int(path.name) for path in commits.glob("[0-9]*")), default=-1)
+
+
+def committed_offset(output: Path, number: int) -> dict[str, int]:
+    """The offset at the end of a batch, from Spark's checkpoint: a version line, a metadata line, then sources."""
+    lines = (output / "checkpoint" / "offsets" / str(number)).read_text().splitlines()
+    offset: dict[str, int] = json.loads(lines[2])
+    return offset
