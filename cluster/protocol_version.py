@@ -4,7 +4,6 @@ A cluster that is being upgraded keeps speaking the older protocol until every n
 so behaviour hangs on the configured version and not on the code's age. Source: Kafka MetadataVersion.
 """
 
-from functools import total_ordering
 from typing import Final
 
 from msgspec import Struct
@@ -13,8 +12,7 @@ _LAST_OF_RELEASE: Final = 1_000
 """Stands for "the newest change of that release" where a version is given without `-IVn`."""
 
 
-@total_ordering
-class ProtocolVersion(Struct, frozen=True):
+class ProtocolVersion(Struct, frozen=True, order=True):
     """A release, e.g. (2, 7) or (0, 10, 2), and the number of the incompatible change within it."""
 
     release: tuple[int, ...]
@@ -35,9 +33,6 @@ class ProtocolVersion(Struct, frozen=True):
         if version.release > NEWEST.release:
             raise ValueError(f"must not be newer than {NEWEST}")
         return version
-
-    def __lt__(self, other: "ProtocolVersion") -> bool:
-        return (self.release, self.change) < (other.release, other.change)
 
     def __str__(self) -> str:
         release = ".".join(map(str, self.release))

@@ -65,7 +65,7 @@ def _check_zookeeper(connect: str) -> str:
         name, port = host_and_port(host if ":" in host else f"{host}:{_DEFAULT_ZOOKEEPER_PORT}")
         if not name or port == 0:
             raise ValueError("must be host:port[,host:port…][/chroot]")
-    if slash and (not chroot or chroot.endswith("/") or "//" in chroot):
+    if slash and not all(chroot.split("/")):
         raise ValueError("the chroot must be a path such as /klamm")
     return connect
 

@@ -1,0 +1,359 @@
+"""Real gRPC servers and clients on the loopback interface, over a scripted handler."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
+from broker_agent.adapters.grpc_server import serve_broker_agent
+from cluster.broker import (
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    Endpoint,
+    Offset,
+)
+from cluster.errors import ApiError, ControllerMovedError, ErrorCode, PeerUnreachableError, StartupError
+from cluster.process.settings import Settings
+from cluster.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    CreateTopicsRequest,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    NewTopic,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    RequestContext,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from cluster.rpc.channels import MESSAGE_BYTES_MAX
+from cluster.rpc.client import RpcClient
+from cluster.rpc.serving import RpcServer
+from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.grpc_server import serve_controller
+
+TIMEOUT_MS = 10_000
+DESCRIPTION = DescribeClusterResponse("a-cluster", ControllerId(1001), "127.0.0.1:9", ControllerEpoch(3), ())
+
+
+class Scripted:
+    """Answers as told and keeps what it was asked."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        self.answer = answer
+        self.asked: list[tuple[RequestContext, Any]] = []
+        self.was_asked = asyncio.Event()
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        self.asked.append((context, request))
+        self.was_asked.set()
+        answer = self.answer(request)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+
+def refuse(error: Exception) -> Callable[[Any], Any]:
+    def answer(_request: Any) -> Any:
+        raise error
+
+    return answer
+
+
+@asynccontextmanager
+async def controller(answer: Callable[[Any], Any]) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
+    handler = Scripted(answer)
+    server, client = await serve_controller("127.0.0.1:0", handler), RpcClient()
+    try:
+        yield server, handler, client
+    finally:
+        await client.close()
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def agent(answer: Callable[[Any], Any]) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
+    handler = Scripted(answer)
+    server, client = await serve_broker_agent("127.0.0.1:0", handler), RpcClient()
+    try:
+        yield server, handler, client
+    finally:
+        await client.close()
+        await server.stop(0)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_a_request_arrives_in_domain_types_with_its_context() -> None:
+    async with controller(lambda _: DESCRIPTION) as (server, handler, client):
+        answer = await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS, request_id="r-7")
+        assert answer == DESCRIPTION
+        ((context, request),) = handler.asked
+        assert request == DescribeClusterRequest()
+        assert context.request_id == "r-7"
+        assert context.principal == "ANONYMOUS"
+        assert context.timeout_ms is not None
+        assert 0 < context.timeout_ms <= TIMEOUT_MS
+        assert "127.0.0.1" in context.peer
+
+
+async def test_a_call_without_a_deadline_has_no_timeout() -> None:
+    async with controller(lambda _: DESCRIPTION) as (server, handler, _):
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            headers = (("klamm-principal", "alice"),)
+            await channel.unary_unary("/cluster.rpc.v1.ClusterService/DescribeCluster")(b"", metadata=headers)
+        assert handler.asked[0][0].timeout_ms is None
+        assert handler.asked[0][0].principal == "alice"
+
+
+async def test_a_refusal_travels_with_its_code_and_details() -> None:
+    refusal = ApiError(
+        ErrorCode.NOT_CONTROLLER, "ask the other", field="topics", value=3, leader_address="10.0.0.1:9095"
+    )
+    async with controller(refuse(refusal)) as (server, _, client):
+        with pytest.raises(ApiError) as caught:
+            await client.call(server.address, CreateTopicsRequest((NewTopic("t"),)), TIMEOUT_MS)
+        error = caught.value
+        assert (error.code, error.message) == (ErrorCode.NOT_CONTROLLER, "ask the other")
+        assert (error.field, error.value, error.leader_address) == ("topics", "3", "10.0.0.1:9095")
+        cause = error.__cause__
+        assert isinstance(cause, grpc.aio.AioRpcError)
+        assert cause.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "status"),
+    [
+        (ControllerMovedError("epoch 4"), ErrorCode.STALE_CONTROLLER_EPOCH, grpc.StatusCode.FAILED_PRECONDITION),
+        (KeyError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR, grpc.StatusCode.INTERNAL),
+        (AssertionError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR, grpc.StatusCode.INTERNAL),
+    ],
+)
+async def test_whatever_a_handler_raises_is_an_error_of_the_call(
+    raised: Exception, code: ErrorCode, status: grpc.StatusCode
+) -> None:
+    async with controller(refuse(raised)) as (server, _, client):
+        with pytest.raises(ApiError) as caught:
+            await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+        assert caught.value.code is code
+        assert isinstance(caught.value.__cause__, grpc.aio.AioRpcError)
+        assert caught.value.__cause__.code() is status
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        (b"", "AlterPartitionRequest.broker_id"),
+        (b"\xff\xff\xff", "AlterPartitionRequest"),
+        (b"\x08\x01\x10\x05\x1a\x00", "AlterPartitionItem.partition_index"),
+    ],
+)
+async def test_a_request_that_lacks_what_matters_is_refused_naming_the_field(data: bytes, field: str) -> None:
+    async with controller(lambda _: AlterPartitionResponse(ErrorCode.NONE)) as (server, handler, _):
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await channel.unary_unary("/cluster.rpc.v1.ControllerService/AlterPartition")(data)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert field in (caught.value.details() or "")
+        assert handler.asked == []
+
+
+async def test_twenty_megabytes_pass_both_ways() -> None:
+    records = bytes(20 * 1024 * 1024)
+    data = FetchPartitionData("t", 0, ErrorCode.NONE, records=records)
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, ProduceRequest):
+            return ProduceResponse((ProducePartitionResult("t", 0, ErrorCode.NONE, Offset(len(records))),))
+        return FetchResponse(ErrorCode.NONE, (data,))
+
+    async with agent(answer) as (server, handler, client):
+        produce = ProduceRequest(-1, 1000, (ProducePartition("t", 0, records),))
+        produced = await client.call(server.address, produce, TIMEOUT_MS)
+        assert produced.partitions[0].base_offset == len(records)
+        assert handler.asked[0][1] == produce
+        fetch = FetchRequest(BrokerId(-1), (FetchPartition("t", None, 0, Offset(0), 9),), 0, 1, 9)
+        assert (await client.call(server.address, fetch, TIMEOUT_MS)).partitions == (data,)
+
+
+async def test_a_message_above_the_limit_fails_its_call_and_nothing_else() -> None:
+    async with agent(lambda _: ProduceResponse(())) as (server, _, client):
+        too_large = ProduceRequest(1, 1000, (ProducePartition("t", 0, bytes(MESSAGE_BYTES_MAX)),))
+        with pytest.raises(PeerUnreachableError, match="RESOURCE_EXHAUSTED"):
+            await client.call(server.address, too_large, 60_000)
+        small = ProduceRequest(1, 1000, (ProducePartition("t", 0, b"x"),))
+        assert await client.call(server.address, small, TIMEOUT_MS) == ProduceResponse(())
+
+
+async def test_produce_without_acknowledgement_answers_nothing_or_fails() -> None:
+    outcomes = [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    def answer(_request: Any) -> ProduceResponse:
+        return ProduceResponse((ProducePartitionResult("t", 0, outcomes.pop(0), Offset(5)),))
+
+    async with agent(answer) as (server, _, client):
+        request = ProduceRequest(0, 1000, (ProducePartition("t", 0, b"x"),))
+        assert await client.call(server.address, request, TIMEOUT_MS) == ProduceResponse(())
+        with pytest.raises(ApiError) as caught:
+            await client.call(server.address, request, TIMEOUT_MS)
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_health_and_reflection_are_served() -> None:
+    async with agent(lambda _: None) as (server, _, _client), grpc.aio.insecure_channel(server.address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for service in ("", "cluster.rpc.v1.BrokerAgentService", "cluster.rpc.v1.ClusterService"):
+            state = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+            assert state.status == health_pb2.HealthCheckResponse.SERVING
+        await server.set_serving(False)
+        state = await stub.Check(health_pb2.HealthCheckRequest())
+        assert state.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+        async for answer in reflection.ServerReflectionInfo(asked):
+            names = {service.name for service in answer.list_services_response.service}
+            assert {"cluster.rpc.v1.BrokerAgentService", "grpc.health.v1.Health"} <= names
+
+
+async def test_a_port_in_use_is_a_startup_error_that_names_it() -> None:
+    async with controller(lambda _: DESCRIPTION) as (server, _, _client):
+        with pytest.raises(StartupError, match=server.address):
+            await serve_controller(server.address, Scripted(lambda _: None))
+
+
+async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
+    client = RpcClient()
+    try:
+        with pytest.raises(PeerUnreachableError, match="UNAVAILABLE"):
+            await client.call(f"127.0.0.1:{free_port()}", DescribeClusterRequest(), TIMEOUT_MS)
+    finally:
+        await client.close()
+
+
+async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> None:
+    address, client = f"127.0.0.1:{free_port()}", RpcClient()
+    server = await serve_controller(address, Scripted(lambda _: DESCRIPTION))
+    try:
+        await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
+        await server.stop(0)
+        with pytest.raises(PeerUnreachableError):
+            await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
+        server = await serve_controller(address, Scripted(lambda _: DESCRIPTION))
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    assert await client.call(address, DescribeClusterRequest(), TIMEOUT_MS) == DESCRIPTION
+                    break
+                except PeerUnreachableError:
+                    await asyncio.sleep(0.05)
+    finally:
+        await client.close()
+        await server.stop(0)
+
+
+async def test_a_slow_peer_is_unreachable_when_the_time_is_over() -> None:
+    async with controller(lambda _: asyncio.sleep(60)) as (server, _, client):
+        with pytest.raises(PeerUnreachableError, match="DEADLINE_EXCEEDED"):
+            await client.call(server.address, DescribeClusterRequest(), 100)
+
+
+async def test_closing_a_channel_fails_its_calls_but_does_not_cancel_the_caller() -> None:
+    async with controller(lambda _: asyncio.sleep(60)) as (server, handler, client):
+        call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), 60_000))
+        async with asyncio.timeout(20):
+            await handler.was_asked.wait()
+        await client.forget(server.address)
+        with pytest.raises(PeerUnreachableError):
+            await call
+
+
+async def test_a_cancelled_caller_stays_cancelled() -> None:
+    async with controller(lambda _: asyncio.sleep(60)) as (server, handler, client):
+        call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), 60_000))
+        async with asyncio.timeout(20):
+            await handler.was_asked.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
+async def test_thousands_of_calls_at_one_instant_are_all_answered() -> None:
+    async with controller(lambda _: DESCRIPTION) as (server, _, client):
+        calls = [client.call(server.address, DescribeClusterRequest(), 60_000) for _ in range(3000)]
+        assert await asyncio.gather(*calls) == [DESCRIPTION] * len(calls)
+
+
+def broker(server: RpcServer) -> Broker:
+    return Broker(BrokerId(1), (Endpoint(server.host, server.port),))
+
+
+async def test_control_requests_reach_a_broker_and_its_refusals_are_answers() -> None:
+    live = Broker(BrokerId(1), (Endpoint("h", 1),), "r1")
+    update = UpdateMetadataRequest(ControllerId(1001), ControllerEpoch(1), BrokerEpoch(4), (), (live,))
+    stop = StopReplicaRequest(
+        ControllerId(1001), ControllerEpoch(1), BrokerEpoch(4), (StopReplicaPartitionState("t", 0),)
+    )
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, StopReplicaRequest):
+            raise ControllerMovedError("newer")
+        return UpdateMetadataResponse(ErrorCode.NONE)
+
+    async with agent(answer) as (server, handler, _):
+        client = GrpcBrokerClient(Settings())
+        try:
+            assert await client.send(broker(server), update) == UpdateMetadataResponse(ErrorCode.NONE)
+            assert handler.asked[0][1].live_brokers == (live,)
+            assert await client.send(broker(server), stop) == StopReplicaResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+            await client.forget(broker(server))
+            assert await client.send(broker(server), update) == UpdateMetadataResponse(ErrorCode.NONE)
+        finally:
+            await client.close()
+
+
+async def test_a_broker_without_the_listener_is_unreachable() -> None:
+    client = GrpcBrokerClient(Settings(inter_broker_listener_name="INTERNAL"))
+    elsewhere = Broker(BrokerId(1), (Endpoint("h", 1, listener="EXTERNAL"),))
+    request = UpdateMetadataRequest(ControllerId(1001), ControllerEpoch(1), BrokerEpoch(4), (), ())
+    with pytest.raises(PeerUnreachableError, match="INTERNAL"):
+        await client.send(elsewhere, request)
+
+
+async def test_an_agent_reads_refusals_as_the_error_of_the_whole_request() -> None:
+    refusal = refuse(ApiError(ErrorCode.NOT_CONTROLLER, "not I"))
+    async with controller(refusal) as (server, _, _client):
+        client = GrpcClusterClient(Settings())
+        endpoint = Endpoint(server.host, server.port)
+        try:
+            request = AlterPartitionRequest(BrokerId(1), BrokerEpoch(2), ())
+            answer = await client.alter_partition(endpoint, request)
+            assert answer == AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
+            # A controller has no BrokerAgentService.
+            with pytest.raises(PeerUnreachableError, match="UNIMPLEMENTED"):
+                await client.list_offsets(endpoint, ListOffsetsRequest(BrokerId(1), ()))
+        finally:
+            await client.close()

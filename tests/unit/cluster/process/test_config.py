@@ -1,0 +1,189 @@
+"""Configuration: layers, Kafka's keys, and every mistake at once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.errors import ConfigError
+from cluster.process.config import NodeConfig, host_and_port, load_config
+from cluster.process.settings import Settings
+
+FILE = """
+id = 3
+zookeeper = "localhost:2181/klamm"
+listen = "127.0.0.1:9092"
+data = ["/var/a", "/var/b"]
+rack = ""
+[settings]
+"zookeeper.session.timeout.ms" = 6000
+"num.partitions" = 4
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write_file(text: str) -> Path:
+        path = tmp_path / "node.toml"
+        path.write_text(text)
+        return path
+
+    return write_file
+
+
+def mistakes(path: Path, overrides: dict[str, Any] | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides)
+    return caught.value.mistakes
+
+
+def test_a_file_gives_fields_and_settings(write: Any) -> None:
+    config = load_config(write(FILE))
+    assert (config.id, config.zookeeper, config.listen) == (3, "localhost:2181/klamm", "127.0.0.1:9092")
+    assert config.data == ("/var/a", "/var/b")
+    assert config.rack is None
+    assert config.settings.zookeeper_session_timeout_ms == 6000
+    assert config.settings.zookeeper_connection_timeout_ms == 6000
+    assert config.settings.request_timeout_ms == 30_000
+
+
+def test_the_environment_wins_over_the_file_and_flags_over_both(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KLAMM_ID", "4")
+    monkeypatch.setenv("KLAMM_LISTEN", "127.0.0.1:4")
+    monkeypatch.setenv("KLAMM_DATA", "/x, /y")
+    monkeypatch.setenv("KLAMM_SETTINGS", '{"num.partitions": 5, "min.insync.replicas": 2}')
+    flags = {"id": 5, "listen": None, "settings": {"num.partitions": "6"}}
+    config = load_config(write(FILE), flags)
+    assert (config.id, config.listen, config.data) == (5, "127.0.0.1:4", ("/x", "/y"))
+    settings = config.settings
+    assert (settings.num_partitions, settings.min_insync_replicas) == (6, 2)
+    assert settings.zookeeper_session_timeout_ms == 6000
+
+
+def test_settings_may_be_a_json_string(write: Any) -> None:
+    settings = json.dumps({"num.partitions": 7, "unclean.leader.election.enable": True})
+    path = write(f'id = 1\nzookeeper = "z:1"\nlisten = "h:1"\ndata = "/a"\nsettings = {json.dumps(settings)}\n')
+    config = load_config(path, {"settings": '{"num.replica.fetchers": 2}'})
+    assert config.settings.num_partitions == 7
+    assert config.settings.unclean_leader_election_enable
+    assert config.settings.num_replica_fetchers == 2
+
+
+def test_all_mistakes_are_reported_at_once_with_their_fields(write: Any) -> None:
+    found = mistakes(
+        write(
+            'id = "x"\nlisten = "nope"\ndata = ["/a", "/a"]\ncolour = 1\n[settings]\n'
+            '"zookeeper.session.timeout.ms" = true\n"replica.lag.time.max.ms" = 100\n"log.roll.hours" = "y"\n'
+            '"num.partition" = 3\n"inter.broker.protocol.version" = "9.9"\n"log.cleanup.policy" = "compact"\n'
+        )
+    )
+    assert sorted(found) == [
+        "colour: is not a known key",
+        "data: ['/a', '/a']: must not name a folder twice",
+        "id: 'x': must be a valid integer, unable to parse string as an integer",
+        "listen: 'nope': must be host:port",
+        "settings.\"inter.broker.protocol.version\": '9.9': must not be newer than 3.9-IV0",
+        "settings.\"log.cleanup.policy\": 'compact': must be 'delete'",
+        "settings.\"log.roll.hours\": 'y': must be a valid integer, unable to parse string as an integer",
+        'settings."num.partition": is not a known key; did you mean num.partitions?',
+        'settings."replica.fetch.wait.max.ms": 500: must not exceed replica.lag.time.max.ms (100)',
+        'settings."zookeeper.session.timeout.ms": True: must be a number',
+        "zookeeper: is missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ('"replica.socket.timeout.ms" = 400', "replica.fetch.wait.max.ms"),
+        ('"socket.connection.setup.timeout.ms" = 40000', "socket.connection.setup.timeout.ms"),
+        ('"leader.imbalance.check.interval.seconds" = 0', "leader.imbalance.check.interval.seconds"),
+        ('"min.insync.replicas" = 0', "min.insync.replicas"),
+        ('"log.segment.bytes" = 9999999999', "log.segment.bytes"),
+        ('"broker.id" = 8', "broker.id"),
+        ('"zookeeper.connect" = "elsewhere:2181"', "zookeeper.connect"),
+    ],
+)
+def test_a_value_out_of_range_or_in_contradiction_names_its_key(write: Any, settings: str, key: str) -> None:
+    (mistake,) = mistakes(write(f"{FILE}{settings}\n"))
+    assert mistake.startswith(f'settings."{key}": ')
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [("id = ", "is not TOML"), ('settings = "{"', "is not JSON"), ('settings = "[1]"', "must be a JSON object")],
+)
+def test_a_file_that_cannot_be_read_is_one_clear_mistake(write: Any, text: str, part: str) -> None:
+    (mistake,) = mistakes(write(text))
+    assert part in mistake
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    (mistake,) = mistakes(tmp_path / "none.toml")
+    assert "none.toml: cannot be read: No such file" in mistake
+
+
+def test_settings_in_the_environment_that_are_no_json_are_refused(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KLAMM_SETTINGS", "{")
+    (mistake,) = mistakes(write(FILE))
+    assert mistake.startswith("KLAMM_SETTINGS: must be a JSON object")
+
+
+def test_kafka_keys_stand_in_for_fields_that_are_not_given(write: Any) -> None:
+    config = load_config(
+        write(
+            '[settings]\n"broker.id" = 2\n"zookeeper.connect" = "a:1,b:2/c"\n"listeners" = "PLAINTEXT://0.0.0.0:9092"\n'
+            '"advertised.listeners" = "PLAINTEXT://host:9092"\n"log.dirs" = "/a,/b"\n"broker.rack" = "r1"\n'
+        )
+    )
+    assert (config.id, config.zookeeper, config.data, config.rack) == (2, "a:1,b:2/c", ("/a", "/b"), "r1")
+    assert (config.listen, config.advertised) == ("0.0.0.0:9092", "host:9092")
+
+
+@pytest.mark.parametrize(
+    ("settings", "attribute", "expected"),
+    [
+        ({"log.roll.hours": 2}, "log_roll_ms", 7_200_000),
+        ({"log.roll.hours": 2, "log.roll.ms": 5}, "log_roll_ms", 5),
+        ({"log.roll.jitter.hours": 1}, "log_roll_jitter_ms", 3_600_000),
+        ({"log.retention.hours": 1}, "log_retention_ms", 3_600_000),
+        ({"log.retention.hours": 1, "log.retention.minutes": 1}, "log_retention_ms", 60_000),
+        ({"log.retention.hours": -1}, "log_retention_ms", -1),
+        ({}, "log_retention_ms", 604_800_000),
+        ({"zookeeper.session.timeout.ms": 7}, "zookeeper_connection_timeout_ms", 7),
+    ],
+)
+def test_a_finer_unit_wins_and_defaults_follow_others(settings: dict[str, int], attribute: str, expected: int) -> None:
+    assert getattr(Settings.model_validate(settings), attribute) == expected
+
+
+@pytest.mark.rule("R1.7")
+def test_a_free_port_is_advertised_as_bound_and_a_blank_host_by_its_name() -> None:
+    def config(listen: str, advertised: str | None = None) -> NodeConfig:
+        return NodeConfig(zookeeper="z:1", listen=listen, advertised=advertised, data=("/a",))
+
+    assert config("127.0.0.1:0").advertised_endpoint(4711).address == "127.0.0.1:4711"
+    assert config("127.0.0.1:5").advertised_endpoint(5).address == "127.0.0.1:5"
+    assert config("0.0.0.0:5", "example.org:7").advertised_endpoint(5).address == "example.org:7"
+    assert config(":5").advertised_endpoint(5).host not in ("", "0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("h:1", ("h", 1)), (":0", ("", 0)), ("[::1]:9", ("::1", 9)), ("PLAINTEXT://h:1", ("h", 1))],
+)
+def test_addresses_are_split(address: str, expected: tuple[str, int]) -> None:
+    assert host_and_port(address) == expected
+
+
+@pytest.mark.parametrize("address", ["", "h", "h:", "h:x", "h:70000", "::1:9", "http://h:1", "h: 1", " h:1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        host_and_port(address)
+
+
+@pytest.mark.parametrize("connect", ["", "h:x", "h:1/", "h:1//a", ",h:1", "h:0"])
+def test_what_is_no_connect_string_is_refused(connect: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        NodeConfig(zookeeper=connect, listen="h:1", data=("/a",))

@@ -1,0 +1,59 @@
+"""Diagnostic lines."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from cluster.process.diagnostics import configure_diagnostics
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def restore() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def test_a_machine_gets_json_stamped_with_role_and_node() -> None:
+    stream = io.StringIO()
+    configure_diagnostics("controller", 1001, stream=stream)
+    structlog.stdlib.get_logger("x").info("elected", epoch=3)
+    logging.getLogger("library").warning("slow %s", "disk")
+    ours, foreign = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert ours["event"] == "elected"
+    assert (ours["epoch"], ours["role"], ours["node"], ours["level"]) == (3, "controller", 1001, "info")
+    assert (foreign["event"], foreign["role"], foreign["node"]) == ("slow disk", "controller", 1001)
+
+
+def test_a_person_gets_key_value_lines() -> None:
+    stream = Terminal()
+    configure_diagnostics("broker", stream=stream)
+    structlog.stdlib.get_logger().info("registered", broker_epoch=12)
+    assert "registered" in stream.getvalue()
+    assert "broker_epoch" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+def test_lines_below_the_level_are_left_out_and_errors_keep_their_traceback() -> None:
+    stream = io.StringIO()
+    configure_diagnostics("broker", 1, stream=stream)
+    log = structlog.stdlib.get_logger()
+    log.debug("detail")
+    try:
+        raise OSError("disk")
+    except OSError:
+        log.exception("failed")
+    (line,) = (json.loads(text) for text in stream.getvalue().splitlines())
+    assert "OSError: disk" in line["exception"]

@@ -1,0 +1,184 @@
+"""Every message there is, to bytes and back."""
+
+import builtins
+import types
+import typing
+from types import NoneType
+from typing import Any, NewType, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cluster import requests
+from cluster.broker import (
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    Endpoint,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+)
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import TopicPartition
+from cluster.requests import (
+    AlterPartitionRequest,
+    CreateTopicsRequest,
+    DescribeTopicsRequest,
+    FetchPartition,
+    FetchRequest,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    NewTopic,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from cluster.rpc.codec import codec_for
+from cluster.rpc.methods import METHOD_OF_REQUEST, encode_request
+from cluster.rpc.v1 import broker_agent_pb2, control_pb2
+
+WIDE = {BrokerEpoch, Offset}
+WIDE_FIELDS = {"timestamp", "log_append_time_ms"}
+STAYS_AT_HOME = {"encoded", "features"}
+CODECS = [
+    pytest.param(codec, getattr(requests, codec.message_class.DESCRIPTOR.name))
+    for method in METHOD_OF_REQUEST.values()
+    for codec in (method.request, method.response)
+]
+
+
+def int_of(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def values(annotation: Any, name: str = "") -> st.SearchStrategy[Any]:
+    """Any value of a type that the wire can carry; fields that stay at home keep their defaults."""
+    if isinstance(annotation, NewType):
+        return int_of(64) if annotation in WIDE else values(annotation.__supertype__, name)
+    match get_origin(annotation), get_args(annotation):
+        case (typing.Union | types.UnionType, arguments):
+            (inner,) = (a for a in arguments if a is not NoneType)
+            strategy = st.none() | values(inner)
+        case (builtins.tuple, arguments):
+            strategy = st.lists(values(arguments[0]), max_size=3).map(tuple)
+        case (builtins.dict, (key, value)):
+            strategy = st.dictionaries(values(key), values(value), max_size=3)
+        case _ if annotation is int:
+            strategy = int_of(64 if name in WIDE_FIELDS else 32)
+        case _ if annotation is str:
+            strategy = st.text(max_size=8)
+        case _ if issubclass(annotation, msgspec.Struct | TopicPartition):
+            hints = {n: t for n, t in get_type_hints(annotation).items() if n not in STAYS_AT_HOME}
+            strategy = st.builds(annotation, **{n: values(t, n) for n, t in hints.items()})
+        case _:
+            strategy = st.from_type(annotation)
+    return strategy
+
+
+@pytest.mark.parametrize(("codec", "domain_type"), CODECS)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_every_message_comes_back_as_it_was(codec: Any, domain_type: type, data: st.DataObject) -> None:
+    value = data.draw(values(domain_type))
+    assert codec.decode(codec.encode(value)) == value
+
+
+@pytest.mark.parametrize("domain_type", [LeaderAndIsrRequest, UpdateMetadataRequest])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_the_shared_encoding_says_the_same_as_the_plain_one(domain_type: Any, data: st.DataObject) -> None:
+    request = data.draw(values(domain_type))
+    codec = METHOD_OF_REQUEST[domain_type].request
+    for _ in range(2):
+        assert codec.decode(encode_request(request)) == replace(request, encoded={})
+
+
+def partition_state(index: int) -> LeaderAndIsrPartitionState:
+    brokers = (BrokerId(1), BrokerId(2))
+    return LeaderAndIsrPartitionState(
+        index, ControllerEpoch(1), BrokerId(1), LeaderEpoch(0), brokers, PartitionEpoch(0), brokers
+    )
+
+
+def test_states_that_two_requests_of_a_batch_share_are_serialised_once() -> None:
+    states = tuple(partition_state(index) for index in range(3))
+    pad: dict[int, Any] = {}
+
+    def request(shared: tuple[LeaderAndIsrPartitionState, ...]) -> LeaderAndIsrRequest:
+        topic = LeaderAndIsrTopicState("t", None, shared)
+        return LeaderAndIsrRequest(ControllerId(1001), ControllerEpoch(1), BrokerEpoch(9), (topic,), encoded=pad)
+
+    encode_request(request(states[:2]))
+    assert set(pad) == {id(state) for state in states[:2]}
+    kept = pad[id(states[1])]
+    data = encode_request(request(states[1:]))
+    assert pad[id(states[1])] is kept
+    decoded = METHOD_OF_REQUEST[LeaderAndIsrRequest].request.decode(data)
+    assert decoded.topic_states[0].partition_states == states[1:]
+
+
+def test_one_metadata_update_is_serialised_once_for_all_brokers() -> None:
+    state = UpdateMetadataPartitionState(
+        0, ControllerEpoch(1), BrokerId(1), LeaderEpoch(0), (BrokerId(1),), PartitionEpoch(0), (BrokerId(1),)
+    )
+    topics = (UpdateMetadataTopicState("t", None, (state,)),)
+    brokers = (Broker(BrokerId(1), (Endpoint("h", 1),)),)
+    pad: dict[int, Any] = {}
+    for epoch in (5, 6):
+        request = UpdateMetadataRequest(
+            ControllerId(1001), ControllerEpoch(1), BrokerEpoch(epoch), topics, brokers, encoded=pad
+        )
+        decoded = METHOD_OF_REQUEST[UpdateMetadataRequest].request.decode(encode_request(request))
+        assert (decoded.broker_epoch, decoded.topic_states, decoded.live_brokers) == (epoch, topics, brokers)
+        if epoch == 5:
+            kept = dict(pad)
+    assert {key: id(value) for key, value in pad.items()} == {key: id(value) for key, value in kept.items()}
+
+
+def test_a_partition_state_without_a_leader_epoch_is_refused() -> None:
+    message = control_pb2.LeaderAndIsrRequest(controller_id=1, controller_epoch=1, broker_epoch=1)
+    message.topic_states.add(topic_name="t").partition_states.add(
+        partition_index=0, controller_epoch=1, leader=1, partition_epoch=0
+    )
+    with pytest.raises(ApiError) as caught:
+        METHOD_OF_REQUEST[LeaderAndIsrRequest].request.decode(message.SerializeToString())
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert caught.value.field == "LeaderAndIsrPartitionState.leader_epoch"
+
+
+def test_an_epoch_that_may_be_absent_reads_as_minus_one_and_never_as_zero() -> None:
+    message = broker_agent_pb2.FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=9)
+    message.partitions.add(topic="t", partition=0, fetch_offset=0, partition_max_bytes=9)
+    request = METHOD_OF_REQUEST[FetchRequest].request.decode(message.SerializeToString())
+    assert request.partitions == (FetchPartition("t", None, 0, Offset(0), 9),)
+    assert (request.partitions[0].current_leader_epoch, request.replica_epoch) == (-1, -1)
+
+
+def test_all_topics_and_no_topics_are_told_apart() -> None:
+    codec = METHOD_OF_REQUEST[DescribeTopicsRequest].request
+    for topics in (None, (), ("a", "b")):
+        assert codec.decode(codec.encode(DescribeTopicsRequest(topics))).topics == topics
+
+
+def test_an_assignment_survives_with_its_order() -> None:
+    codec = METHOD_OF_REQUEST[CreateTopicsRequest].request
+    topic = NewTopic("t", assignments={1: (BrokerId(3), BrokerId(1)), 0: (BrokerId(2),)}, configs={"a": "b"})
+    assert codec.decode(codec.encode(CreateTopicsRequest((topic,)))).topics == (topic,)
+
+
+def test_an_error_of_a_newer_peer_reads_as_unknown() -> None:
+    data = broker_agent_pb2.FetchResponse(error_code=9999).SerializeToString()
+    (codec,) = (m.response for m in METHOD_OF_REQUEST.values() if m.name == "Fetch")
+    assert codec.decode(data).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_types_that_drifted_apart_do_not_get_a_codec() -> None:
+    with pytest.raises(AssertionError, match="differ in"):
+        codec_for(AlterPartitionRequest, broker_agent_pb2.FetchRequest)
