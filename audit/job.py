@@ -119,7 +119,8 @@ def _start(
 def _write_batch(outcomes: DataFrame, number: int, output: Path) -> None:
     outcomes = outcomes.persist()
     try:
-        present = {row["what"] for row in outcomes.select("what").distinct().collect()}
+        # The table of findings is there even while it is empty, so that its readers need not ask.
+        present = {"findings", *(row["what"] for row in outcomes.select("what").distinct().collect())}
         for table, schema in TABLES.items():
             if table in present:
                 rows = outcomes.where(col("what") == table).select(from_json("value", schema).alias("row"))
