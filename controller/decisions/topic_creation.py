@@ -3,13 +3,15 @@
 Source: Kafka Topic, AdminZkClient.validateTopicCreate, ZkAdminManager.createTopics.
 """
 
+import base64
 import re
+import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
-from cluster.broker import Broker, BrokerId
+from cluster.broker import Broker, BrokerId, TopicId
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import ReplicaAssignment
 from cluster.requests import NewTopic
@@ -100,3 +102,13 @@ def check_assignments(assignments: Mapping[int, Sequence[BrokerId]]) -> None:
 
 def _bad_assignment(why: str, value: object) -> ApiError:
     return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why, field="assignments", value=value)
+
+
+def new_topic_id(random: "Random") -> TopicId:
+    """A version-4 UUID in unpadded URL-safe base64, not beginning with `-`, which tools take for a flag (ZK-22)."""
+    while True:
+        # The version bits keep it apart from the reserved ids 0 and 1.
+        drawn = uuid.UUID(int=random.getrandbits(128), version=4)
+        text = base64.urlsafe_b64encode(drawn.bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return TopicId(text)

@@ -1,1 +1,4 @@
-"""One event handler per subject: decide, write, apply, tell."""
+"""What the controller does about each event: functions over the reign, in four beats.
+
+Decide (pure), write (fenced, batched), apply (only what was acknowledged), tell (never before it is durable).
+"""

@@ -1,0 +1,99 @@
+"""What one reign owns: made when an election is won, dropped when the office is lost.
+
+Handlers are functions over this object. There is no way to reset it, so nothing of an old reign can leak into
+the next one.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from cluster.broker import ControllerEpoch
+from cluster.errors import ClusterError
+from cluster.state_change_log import Cause, StateChange, StateChangeSink
+from controller.broker_channels import BrokerChannels
+from controller.config import ControllerConfig
+from controller.context import ControllerContext
+from controller.decisions.broker_requests import ControlBatch
+from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.store import ControllerStore
+
+
+class UnsentDecisionsError(ClusterError):
+    """Decisions are in ZooKeeper, but the requests about them could not be made: step down, so that the next
+    controller sends everything (IL-1).
+    """
+
+
+class ActiveController:
+    """One reign: its epoch, its image of the cluster, and its ways to ZooKeeper, to the brokers and to the log."""
+
+    def __init__(
+        self,
+        *,
+        config: ControllerConfig,
+        context: ControllerContext,
+        store: ControllerStore,
+        channels: BrokerChannels,
+        sink: StateChangeSink,
+        metrics: ControllerMetrics,
+        timings: FailoverTimings,
+        random: Random,
+    ) -> None:
+        self.config = config
+        self.context = context
+        self.store = store
+        self.channels = channels
+        self.metrics = metrics
+        self.timings = timings
+        self.random = random
+        self.cause = Cause("Startup")
+        """What is being processed; set by the event loop before each event."""
+        self._sink = sink
+        self._awaiting_leaders: dict[str, asyncio.Future[bool]] = {}
+
+    @property
+    def epoch(self) -> ControllerEpoch:
+        return self.context.epoch
+
+    def new_batch(self) -> ControlBatch:
+        return ControlBatch(self.context)
+
+    def send(self, batch: ControlBatch) -> None:
+        """Queue the requests of a batch at their brokers. Raises UnsentDecisionsError."""
+        try:
+            for broker, request in batch.requests(self.config.id, self.config.request_settings):
+                self.channels.send(broker, request)
+        except Exception as error:
+            raise UnsentDecisionsError(f"requests to brokers could not be made: {error!r}") from error
+
+    def record(self, changes: Sequence[StateChange]) -> None:
+        """Write state changes that ZooKeeper acknowledged, before anybody is told of them."""
+        self._sink.append(changes)
+
+    # Who asked for a topic may wait for its leaders; the event loop goes on meanwhile.
+
+    def leaders_elected(self, topic: str) -> asyncio.Future[bool]:
+        """Becomes True once every partition of the topic has a leader, False if the reign ends before."""
+        return self._awaiting_leaders.setdefault(topic, asyncio.get_running_loop().create_future())
+
+    def settle_waiters(self) -> None:
+        """Answer those whose topics are led by now; called after each event, costs nothing when nobody waits."""
+        for topic in [t for t in self._awaiting_leaders if self._is_led(t)]:
+            _answer([self._awaiting_leaders.pop(topic)], led=True)
+
+    def stop(self) -> None:
+        """The end of the reign."""
+        self.channels.stop()
+        _answer(self._awaiting_leaders.values(), led=False)
+
+    def _is_led(self, topic: str) -> bool:
+        partitions = self.context.partitions_of(topic)
+        leaderships = self.context.leaderships
+        return bool(partitions) and all(tp in leaderships and leaderships[tp].leader >= 0 for tp in partitions)
+
+
+def _answer(waiters: Iterable[asyncio.Future[bool]], *, led: bool) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(led)

@@ -1,0 +1,148 @@
+"""The way to the brokers: per registered broker one queue and one sender, which never give up and never overtake.
+
+A request stays at the head of its queue until it is answered or the channel is removed, because a broker that
+missed one decision would stay wrong until the next controller; its epochs stay those of the time it was made,
+so a broker can tell that it is late (RQ-31 to RQ-33). Source: Kafka ControllerChannelManager, RequestSendThread.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from cluster.broker import Broker, BrokerId
+from cluster.errors import PeerUnreachableError
+from cluster.process.metrics import Gauge, Metrics, Timer
+from cluster.process.tasks import TaskSet
+from cluster.requests import ControlRequest, ControlResponse
+from controller.metrics import DOMAIN, FailoverTimings
+from controller.ports import BrokerClient
+
+RETRY_PAUSE_S: Final = 0.1
+log = structlog.stdlib.get_logger(__name__)
+
+OnAnswer = Callable[[BrokerId, ControlRequest, ControlResponse], None]
+"""Called with each answer; it must only enqueue."""
+
+
+class _Queued(Struct, frozen=True):
+    request: ControlRequest
+    since: float
+    of_failover: bool
+
+
+class _Channel:
+    def __init__(self, broker: Broker, size: Gauge, queue_time: Timer) -> None:
+        self.broker = broker
+        self.queue: asyncio.Queue[_Queued] = asyncio.Queue()
+        self.size = size
+        self.queue_time = queue_time
+        self.task: asyncio.Task[None] | None = None
+
+
+class BrokerChannels:
+    """All channels of one reign."""
+
+    def __init__(
+        self,
+        client: BrokerClient,
+        tasks: TaskSet,
+        registry: Metrics,
+        *,
+        listener: str,
+        timings: FailoverTimings,
+        on_answer: OnAnswer,
+    ) -> None:
+        self._client = client
+        self._tasks = tasks
+        self._registry = registry
+        self._listener = listener
+        self._timings = timings
+        self._on_answer = on_answer
+        self._channels: dict[BrokerId, _Channel] = {}
+        self._leaving: dict[BrokerId, asyncio.Task[None]] = {}
+        self._total = registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
+
+    def add(self, broker: Broker) -> None:
+        """Open a channel; a no-op where there is one (RQ-35).
+
+        A broker that does not offer the listener gets none, and requests for it are dropped: one wrong
+        registration must not keep the others from being served.
+        """
+        if broker.id in self._channels:
+            return
+        if broker.endpoint(self._listener) is None:
+            log.error("Broker has no endpoint for the inter-broker listener", broker=broker.id, listener=self._listener)
+            return
+        tag = {"broker-id": broker.id}
+        channel = _Channel(
+            broker,
+            self._registry.gauge(DOMAIN, "ControllerChannelManager", "QueueSize", **tag),
+            self._registry.timer(DOMAIN, "ControllerChannelManager", "RequestRateAndQueueTimeMs", **tag),
+        )
+        channel.task = self._tasks.start(
+            self._serve(channel, self._leaving.pop(broker.id, None)), name=f"channel to broker {broker.id}"
+        )
+        self._channels[broker.id] = channel
+
+    def remove(self, broker: BrokerId) -> None:
+        """Stop the sender, drop what it had queued, close the connection."""
+        channel = self._channels.pop(broker, None)
+        if channel is None:
+            return
+        self._total.dec(channel.queue.qsize())
+        assert channel.task is not None, "a channel in the table has a sender"
+        channel.task.cancel()
+        self._leaving[broker] = channel.task
+        for name in ("QueueSize", "RequestRateAndQueueTimeMs"):
+            self._registry.remove(DOMAIN, "ControllerChannelManager", name, **{"broker-id": broker})
+
+    def stop(self) -> None:
+        """Remove every channel; what was not sent is lost, and the next controller sends everything again."""
+        for broker in sorted(self._channels):
+            self.remove(broker)
+
+    def send(self, broker: BrokerId, request: ControlRequest) -> None:
+        """Queue a request; dropped with a warning where there is no channel (RQ-36)."""
+        channel = self._channels.get(broker)
+        if channel is None:
+            log.warning("No channel to broker: request dropped", broker=broker, request=type(request).__name__)
+            return
+        channel.queue.put_nowait(_Queued(request, _now(), self._timings.request_queued()))
+        channel.size.inc()
+        self._total.inc()
+
+    async def _serve(self, channel: _Channel, predecessor: asyncio.Task[None] | None) -> None:
+        broker = channel.broker
+        try:
+            if predecessor is not None:
+                # It closes its connection to the same broker on its way out, which must not be ours.
+                await asyncio.wait([predecessor])
+            while True:
+                queued = await channel.queue.get()
+                channel.size.dec()
+                self._total.dec()
+                channel.queue_time.update_ms((_now() - queued.since) * 1000)
+                response = await self._deliver(broker, queued.request)
+                if queued.of_failover:
+                    self._timings.request_answered(_now())
+                self._on_answer(broker.id, queued.request, response)
+        finally:
+            await self._client.forget(broker)
+
+    async def _deliver(self, broker: Broker, request: ControlRequest) -> ControlResponse:
+        reachable = True
+        while True:
+            try:
+                return await self._client.send(broker, request)
+            except PeerUnreachableError as error:
+                if reachable:
+                    log.warning("Broker does not answer; trying on", broker=broker.id, error=str(error))
+                reachable = False
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

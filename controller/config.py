@@ -1,0 +1,44 @@
+"""What a controller needs to know before it starts; times in ms."""
+
+from msgspec import Struct
+
+from cluster.broker import ControllerId, Endpoint
+from cluster.process.settings import Settings
+from cluster.protocol_version import NEWEST, ProtocolVersion
+from controller.decisions.broker_requests import RequestSettings
+
+_STOP_REPLICA_FLAG_PER_PARTITION = ProtocolVersion((2, 6), 0)
+
+
+class ControllerConfig(Struct, frozen=True):
+    """Defaults are Kafka's. `endpoint` is what others connect to."""
+
+    id: ControllerId
+    endpoint: Endpoint
+    protocol_version: ProtocolVersion = NEWEST
+    inter_broker_listener: str = "PLAINTEXT"
+    unclean_leader_election_enable: bool = False
+    default_partitions: int = 1
+    default_replication_factor: int = 1
+
+    @classmethod
+    def from_settings(cls, controller: ControllerId, endpoint: Endpoint, settings: Settings) -> "ControllerConfig":
+        return cls(
+            id=controller,
+            endpoint=endpoint,
+            protocol_version=settings.inter_broker_protocol_version,
+            inter_broker_listener=settings.inter_broker_listener_name,
+            unclean_leader_election_enable=settings.unclean_leader_election_enable,
+            default_partitions=settings.num_partitions,
+            default_replication_factor=settings.default_replication_factor,
+        )
+
+    @property
+    def request_settings(self) -> RequestSettings:
+        """How requests look under this protocol version."""
+        return RequestSettings(
+            inter_broker_listener=self.inter_broker_listener,
+            leader_recovery_state=self.protocol_version.has_leader_recovery_state,
+            topic_ids=self.protocol_version.sends_topic_ids,
+            stop_replica_flag_per_partition=self.protocol_version >= _STOP_REPLICA_FLAG_PER_PARTITION,
+        )

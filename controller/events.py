@@ -1,0 +1,190 @@
+"""Everything the controller reacts to, one frozen value per kind of event, and the state it is in meanwhile.
+
+Source: Kafka ControllerEvent, ControllerState.
+"""
+
+from asyncio import Future
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+from cluster.broker import BrokerId
+from cluster.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    DescribeClusterRequest,
+    DescribeTopicsRequest,
+    LeaderAndIsrResponse,
+    ListTopicsRequest,
+    UpdateMetadataResponse,
+)
+
+
+class ControllerState(IntEnum):
+    """What the event loop is busy with; the numbers are those of the ControllerState gauge."""
+
+    IDLE = 0
+    CONTROLLER_CHANGE = 1
+    BROKER_CHANGE = 2
+    TOPIC_CHANGE = 3
+    TOPIC_DELETION = 4
+    ALTER_PARTITION_REASSIGNMENT = 5
+    AUTO_LEADER_BALANCE = 6
+    MANUAL_LEADER_BALANCE = 7
+    CONTROLLED_SHUTDOWN = 8
+    ISR_CHANGE = 9
+    LEADER_AND_ISR_RESPONSE_RECEIVED = 10
+    LOG_DIR_CHANGE = 11
+    CONTROLLER_SHUTDOWN = 12
+    UNCLEAN_LEADER_ELECTION_ENABLE = 13
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14
+    LIST_PARTITION_REASSIGNMENT = 15
+    UPDATE_METADATA_RESPONSE_RECEIVED = 16
+    UPDATE_FEATURES = 17
+
+
+TIMER_OF_STATE: Final[dict[ControllerState, str]] = {
+    ControllerState.CONTROLLER_CHANGE: "ControllerChangeRateAndTimeMs",
+    # These two keep their historical names.
+    ControllerState.BROKER_CHANGE: "LeaderElectionRateAndTimeMs",
+    ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignmentRateAndTimeMs",
+    ControllerState.TOPIC_CHANGE: "TopicChangeRateAndTimeMs",
+    ControllerState.TOPIC_DELETION: "TopicDeletionRateAndTimeMs",
+    ControllerState.AUTO_LEADER_BALANCE: "AutoLeaderBalanceRateAndTimeMs",
+    ControllerState.MANUAL_LEADER_BALANCE: "ManualLeaderBalanceRateAndTimeMs",
+    ControllerState.CONTROLLED_SHUTDOWN: "ControlledShutdownRateAndTimeMs",
+    ControllerState.ISR_CHANGE: "IsrChangeRateAndTimeMs",
+    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED: "LeaderAndIsrResponseReceivedRateAndTimeMs",
+    ControllerState.LOG_DIR_CHANGE: "LogDirChangeRateAndTimeMs",
+    ControllerState.CONTROLLER_SHUTDOWN: "ControllerShutdownRateAndTimeMs",
+    ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE: "UncleanLeaderElectionEnableRateAndTimeMs",
+    ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE: "TopicUncleanLeaderElectionEnableRateAndTimeMs",
+    ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignmentRateAndTimeMs",
+    ControllerState.UPDATE_FEATURES: "UpdateFeaturesRateAndTimeMs",
+}
+"""Idle and UpdateMetadataResponseReceived are not timed."""
+
+
+class Startup(Struct, frozen=True):
+    """The first session is up."""
+
+
+class ControllerChange(Struct, frozen=True):
+    """`/controller` was created or changed."""
+
+
+class Reelect(Struct, frozen=True):
+    """`/controller` was deleted."""
+
+
+class RegisterAndReelect(Struct, frozen=True):
+    """There is a new session, or the node of an earlier incarnation of this process is gone."""
+
+
+class Expire(Struct, frozen=True):
+    """The session is gone. Jumps the queue."""
+
+
+class ShutdownEventLoop(Struct, frozen=True):
+    """The process is to end. Jumps the queue."""
+
+
+class BrokerChange(Struct, frozen=True):
+    """Children of `/brokers/ids` changed."""
+
+
+class BrokerModifications(Struct, frozen=True):
+    """The registration of this broker changed."""
+
+    broker: BrokerId
+
+
+class TopicChange(Struct, frozen=True):
+    """Children of `/brokers/topics` changed."""
+
+
+class PartitionModifications(Struct, frozen=True):
+    """The node of this topic changed."""
+
+    topic: str
+
+
+class LeaderAndIsrResponseReceived(Struct, frozen=True):
+    broker: BrokerId
+    response: LeaderAndIsrResponse
+
+
+class UpdateMetadataResponseReceived(Struct, frozen=True):
+    broker: BrokerId
+    response: UpdateMetadataResponse
+
+
+class AlterPartitionReceived(Struct, frozen=True):
+    request: AlterPartitionRequest
+    reply: "Future[AlterPartitionResponse]"
+
+
+class TopicsDecided(Struct, frozen=True):
+    """One result per topic of the request. `leaders_elected`: for each topic created, whether all its partitions
+    got a leader while the controller that created it was in office.
+    """
+
+    results: tuple[CreatableTopicResult, ...]
+    leaders_elected: "dict[str, Future[bool]]"
+
+
+class CreateTopicsReceived(Struct, frozen=True):
+    """Its reply comes as soon as the topics are decided upon; who asked may then wait for their leaders."""
+
+    request: CreateTopicsRequest
+    reply: "Future[TopicsDecided]"
+
+
+Query = DescribeClusterRequest | ListTopicsRequest | DescribeTopicsRequest
+
+
+class QueryReceived(Struct, frozen=True):
+    """A question about the context, which only the event loop reads."""
+
+    request: Query
+    reply: "Future[object]"
+
+
+Event = (
+    Startup
+    | ControllerChange
+    | Reelect
+    | RegisterAndReelect
+    | Expire
+    | ShutdownEventLoop
+    | BrokerChange
+    | BrokerModifications
+    | TopicChange
+    | PartitionModifications
+    | LeaderAndIsrResponseReceived
+    | UpdateMetadataResponseReceived
+    | AlterPartitionReceived
+    | CreateTopicsReceived
+    | QueryReceived
+)
+
+STATE_OF_EVENT: Final[dict[type[Event], ControllerState]] = {
+    Startup: ControllerState.CONTROLLER_CHANGE,
+    ControllerChange: ControllerState.CONTROLLER_CHANGE,
+    Reelect: ControllerState.CONTROLLER_CHANGE,
+    RegisterAndReelect: ControllerState.CONTROLLER_CHANGE,
+    Expire: ControllerState.CONTROLLER_CHANGE,
+    ShutdownEventLoop: ControllerState.CONTROLLER_SHUTDOWN,
+    BrokerChange: ControllerState.BROKER_CHANGE,
+    BrokerModifications: ControllerState.BROKER_CHANGE,
+    TopicChange: ControllerState.TOPIC_CHANGE,
+    PartitionModifications: ControllerState.TOPIC_CHANGE,
+    LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
+    UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
+    AlterPartitionReceived: ControllerState.ISR_CHANGE,
+    CreateTopicsReceived: ControllerState.TOPIC_CHANGE,
+    QueryReceived: ControllerState.IDLE,
+}

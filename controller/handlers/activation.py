@@ -1,0 +1,142 @@
+"""Taking office: read the whole cluster, tell every broker what it is to do, heal what the last reign left half done.
+
+The order is a safety argument. Watches are armed before the reads that they cover, and notifications dropped
+before the state is read that they announce. Brokers learn who lives before they are told whom to follow. Dead
+replicas leave the ISRs before the leaderless partitions elect. Source: Kafka KafkaController.onControllerFailover.
+"""
+
+import asyncio
+
+import structlog
+
+from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, ControllerEpoch, PartitionEpoch
+from cluster.errors import MalformedZnodeError
+from cluster.partition import TopicPartition
+from cluster.state_change_log import Kind, LoadedPartition, StateChange
+from cluster.znodes import (
+    DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+)
+from controller.active_controller import ActiveController
+from controller.decisions.features import features_at_failover
+from controller.handlers.broker_changes import compatible_brokers
+from controller.handlers.partition_transitions import start_partition_machine
+from controller.handlers.replica_transitions import start_replica_machine
+from controller.handlers.topic_changes import record_topics
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def activate(active: ActiveController) -> None:
+    """Run the failover sequence; any error means that this candidate cannot rule and must step down (EL-7)."""
+    clock = asyncio.get_running_loop()
+    timings = active.timings
+    await _set_up_features(active)
+    await active.store.delete_children(LOG_DIR_EVENT_NOTIFICATION)
+    await active.store.delete_children(ISR_CHANGE_NOTIFICATION)
+    await _load(active)
+    _record_start(active)
+    timings.end_phase("Load", clock.time())
+    await _report_waiting_work(active)
+    introduction = active.new_batch()
+    introduction.add_update_metadata_for_all()
+    active.send(introduction)
+    await start_replica_machine(active)
+    timings.end_phase("ReplicaMachine", clock.time())
+    await start_partition_machine(active)
+    timings.end_phase("PartitionMachine", clock.time())
+    timings.sent(clock.time())
+    context = active.context
+    log.info(
+        "In office",
+        controller_epoch=context.epoch,
+        brokers=sorted(context.live_broker_ids),
+        topics=len(context.topics),
+        partitions=len(context.leaderships),
+        offline_partitions=context.offline_partition_count,
+        **timings.as_fields(),
+    )
+
+
+async def _set_up_features(active: ActiveController) -> None:
+    """Bring `/feature` into the form that the protocol version asks for (FO-1).
+
+    This controller reads the node whenever it needs it, so there is no cache to wait for (FT-1).
+    """
+    try:
+        found = await active.store.read_features()
+    except MalformedZnodeError as error:
+        # Left as it is: overwriting it could lose levels that an operator finalized.
+        log.error("Finalized features are unreadable and count as none", error=str(error))
+        return
+    wanted = features_at_failover(found, versioning=active.config.protocol_version.has_features)
+    if wanted != found:
+        await active.store.write_features(wanted, exists=found is not None)
+
+
+async def _load(active: ActiveController) -> None:
+    """Read brokers, topics and partition states into the context, and open the channels (LC-1 to LC-9)."""
+    context, store = active.context, active.store
+    registered = await compatible_brokers(active, await store.read_brokers())
+    context.add_brokers(registered)
+    context.set_topics(await store.list_topics())
+    await record_topics(active, await store.read_topics(sorted(context.topics)))
+    partitions = [TopicPartition(topic, p) for topic, of_topic in context.assignments.items() for p in of_topic]
+    context.apply_leaderships(await store.read_states(partitions))
+    for candidate in registered:
+        active.channels.add(candidate.broker)
+
+
+def _record_start(active: ActiveController) -> None:
+    """Write who took office and, per topic, where each partition stands, so that an audit has start states."""
+    context = active.context
+    changes = [
+        StateChange(
+            kind=Kind.CONTROLLER,
+            cause=active.cause,
+            controller_epoch=context.epoch,
+            broker=active.config.id,
+            to_state="active",
+        )
+    ]
+    for topic in sorted(context.assignments):
+        loaded = tuple(_loaded(active, TopicPartition(topic, p)) for p in context.assignments[topic])
+        changes.append(
+            StateChange(
+                kind=Kind.LOADED, cause=active.cause, controller_epoch=context.epoch, topic=topic, partitions=loaded
+            )
+        )
+    active.record(changes)
+
+
+def _loaded(active: ActiveController, tp: TopicPartition) -> LoadedPartition:
+    replicas = active.context.assignment(tp).replicas
+    leadership = active.context.leaderships.get(tp)
+    if leadership is None:
+        return LoadedPartition(
+            tp.partition, NO_LEADER, NO_LEADER_EPOCH, PartitionEpoch(-1), (), replicas, ControllerEpoch(-1)
+        )
+    return LoadedPartition(
+        tp.partition,
+        leadership.leader,
+        leadership.leader_epoch,
+        leadership.partition_epoch,
+        leadership.isr,
+        replicas,
+        leadership.controller_epoch,
+    )
+
+
+async def _report_waiting_work(active: ActiveController) -> None:
+    """Name the requests that wait in ZooKeeper and that this version leaves alone."""
+    deletions = await active.store.list_waiting_work(DELETE_TOPICS)
+    if deletions:
+        log.warning("Topics wait for their deletion", topics=deletions)
+    if active.context.partitions_being_reassigned:
+        log.warning("Reassignments are unfinished", partitions=len(active.context.partitions_being_reassigned))
+    for path in (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION):
+        if await active.store.read_node(path) is not None:
+            log.warning("A request waits in ZooKeeper", path=path)

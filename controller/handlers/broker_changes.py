@@ -1,0 +1,155 @@
+"""Brokers come, go, return unnoticed, or change their addresses.
+
+Source: Kafka KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from cluster.broker import BrokerId, RegisteredBroker
+from cluster.errors import MalformedZnodeError
+from cluster.partition import Leadership
+from cluster.state_change_log import Kind, StateChange
+from cluster.state_tables import PartitionState, ReplicaState
+from controller.active_controller import ActiveController
+from controller.decisions.broker_changes import plan_broker_changes
+from controller.decisions.features import incompatible_features
+from controller.handlers.partition_transitions import move_partitions, trigger_online_elections
+from controller.handlers.replica_transitions import Replicas, move_replicas
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def broker_change(active: ActiveController) -> None:
+    """Compare the registrations with what is known (BK-1 to BK-4)."""
+    registered = {r.broker.id: r for r in await active.store.read_brokers()}
+    changes = plan_broker_changes(registered, active.context.broker_epochs)
+    for broker in changes.new:
+        active.channels.add(registered[broker].broker)
+    for broker in changes.bounced:
+        active.channels.remove(broker)
+        active.channels.add(registered[broker].broker)
+    for broker in changes.dead:
+        active.channels.remove(broker)
+    _record(active, "live", changes.new, registered)
+    _record(active, "bounced", changes.bounced, registered)
+    _record(active, "dead", changes.dead, registered)
+    if changes.new:
+        await _start(active, [registered[b] for b in changes.new])
+    if changes.bounced:
+        active.context.remove_brokers(changes.bounced)
+        await brokers_failed(active, changes.bounced)
+        await _start(active, [registered[b] for b in changes.bounced])
+    if changes.dead:
+        active.context.remove_brokers(changes.dead)
+        await brokers_failed(active, changes.dead)
+
+
+async def broker_modifications(active: ActiveController, broker: BrokerId) -> None:
+    """Announce changed endpoints or features; a change of the rack alone goes unnoticed, as in Kafka (BK-40, D-12)."""
+    context = active.context
+    registered = await active.store.read_broker(broker)
+    known = context.brokers.get(broker)
+    if registered is None or known is None:
+        return
+    changed = registered.broker
+    if (changed.endpoints, changed.features) == (known.endpoints, known.features):
+        return
+    context.replace_broker(changed)
+    log.info("Broker changed its registration", broker=broker)
+    batch = active.new_batch()
+    batch.add_update_metadata_for_all()
+    active.send(batch)
+
+
+async def compatible_brokers(
+    active: ActiveController, registered: Sequence[RegisteredBroker]
+) -> list[RegisteredBroker]:
+    """Those that support every finalized feature; the others are left out with a warning (FT-2)."""
+    if not active.config.protocol_version.has_features:
+        return list(registered)
+    try:
+        features = await active.store.read_features()
+    except MalformedZnodeError as error:
+        log.warning("Finalized features are unreadable and count as none", error=str(error))
+        return list(registered)
+    levels = features.levels if features is not None and features.enabled else {}
+    compatible: list[RegisteredBroker] = []
+    for candidate in registered:
+        unsupported = incompatible_features(candidate.broker, levels)
+        if unsupported:
+            log.warning("Broker lacks finalized features", broker=candidate.broker.id, features=unsupported)
+        else:
+            compatible.append(candidate)
+    return compatible
+
+
+async def _start(active: ActiveController, registered: Sequence[RegisteredBroker]) -> None:
+    active.context.add_brokers(await compatible_brokers(active, registered))
+    await brokers_started(active, [r.broker.id for r in registered])
+
+
+async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
+    """Introduce new incarnations and give them their replicas (BK-10 to BK-14).
+
+    Metadata goes ahead of LeaderAndIsr, because a broker told to follow must know its leader's address, and the
+    list of replicas ahead of the elections, so that a broker hosts what it may be elected for. Nobody is put
+    back into an ISR here: its leader asks for that when it has caught up.
+    """
+    context = active.context
+    context.forget_offline_directories(brokers)
+    others = context.live_or_shutting_down_ids.difference(brokers)
+    introduction = active.new_batch()
+    introduction.add_update_metadata(others, ())
+    active.send(introduction)
+    full_image = active.new_batch()
+    full_image.add_update_metadata(brokers, context.partitions_with_leaders())
+    active.send(full_image)
+    await move_replicas(active, {b: context.partitions_on_broker(b) for b in brokers}, ReplicaState.ONLINE)
+    await trigger_online_elections(active)
+
+
+async def brokers_failed(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
+    """BK-20, BK-21."""
+    context = active.context
+    context.forget_offline_directories(brokers)
+    context.set_shutting_down(context.shutting_down.difference(brokers))
+    await replicas_went_offline(active, {b: context.partitions_on_broker(b) for b in brokers})
+
+
+async def replicas_went_offline(active: ActiveController, replicas: Replicas) -> None:
+    """Find new leaders first, which is what clients wait for, then stop followers and shrink ISRs (BK-30 to BK-35)."""
+    context = active.context
+    # Replicas of topics that are being deleted are the deletion's own affair.
+    concerned = {
+        broker: [tp for tp in partitions if tp.topic not in context.topics_to_be_deleted]
+        for broker, partitions in replicas.items()
+    }
+    await move_partitions(active, context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+    elections = await trigger_online_elections(active)
+    await move_replicas(active, concerned, ReplicaState.OFFLINE)
+    somebody_won = any(isinstance(result, Leadership) for result in elections.values())
+    if not somebody_won and not any(concerned.values()):
+        # Nothing else told the brokers that one of them is gone.
+        batch = active.new_batch()
+        batch.add_update_metadata_for_all()
+        active.send(batch)
+
+
+def _record(
+    active: ActiveController, to_state: str, brokers: Iterable[BrokerId], registered: dict[BrokerId, RegisteredBroker]
+) -> None:
+    active.record(
+        [
+            StateChange(
+                kind=Kind.BROKER,
+                cause=active.cause,
+                controller_epoch=active.epoch,
+                broker=broker,
+                to_state=to_state,
+                reason=f"broker epoch {registered[broker].epoch}" if broker in registered else None,
+            )
+            for broker in brokers
+        ]
+    )

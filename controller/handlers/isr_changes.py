@@ -1,0 +1,78 @@
+"""Leaders ask for another ISR. Source: Kafka KafkaController.processAlterPartition; KIP-497."""
+
+import structlog
+
+from cluster.errors import ErrorCode
+from cluster.partition import Leadership, TopicPartition
+from cluster.requests import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
+from cluster.state_change_log import Kind, StateChange
+from controller.active_controller import ActiveController
+from controller.decisions.isr_change import (
+    Proposal,
+    plan_isr_changes,
+    refusal,
+    refuse_alter_partition,
+    success,
+)
+from controller.fenced_writes import Conflict, Outcome, Written
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def alter_partition(active: ActiveController, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    """Judge every item, write the accepted ones in one batch, announce all partitions of the request (IS-5 to IS-16).
+
+    Raises ControllerMovedError when the write is fenced; nothing was accepted then.
+    """
+    code = refuse_alter_partition(active.context, request)
+    if code is not ErrorCode.NONE:
+        log.info("AlterPartition refused", broker=request.broker_id, broker_epoch=request.broker_epoch, error=code.name)
+        return AlterPartitionResponse(code)
+    plan = plan_isr_changes(active.context, request)
+    # Of two proposals for one partition the second is judged by what the first will have written.
+    proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
+    outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
+    written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
+    active.context.apply_leaderships(written)
+    active.record([_isr_change(active, tp, leadership) for tp, leadership in written.items()])
+    batch = active.new_batch()
+    batch.add_update_metadata_for_all(plan.partitions)
+    active.send(batch)
+    results = list(plan.results)
+    for proposal in plan.accepted:
+        results[proposal.position] = _result(request, proposal, proposals, outcomes)
+    return AlterPartitionResponse(ErrorCode.NONE, tuple(result for result in results if result is not None))
+
+
+def _result(
+    request: AlterPartitionRequest,
+    proposal: Proposal,
+    written: dict[TopicPartition, Proposal],
+    outcomes: dict[TopicPartition, Outcome],
+) -> AlterPartitionResult:
+    item = request.partitions[proposal.position]
+    if written[proposal.topic_partition] is not proposal:
+        return refusal(item, ErrorCode.INVALID_UPDATE_VERSION)
+    match outcomes[proposal.topic_partition]:
+        case Written():
+            return success(item, proposal.leadership)
+        case Conflict():
+            return refusal(item, ErrorCode.INVALID_UPDATE_VERSION)
+        case _:
+            return refusal(item, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _isr_change(active: ActiveController, tp: TopicPartition, leadership: Leadership) -> StateChange:
+    return StateChange(
+        kind=Kind.ISR,
+        cause=active.cause,
+        controller_epoch=active.epoch,
+        topic=tp.topic,
+        partition=tp.partition,
+        leader=leadership.leader,
+        leader_epoch=leadership.leader_epoch,
+        partition_epoch=leadership.partition_epoch,
+        isr=leadership.isr,
+        replicas=active.context.assignment(tp).replicas,
+        reason="asked by the leader",
+    )

@@ -1,0 +1,289 @@
+"""The partition state machine's other half: carry out planned moves and elections.
+
+Source: Kafka ZkPartitionStateMachine.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from cluster.errors import ControllerMovedError, MalformedZnodeError, SessionExpiredError, ZooKeeperError
+from cluster.partition import Leadership, TopicPartition
+from cluster.process.tasks import Backoff
+from cluster.state_change_log import Kind, StateChange
+from cluster.state_tables import PartitionState
+from controller.active_controller import ActiveController
+from controller.decisions.broker_requests import ControlBatch
+from controller.decisions.leader_election import (
+    Election,
+    ElectionFailure,
+    Offline,
+    Strategy,
+    has_online_isr_member,
+    plan_elections,
+)
+from controller.decisions.partition_states import initial_partition_state, plan_initialisations, plan_partition_moves
+from controller.decisions.topic_configs import parse_unclean_override
+from controller.fenced_writes import Conflict, Outcome, Written
+
+ROUNDS_WITHOUT_PAUSE: Final = 10
+_PAUSE_MS: Final = (50, 1000)
+log = structlog.stdlib.get_logger(__name__)
+
+Results = dict[TopicPartition, Leadership | ElectionFailure]
+"""What elections came to; partitions that were skipped or initialised do not appear (PS-6)."""
+
+
+async def move_partitions(
+    active: ActiveController,
+    partitions: Sequence[TopicPartition],
+    target: PartitionState,
+    strategy: Strategy | None = None,
+) -> Results:
+    """Move partitions to a state; towards OnlinePartition, new ones are initialised and others hold an election.
+
+    A failure of ZooKeeper becomes the result of every partition (PS-3); ControllerMovedError and
+    SessionExpiredError end the event.
+    """
+    if not partitions:
+        return {}
+    batch = active.new_batch()
+    try:
+        results = await _move(active, batch, partitions, target, strategy)
+    except (ControllerMovedError, SessionExpiredError):
+        raise
+    except ZooKeeperError as error:
+        log.error("Partitions cannot be moved", target=target.value, partitions=len(partitions), error=str(error))
+        results = dict.fromkeys(partitions, ElectionFailure(str(error)))
+    # Also after an error: what was written before it must be told.
+    active.send(batch)
+    return results
+
+
+async def trigger_online_elections(active: ActiveController) -> Results:
+    """Look for a leader for every partition that is new or offline (§13.5)."""
+    waiting = active.context.partitions_awaiting_leader()
+    return await move_partitions(active, waiting, PartitionState.ONLINE, Offline())
+
+
+async def start_partition_machine(active: ActiveController) -> None:
+    """Derive every partition's state, then elect where a leader is missing (PS-30)."""
+    context = active.context
+    for topic, of_topic in context.assignments.items():
+        for partition in of_topic:
+            tp = TopicPartition(topic, partition)
+            context.set_partition_state(tp, initial_partition_state(context, tp))
+    await trigger_online_elections(active)
+
+
+async def _move(
+    active: ActiveController,
+    batch: ControlBatch,
+    partitions: Sequence[TopicPartition],
+    target: PartitionState,
+    strategy: Strategy | None,
+) -> Results:
+    context = active.context
+    moves = plan_partition_moves(context.partition_state, partitions, target)
+    if moves.refused:
+        first, state = next(iter(moves.refused.items()))
+        log.error(
+            "Partitions refused a state", target=target.value, count=len(moves.refused), first=str(first), state=state
+        )
+    if target is not PartitionState.ONLINE:
+        _set_states(active, moves.valid, target)
+        return {}
+    new = [tp for tp in moves.valid if context.partition_state(tp) is PartitionState.NEW]
+    led_before = [tp for tp in moves.valid if context.partition_state(tp) is not PartitionState.NEW]
+    if new:
+        await _initialise(active, batch, new)
+    if not led_before:
+        return {}
+    assert strategy is not None, "an election needs a strategy"
+    return await _elect(active, batch, led_before, strategy)
+
+
+def _set_states(active: ActiveController, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
+    """A move that writes nothing to ZooKeeper and tells nobody."""
+    context = active.context
+    changes: list[StateChange] = []
+    for tp in partitions:
+        before = context.partition_state(tp)
+        context.set_partition_state(tp, target)
+        if before is not target:
+            changes.append(
+                StateChange(
+                    kind=Kind.PARTITION,
+                    cause=active.cause,
+                    controller_epoch=active.epoch,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    from_state=before.value,
+                    to_state=target.value,
+                    replicas=context.assignment(tp).replicas,
+                )
+            )
+    active.record(changes)
+
+
+async def _initialise(active: ActiveController, batch: ControlBatch, partitions: Sequence[TopicPartition]) -> None:
+    """Create the state nodes of new partitions (PS-7 to PS-9). There is no retry: §13.5 comes back to failures."""
+    context = active.context
+    plan = plan_initialisations(context, partitions)
+    outcomes = await active.store.create_states(plan.creations)
+    written = {tp: leadership for tp, leadership in plan.creations.items() if isinstance(outcomes[tp], Written)}
+    _apply(active, written, "initialised")
+    for tp, leadership in written.items():
+        batch.add_leader_and_isr(leadership.isr, tp, leadership, context.assignment(tp), is_new=True)
+    _report_failures("Partitions stay new", plan.failures | _refusals(outcomes))
+
+
+async def _elect(
+    active: ActiveController, batch: ControlBatch, partitions: Sequence[TopicPartition], strategy: Strategy
+) -> Results:
+    """Hold elections until no partition is left to retry (PS-10).
+
+    Where the controller is the only writer of state nodes its context stands for them in the first round;
+    whatever turns out to have moved on is read again (D-23).
+    """
+    results: Results = {}
+    pauses = Backoff(*_PAUSE_MS, active.random)
+    rounds = 0
+    current = await current_leaderships(active, partitions)
+    while current:
+        plan = plan_elections(
+            active.context,
+            current,
+            strategy,
+            await _unclean_allowed(active, current, strategy),
+            mark_recovering=active.config.protocol_version.has_leader_recovery_state,
+        )
+        results |= plan.failures
+        active.metrics.unclean_elections.mark(sum(election.unclean for election in plan.elections))
+        outcomes = await active.store.write_states({e.topic_partition: e.leadership for e in plan.elections})
+        results |= _conclude(active, batch, plan.elections, outcomes, type(strategy).__name__)
+        conflicts = versions_moved(outcomes)
+        results |= {tp: failure for tp, failure in _refusals(outcomes).items() if tp not in conflicts}
+        rounds += 1
+        if conflicts and rounds >= ROUNDS_WITHOUT_PAUSE:
+            log.warning("Elections meet ever new versions", partitions=len(conflicts), rounds=rounds)
+            await pauses.pause()
+        current = await read_again(active, conflicts)
+    failures = {tp: result for tp, result in results.items() if isinstance(result, ElectionFailure)}
+    _report_failures("Partitions have no new leader", failures)
+    return results
+
+
+def _conclude(
+    active: ActiveController,
+    batch: ControlBatch,
+    elections: Sequence[Election],
+    outcomes: Mapping[TopicPartition, Outcome],
+    reason: str,
+) -> dict[TopicPartition, Leadership]:
+    won = [e for e in elections if isinstance(outcomes[e.topic_partition], Written)]
+    written = {e.topic_partition: e.leadership for e in won}
+    _apply(active, written, reason)
+    for election in won:
+        tp = election.topic_partition
+        batch.add_leader_and_isr(
+            election.recipients, tp, election.leadership, active.context.assignment(tp), is_new=False
+        )
+    return written
+
+
+def _apply(active: ActiveController, written: Mapping[TopicPartition, Leadership], reason: str) -> None:
+    """Take over what ZooKeeper acknowledged: the partitions are online."""
+    context = active.context
+    context.apply_leaderships(written)
+    changes: list[StateChange] = []
+    for tp, leadership in written.items():
+        changes.append(
+            StateChange(
+                kind=Kind.PARTITION,
+                cause=active.cause,
+                controller_epoch=active.epoch,
+                topic=tp.topic,
+                partition=tp.partition,
+                from_state=context.partition_state(tp).value,
+                to_state=PartitionState.ONLINE.value,
+                leader=leadership.leader,
+                leader_epoch=leadership.leader_epoch,
+                partition_epoch=leadership.partition_epoch,
+                isr=leadership.isr,
+                replicas=context.assignment(tp).replicas,
+                reason=reason,
+            )
+        )
+        context.set_partition_state(tp, PartitionState.ONLINE)
+    active.record(changes)
+
+
+async def current_leaderships(
+    active: ActiveController, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Leadership | None]:
+    """Leadership to decide upon in the first round: the context's, or what agents may have written meanwhile."""
+    if active.config.protocol_version.has_alter_partition:
+        known = active.context.leaderships
+        current: dict[TopicPartition, Leadership | None] = {tp: known.get(tp) for tp in partitions}
+        unknown = [tp for tp, leadership in current.items() if leadership is None]
+        return current | await read_again(active, unknown)
+    return await read_again(active, list(partitions))
+
+
+async def read_again(
+    active: ActiveController, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, Leadership | None]:
+    if not partitions:
+        return {}
+    found = await active.store.read_states(partitions)
+    return {tp: found.get(tp) for tp in partitions}
+
+
+def versions_moved(outcomes: Mapping[TopicPartition, Outcome]) -> list[TopicPartition]:
+    """Partitions whose node is not at the version that the decision was based on."""
+    return [tp for tp, outcome in outcomes.items() if isinstance(outcome, Conflict) and not outcome.exists]
+
+
+async def _unclean_allowed(
+    active: ActiveController, current: Mapping[TopicPartition, Leadership | None], strategy: Strategy
+) -> dict[str, bool | ElectionFailure]:
+    """Per topic of a partition without an online ISR member, whether its settings allow an unclean leader (PS-20)."""
+    if not isinstance(strategy, Offline) or strategy.allow_unclean:
+        return {}
+    context = active.context
+    topics = dict.fromkeys(
+        tp.topic
+        for tp, leadership in current.items()
+        if leadership is not None and not has_online_isr_member(context, tp, leadership)
+    )
+    allowed: dict[str, bool | ElectionFailure] = {}
+    for topic, configs in (await active.store.read_topic_configs(list(topics))).items():
+        if isinstance(configs, MalformedZnodeError):
+            allowed[topic] = ElectionFailure(f"settings of topic {topic} cannot be read")
+            continue
+        try:
+            override = parse_unclean_override(configs)
+        except ValueError as error:
+            allowed[topic] = ElectionFailure(str(error))
+        else:
+            allowed[topic] = active.config.unclean_leader_election_enable if override is None else override
+    return allowed
+
+
+def _refusals(outcomes: Mapping[TopicPartition, Outcome]) -> dict[TopicPartition, ElectionFailure]:
+    return {
+        tp: ElectionFailure(f"the state node cannot be written: {outcome}")
+        for tp, outcome in outcomes.items()
+        if not isinstance(outcome, Written)
+    }
+
+
+def _report_failures(event: str, failures: Mapping[TopicPartition, ElectionFailure]) -> None:
+    """One line per reason, however many partitions share it."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for tp, failure in failures.items():
+        by_reason.setdefault(failure.reason, []).append(tp)
+    for reason, partitions in by_reason.items():
+        log.warning(event, reason=reason, count=len(partitions), first=str(partitions[0]))

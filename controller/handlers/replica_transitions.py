@@ -1,0 +1,263 @@
+"""The replica state machine's other half: carry out planned moves, and take offline replicas out of ISRs.
+
+Source: Kafka ZkReplicaStateMachine.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from cluster.broker import BrokerId
+from cluster.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
+from cluster.partition import Leadership, TopicPartition
+from cluster.process.tasks import Backoff
+from cluster.state_change_log import Kind, StateChange
+from cluster.state_tables import ReplicaState
+from controller.active_controller import ActiveController
+from controller.context import ControllerContext
+from controller.decisions.broker_requests import ControlBatch
+from controller.decisions.leader_election import ElectionFailure
+from controller.decisions.replica_states import plan_isr_removals, plan_replica_moves
+from controller.fenced_writes import Written
+from controller.handlers.partition_transitions import (
+    ROUNDS_WITHOUT_PAUSE,
+    current_leaderships,
+    read_again,
+    versions_moved,
+)
+
+_PAUSE_MS: Final = (50, 1000)
+log = structlog.stdlib.get_logger(__name__)
+
+Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
+"""Broker -> partitions whose replicas there are meant; brokers are taken in order of id."""
+
+
+def replicas_of(
+    context: ControllerContext, partitions: Iterable[TopicPartition]
+) -> dict[BrokerId, list[TopicPartition]]:
+    """All assigned replicas of the partitions."""
+    by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    for tp in partitions:
+        for broker in context.assignment(tp).replicas:
+            by_broker.setdefault(broker, []).append(tp)
+    return by_broker
+
+
+async def move_replicas(
+    active: ActiveController, replicas: Replicas, target: ReplicaState, *, recorded: bool = True
+) -> None:
+    """Move replicas to a state and tell brokers what follows from it (RM-1 to RM-3).
+
+    A failure of ZooKeeper is logged, and the replicas concerned keep their state; ControllerMovedError and
+    SessionExpiredError end the event. `recorded` is off where the records of the partitions say it all.
+    """
+    batch = active.new_batch()
+    try:
+        for broker in sorted(replicas):
+            if replicas[broker]:
+                await _move_on_broker(active, batch, broker, replicas[broker], target, recorded=recorded)
+    except (ControllerMovedError, SessionExpiredError):
+        raise
+    except ZooKeeperError as error:
+        log.error("Replicas cannot be moved", target=target.value, error=str(error))
+    # Also after an error: what was written before it must be told.
+    active.send(batch)
+
+
+async def start_replica_machine(active: ActiveController) -> None:
+    """Derive every replica's state, then tell every broker what it hosts and take dead replicas out of ISRs.
+
+    A replica that is not online starts as ineligible for deletion, so that a topic waiting for its deletion
+    does not count it as deletable (RM-20, RM-21).
+    """
+    context = active.context
+    online: dict[BrokerId, list[TopicPartition]] = {}
+    offline: dict[BrokerId, list[TopicPartition]] = {}
+    for broker in context.hosting_brokers():
+        hosted = context.partitions_on_broker(broker)
+        # No log directory is known to have failed yet: a new controller learns that from the brokers' answers.
+        state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.DELETION_INELIGIBLE
+        context.set_replica_states(broker, hosted, state)
+        (online if state is ReplicaState.ONLINE else offline)[broker] = hosted
+    await move_replicas(active, online, ReplicaState.ONLINE)
+    await move_replicas(active, offline, ReplicaState.OFFLINE)
+
+
+async def _move_on_broker(
+    active: ActiveController,
+    batch: ControlBatch,
+    broker: BrokerId,
+    partitions: Sequence[TopicPartition],
+    target: ReplicaState,
+    *,
+    recorded: bool,
+) -> None:
+    moves = plan_replica_moves(active.context, broker, partitions, target)
+    if moves.refused:
+        first, state = next(iter(moves.refused.items()))
+        log.error(
+            "Replicas refused a state",
+            broker=broker,
+            target=target.value,
+            count=len(moves.refused),
+            first=str(first),
+            state=state,
+        )
+    match target:
+        case ReplicaState.NEW:
+            moved = _start_new(active, batch, broker, moves.valid)
+        case ReplicaState.ONLINE:
+            moved = _bring_online(active, batch, broker, moves.valid)
+        case ReplicaState.OFFLINE:
+            moved = await _take_offline(active, batch, broker, moves.valid)
+        case ReplicaState.DELETION_STARTED:
+            for tp in moves.valid:
+                batch.add_stop_replica(broker, tp, delete=True)
+            moved = list(moves.valid)
+        case _:
+            moved = list(moves.valid)
+    active.context.set_replica_states(broker, moved, target)
+    if recorded:
+        active.record(_replica_changes(active, broker, moves.valid, moved, target))
+    if target is ReplicaState.NON_EXISTENT:
+        for tp in moved:
+            active.context.remove_replica(broker, tp)
+
+
+def _replica_changes(
+    active: ActiveController,
+    broker: BrokerId,
+    before: Mapping[TopicPartition, ReplicaState],
+    moved: Iterable[TopicPartition],
+    target: ReplicaState,
+) -> list[StateChange]:
+    return [
+        StateChange(
+            kind=Kind.REPLICA,
+            cause=active.cause,
+            controller_epoch=active.epoch,
+            topic=tp.topic,
+            partition=tp.partition,
+            broker=broker,
+            from_state=before[tp].value,
+            to_state=target.value,
+        )
+        for tp in moved
+        if before[tp] is not target
+    ]
+
+
+def _start_new(
+    active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """A new replica of a partition that has a leader is told to follow; others wait for the first leader."""
+    context = active.context
+    moved: list[TopicPartition] = []
+    for tp in partitions:
+        leadership = context.leaderships.get(tp)
+        if leadership is not None:
+            if leadership.leader == broker:
+                log.error("A new replica cannot lead", partition=str(tp), broker=broker)
+                continue
+            batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=True)
+        moved.append(tp)
+    return moved
+
+
+def _bring_online(
+    active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Mapping[TopicPartition, ReplicaState]
+) -> list[TopicPartition]:
+    """Send the broker the leadership as it stands, unchanged (PS-24); a replica fresh from New has heard already."""
+    context = active.context
+    leaderships = context.leaderships
+    for tp, state in partitions.items():
+        if state is ReplicaState.NEW:
+            assignment = context.assignment(tp)
+            if broker not in assignment.replicas:
+                log.error("An online replica was missing from its assignment", partition=str(tp), broker=broker)
+                context.set_assignment(tp, replace(assignment, replicas=(*assignment.replicas, broker)))
+            continue
+        leadership = leaderships.get(tp)
+        if leadership is not None:
+            batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=False)
+    return list(partitions)
+
+
+async def _take_offline(
+    active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Mapping[TopicPartition, ReplicaState]
+) -> list[TopicPartition]:
+    """Stop the replicas and take them out of their ISRs (RM-4 to RM-7)."""
+    context = active.context
+    for tp in partitions:
+        # Before the ISR changes: the request carries the leader epoch that the broker may know.
+        batch.add_stop_replica(broker, tp, delete=False)
+    led = [tp for tp in partitions if tp in context.leaderships]
+    never_led = [tp for tp in partitions if tp not in context.leaderships]
+    settled = await _remove_from_isrs(active, broker, led) if led else {}
+    for tp, leadership in settled.items():
+        if tp.topic not in context.topics_to_be_deleted:
+            assignment = context.assignment(tp)
+            others = [b for b in assignment.replicas if b != broker]
+            batch.add_leader_and_isr(others, tp, leadership, assignment, is_new=False)
+    if never_led:
+        batch.add_update_metadata_for_all(never_led)
+    return [*settled, *never_led]
+
+
+async def _remove_from_isrs(
+    active: ActiveController, broker: BrokerId, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, Leadership]:
+    """The leadership of each partition without the broker, written where it changed (RM-8 to RM-12)."""
+    settled: dict[TopicPartition, Leadership] = {}
+    failures: dict[TopicPartition, ElectionFailure] = {}
+    pauses = Backoff(*_PAUSE_MS, active.random)
+    rounds = 0
+    current = await current_leaderships(active, partitions)
+    while current:
+        plan = plan_isr_removals(active.context, broker, current)
+        outcomes = await active.store.write_states(plan.writes)
+        written = {tp: plan.writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
+        active.context.apply_leaderships(plan.unchanged)
+        active.context.apply_leaderships(written)
+        active.record(_isr_changes(active, broker, written))
+        settled |= plan.unchanged | written
+        conflicts = versions_moved(outcomes)
+        failures |= plan.failures
+        failures |= {
+            tp: ElectionFailure(f"the state node cannot be written: {outcome}")
+            for tp, outcome in outcomes.items()
+            if tp not in written and tp not in conflicts
+        }
+        rounds += 1
+        if conflicts and rounds >= ROUNDS_WITHOUT_PAUSE:
+            log.warning("ISR removals meet ever new versions", partitions=len(conflicts), rounds=rounds)
+            await pauses.pause()
+        current = await read_again(active, conflicts)
+    for tp, failure in failures.items():
+        log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
+    return settled
+
+
+def _isr_changes(
+    active: ActiveController, broker: BrokerId, written: Mapping[TopicPartition, Leadership]
+) -> list[StateChange]:
+    return [
+        StateChange(
+            kind=Kind.ISR,
+            cause=active.cause,
+            controller_epoch=active.epoch,
+            topic=tp.topic,
+            partition=tp.partition,
+            broker=broker,
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            partition_epoch=leadership.partition_epoch,
+            isr=leadership.isr,
+            replicas=active.context.assignment(tp).replicas,
+            reason="replica offline",
+        )
+        for tp, leadership in written.items()
+    ]

@@ -1,0 +1,127 @@
+"""Topics appear, grow and vanish in ZooKeeper, written there by this controller's API or by any tool.
+
+Source: Kafka KafkaController.processTopicChange, processPartitionModifications, onNewPartitionCreation.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+from msgspec.structs import replace
+
+from cluster.broker import TopicId
+from cluster.partition import TopicAssignment, TopicPartition
+from cluster.state_change_log import Kind, StateChange
+from cluster.state_tables import PartitionState, ReplicaState
+from controller.active_controller import ActiveController
+from controller.context import TopicIdConflictError
+from controller.decisions.leader_election import Offline
+from controller.decisions.topic_creation import new_topic_id
+from controller.fenced_writes import Written
+from controller.handlers.partition_transitions import move_partitions
+from controller.handlers.replica_transitions import move_replicas, replicas_of
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def topic_change(active: ActiveController) -> None:
+    """Compare the topics with those known; create the partitions of new ones (TP-10 to TP-14)."""
+    context = active.context
+    listed = await active.store.list_topics()
+    new = [topic for topic in listed if topic not in context.topics]
+    vanished = sorted(context.topics.difference(listed))
+    context.set_topics(listed)
+    topics = await active.store.read_topics(new)
+    for topic in vanished:
+        # Without the deletion procedure: somebody removed the node, and there is nobody to tell.
+        states = context.partitions_of(topic)
+        context.remove_topic(topic)
+        context.forget_states(states)
+        log.warning("A topic vanished from ZooKeeper", topic=topic, partitions=len(states))
+    await record_topics(active, topics)
+    active.record(
+        [
+            StateChange(
+                kind=Kind.TOPIC, cause=active.cause, controller_epoch=active.epoch, topic=topic, to_state=to_state
+            )
+            for to_state, changed in (("removed", vanished), ("created", list(topics)))
+            for topic in changed
+        ]
+    )
+    await create_partitions(active, [tp for topic in topics for tp in context.partitions_of(topic)])
+
+
+async def partition_modifications(active: ActiveController, topic: str) -> None:
+    """Create the partitions that a topic node has gained; everything else about it is ignored (TP-20 to TP-24)."""
+    context = active.context
+    found = (await active.store.read_topics([topic])).get(topic)
+    if found is None or topic not in context.topics:
+        return
+    known = context.assignments.get(topic, {})
+    added = sorted(found.partitions.keys() - known.keys())
+    if not added:
+        return
+    if topic in context.topics_to_be_deleted:
+        await _restore_partitions(active, topic)
+        return
+    if found.topic_id is not None and topic not in context.topic_ids:
+        _record_id(active, topic, found.topic_id)
+    partitions = [TopicPartition(topic, p) for p in added]
+    for tp in partitions:
+        context.set_assignment(tp, found.partitions[tp.partition])
+    await create_partitions(active, partitions)
+
+
+async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
+    """Give an id to topics without one, then take ids and assignments into the context (LC-4, LC-5, TP-13)."""
+    context = active.context
+    for topic, topic_id in (await _assign_ids(active, topics)).items():
+        _record_id(active, topic, topic_id)
+    for topic, assignment in topics.items():
+        for partition, replicas in assignment.partitions.items():
+            tp = TopicPartition(topic, partition)
+            context.set_assignment(tp, replicas)
+            if replicas.is_being_reassigned:
+                context.set_being_reassigned(tp)
+
+
+async def create_partitions(active: ActiveController, partitions: Sequence[TopicPartition]) -> None:
+    """New partition, new replicas, first leader, online replicas (§11.6)."""
+    if not partitions:
+        return
+    replicas = replicas_of(active.context, partitions)
+    await move_partitions(active, partitions, PartitionState.NEW)
+    await move_replicas(active, replicas, ReplicaState.NEW, recorded=False)
+    await move_partitions(active, partitions, PartitionState.ONLINE, Offline())
+    await move_replicas(active, replicas, ReplicaState.ONLINE, recorded=False)
+
+
+async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> dict[str, TopicId]:
+    """The id of each topic; new ones are in ZooKeeper before they are used (TI-1, TI-2)."""
+    ids = {topic: TopicId(a.topic_id) for topic, a in topics.items() if a.topic_id is not None}
+    if not active.config.protocol_version.assigns_topic_ids:
+        return ids
+    fresh = {topic: new_topic_id(active.random) for topic, a in topics.items() if a.topic_id is None}
+    if fresh:
+        outcomes = await active.store.write_topics({t: replace(topics[t], topic_id=fresh[t]) for t in fresh})
+        for topic, outcome in outcomes.items():
+            if isinstance(outcome, Written):
+                ids[topic] = fresh[topic]
+            else:
+                log.error("A topic cannot be given an id", topic=topic, outcome=str(outcome))
+    return ids
+
+
+def _record_id(active: ActiveController, topic: str, topic_id: TopicId) -> None:
+    try:
+        active.context.add_topic_id(topic, topic_id)
+    except TopicIdConflictError as error:
+        # Somebody wrote the node by hand. The topic is served without an id rather than under another's.
+        log.error("A topic id contradicts another", topic=topic, error=str(error))
+
+
+async def _restore_partitions(active: ActiveController, topic: str) -> None:
+    """A topic that waits for its deletion may not grow: its node goes back to the partitions that exist (TP-21)."""
+    context = active.context
+    existing = await active.store.existing_partitions(topic)
+    known = {p: assignment for p, assignment in context.assignments.get(topic, {}).items() if p in existing}
+    await active.store.write_topics({topic: TopicAssignment(known, context.topic_ids.get(topic))})

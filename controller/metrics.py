@@ -1,0 +1,147 @@
+"""What a controller shows of itself, under Kafka's names, and how long the phases of a failover took.
+
+Gauges are copied from counters that the context keeps; nothing is counted at scrape time.
+"""
+
+from typing import Final
+
+from cluster.process.metrics import Metrics
+from cluster.state_tables import ReplicaState
+from controller.context import ControllerContext
+from controller.events import TIMER_OF_STATE, ControllerState
+
+DOMAIN: Final = "kafka.controller"
+_GAUGES: Final = (
+    "ActiveControllerCount",
+    "ControllerState",
+    "OfflinePartitionsCount",
+    "PreferredReplicaImbalanceCount",
+    "GlobalTopicCount",
+    "GlobalPartitionCount",
+    "TopicsToDeleteCount",
+    "ReplicasToDeleteCount",
+    "TopicsIneligibleToDeleteCount",
+    "ReplicasIneligibleToDeleteCount",
+    "ActiveBrokerCount",
+    "FencedBrokerCount",
+)
+
+
+class ControllerMetrics:
+    """The KafkaController gauges, the ControllerStats timers and the event queue's figures."""
+
+    def __init__(self, registry: Metrics) -> None:
+        self.registry = registry
+        self._gauges = {name: registry.gauge(DOMAIN, "KafkaController", name) for name in _GAUGES}
+        self._timers = {
+            state: registry.timer(DOMAIN, "ControllerStats", name) for state, name in TIMER_OF_STATE.items()
+        }
+        self.unclean_elections = registry.meter(DOMAIN, "ControllerStats", "UncleanLeaderElectionsPerSec")
+        self.queue_size = registry.gauge(DOMAIN, "ControllerEventManager", "EventQueueSize")
+        self.queue_time_ms = registry.histogram(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
+        self.current_controller_id = registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId")
+        self.current_controller_id.set(-1)
+
+    def show_state(self, state: ControllerState) -> None:
+        self._gauges["ControllerState"].set(state)
+
+    def time_state(self, state: ControllerState, duration_ms: float) -> None:
+        timer = self._timers.get(state)
+        if timer is not None:
+            timer.update_ms(duration_ms)
+
+    def show(self, context: ControllerContext | None) -> None:
+        """Copy the counters of a reign; zeros for a candidate that is not in office (INV-11)."""
+        self._gauges["ActiveControllerCount"].set(context is not None)
+        for name, value in _counts(context).items():
+            self._gauges[name].set(value)
+
+    def remove_event_loop(self) -> None:
+        """Take the loop's own figures out of the exposition (EV-7)."""
+        self.registry.remove(DOMAIN, "ControllerEventManager", "EventQueueSize")
+        self.registry.remove(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
+
+    def remove_gauges(self) -> None:
+        for name in _GAUGES:
+            self.registry.remove(DOMAIN, "KafkaController", name)
+
+
+def _counts(context: ControllerContext | None) -> dict[str, int]:
+    if context is None:
+        return {name: 0 for name in _GAUGES if name not in {"ActiveControllerCount", "ControllerState"}}
+    return {
+        "OfflinePartitionsCount": context.offline_partition_count,
+        "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
+        "GlobalTopicCount": len(context.topics),
+        "GlobalPartitionCount": len(context.leaderships),
+        "TopicsToDeleteCount": len(context.topics_to_be_deleted),
+        "ReplicasToDeleteCount": _replicas_to_delete(context, ReplicaState.DELETION_SUCCESSFUL, included=False),
+        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
+        "ReplicasIneligibleToDeleteCount": _replicas_to_delete(
+            context, ReplicaState.DELETION_INELIGIBLE, included=True
+        ),
+        "ActiveBrokerCount": len(context.live_or_shutting_down_ids),
+    }
+
+
+def _replicas_to_delete(context: ControllerContext, state: ReplicaState, *, included: bool) -> int:
+    """Replicas of queued topics that are, or are not, in the state: a scan of those few topics only."""
+    return sum(
+        (context.replica_state(broker, tp) is state) is included
+        for topic in context.topics_to_be_deleted
+        for tp in context.partitions_of(topic)
+        for broker in context.assignment(tp).replicas
+    )
+
+
+class FailoverTimings:
+    """Phases of one failover as gauges, in ms: how long Load, ReplicaMachine and PartitionMachine took, and when
+    Sent, FirstAcknowledgement and LastAcknowledgement came, counted from the election. -1: not yet.
+    """
+
+    PHASES: Final = (
+        "Load",
+        "ReplicaMachine",
+        "PartitionMachine",
+        "Sent",
+        "FirstAcknowledgement",
+        "LastAcknowledgement",
+    )
+
+    def __init__(self, registry: Metrics, elected_at: float) -> None:
+        """`elected_at`: time of the event loop, in seconds, as are all times given to this class."""
+        self._gauges = {name: registry.gauge("klamm.controller", "Failover", f"{name}Ms") for name in self.PHASES}
+        for gauge in self._gauges.values():
+            gauge.set(-1)
+        self._elected_at = elected_at
+        self._phase_began = elected_at
+        self._requests = self._answers = 0
+        self._sending = True
+
+    def end_phase(self, name: str, now: float) -> None:
+        self._gauges[name].set((now - self._phase_began) * 1000)
+        self._phase_began = now
+
+    def sent(self, now: float) -> None:
+        """All requests of the failover are queued."""
+        self._sending = False
+        self._gauges["Sent"].set((now - self._elected_at) * 1000)
+        self._see_last(now)
+
+    def request_queued(self) -> bool:
+        """Count a request while the failover is being sent; whether it counts."""
+        self._requests += self._sending
+        return self._sending
+
+    def request_answered(self, now: float) -> None:
+        self._answers += 1
+        if self._answers == 1:
+            self._gauges["FirstAcknowledgement"].set((now - self._elected_at) * 1000)
+        self._see_last(now)
+
+    def as_fields(self) -> dict[str, float]:
+        return {f"{name}_ms": round(gauge.value, 1) for name, gauge in self._gauges.items()}
+
+    def _see_last(self, now: float) -> None:
+        if not self._sending and self._answers == self._requests:
+            self._gauges["LastAcknowledgement"].set((now - self._elected_at) * 1000)

@@ -1,0 +1,233 @@
+"""What a controller in office reads from and writes to ZooKeeper: typed, batched, and fenced by its epoch.
+
+Reads never cost a round trip per partition. A malformed node is logged with its path and bytes and reads as
+absent, so that one bad node cannot keep every controller from taking office.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
+from cluster.errors import MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
+from cluster.partition import Leadership, TopicAssignment, TopicPartition
+from cluster.znodes import (
+    BROKERS_IDS,
+    BROKERS_TOPICS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FEATURE,
+    FinalizedFeatures,
+    broker_path,
+    decode_broker,
+    decode_config,
+    decode_features,
+    decode_state,
+    decode_topic,
+    delete_topic_path,
+    encode_config,
+    encode_features,
+    encode_state,
+    encode_topic,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_config_path,
+    topic_path,
+)
+from cluster.zookeeper.port import Create, Delete, Node, Op, SetData, ZkError, ZooKeeper
+from controller.fenced_writes import Conflict, FencedWriter, Outcome
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class ControllerStore:
+    """Reads and writes of one reign."""
+
+    def __init__(self, zookeeper: ZooKeeper, epoch_zk_version: ZkVersion) -> None:
+        self._zookeeper = zookeeper
+        self._writer = FencedWriter(zookeeper, epoch_zk_version, CONTROLLER_EPOCH)
+
+    # Brokers
+
+    async def read_brokers(self) -> list[RegisteredBroker]:
+        """All registered brokers by id, with a watch on the list and on each registration."""
+        names = await self._zookeeper.children(BROKERS_IDS, watch=True) or ()
+        ids = sorted(BrokerId(int(name)) for name in names if name.isdecimal())
+        nodes = await self._zookeeper.get_many([broker_path(b) for b in ids], watch=True)
+        found: list[RegisteredBroker] = []
+        for broker, node in zip(ids, nodes, strict=True):
+            registered = _decode_registration(broker, node)
+            if registered is not None:
+                found.append(registered)
+        return found
+
+    async def read_broker(self, broker: BrokerId) -> RegisteredBroker | None:
+        """One registration, with a watch; None where it is absent or malformed."""
+        return _decode_registration(broker, await self._zookeeper.get(broker_path(broker), watch=True))
+
+    # Topics
+
+    async def list_topics(self) -> tuple[str, ...]:
+        """Names of all topics, with a watch on the list."""
+        return await self._zookeeper.children(BROKERS_TOPICS, watch=True) or ()
+
+    async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
+        """Topic nodes, with a watch on each; absent and malformed ones are left out."""
+        nodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics], watch=True)
+        found: dict[str, TopicAssignment] = {}
+        for topic, node in zip(topics, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                found[topic] = decode_topic(topic, node.data)
+            except MalformedZnodeError as error:
+                _report(error)
+        return found
+
+    async def write_topics(self, topics: Mapping[str, TopicAssignment]) -> dict[str, Outcome]:
+        """Overwrite topic nodes, whatever their version (ZK-23)."""
+        units = [(SetData(topic_path(t), encode_topic(assignment)),) for t, assignment in topics.items()]
+        return dict(zip(topics, await self._writer.write(units), strict=True))
+
+    async def create_topics(
+        self, topics: Mapping[str, tuple[TopicAssignment, Mapping[str, str]]]
+    ) -> dict[str, Outcome]:
+        """Per topic its settings and its node in one transaction; a Conflict means that the topic exists."""
+        outcomes = await self._create_topics(topics, settings_exist=False)
+        # Settings of a topic that is no more, or that somebody wrote ahead of the topic, are replaced.
+        left_over = {t: topics[t] for t, o in outcomes.items() if isinstance(o, Conflict) and o.position == 0}
+        if left_over:
+            outcomes |= await self._create_topics(left_over, settings_exist=True)
+        return outcomes
+
+    async def _create_topics(
+        self, topics: Mapping[str, tuple[TopicAssignment, Mapping[str, str]]], *, settings_exist: bool
+    ) -> dict[str, Outcome]:
+        units: list[tuple[Op, Op]] = []
+        for topic, (assignment, configs) in topics.items():
+            path, body = topic_config_path(topic), encode_config(configs)
+            settings: Op = SetData(path, body) if settings_exist else Create(path, body)
+            units.append((settings, Create(topic_path(topic), encode_topic(assignment))))
+        return dict(zip(topics, await self._writer.write(units), strict=True))
+
+    async def read_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | MalformedZnodeError]:
+        """Overrides of each topic, empty where it has none; the error where they cannot be read."""
+        paths = [topic_config_path(topic) for topic in topics]
+        found: dict[str, dict[str, str] | MalformedZnodeError] = {}
+        for topic, path, node in zip(topics, paths, await self._zookeeper.get_many(paths), strict=True):
+            try:
+                found[topic] = {} if node is None else decode_config(path, node.data)
+            except MalformedZnodeError as error:
+                _report(error)
+                found[topic] = error
+        return found
+
+    async def marked_for_deletion(self, topics: Sequence[str]) -> set[str]:
+        nodes = await self._zookeeper.get_many([delete_topic_path(topic) for topic in topics])
+        return {topic for topic, node in zip(topics, nodes, strict=True) if node is not None}
+
+    # Partition states
+
+    async def read_states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership]:
+        """Leadership of the partitions that have a readable state node."""
+        nodes = await self._zookeeper.get_many([state_path(tp) for tp in partitions])
+        leaderships: dict[TopicPartition, Leadership] = {}
+        for tp, node in zip(partitions, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                leadership = decode_state(tp, node.data, PartitionEpoch(node.stat.version))
+                if leadership is None:
+                    raise MalformedZnodeError(state_path(tp), node.data, "not JSON")
+            except MalformedZnodeError as error:
+                _report(error)
+            else:
+                leaderships[tp] = leadership
+        return leaderships
+
+    async def write_states(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Outcome]:
+        """Write each state if its node is still at the partition epoch before `leadership.partition_epoch`."""
+        units = [
+            (SetData(state_path(tp), encode_state(leadership), leadership.partition_epoch - 1),)
+            for tp, leadership in leaderships.items()
+        ]
+        return dict(zip(leaderships, await self._writer.write(units), strict=True))
+
+    async def create_states(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Outcome]:
+        """Create state nodes and what is missing above them; a Conflict means that there is a state already.
+
+        One small round creates `/partitions` once per topic, then each partition is a unit of its node and
+        its state; where the former exists, from a creation that was cut short, the state is created alone.
+        """
+        topics = dict.fromkeys(tp.topic for tp in leaderships)
+        await self._writer.write([(Create(partitions_path(topic)),) for topic in topics])
+        states = {tp: Create(state_path(tp), encode_state(leadership)) for tp, leadership in leaderships.items()}
+        units = [(Create(partition_path(tp)), create) for tp, create in states.items()]
+        outcomes = dict(zip(states, await self._writer.write(units), strict=True))
+        halfway = [tp for tp, o in outcomes.items() if isinstance(o, Conflict) and o.position == 0]
+        if halfway:
+            again = await self._writer.write([(states[tp],) for tp in halfway])
+            outcomes.update(zip(halfway, again, strict=True))
+        return outcomes
+
+    async def existing_partitions(self, topic: str) -> set[int]:
+        """Numbers of the partitions that have a node of their own."""
+        names = (await self._zookeeper.children_many([partitions_path(topic)]))[0] or ()
+        return {int(name) for name in names if name.isdecimal()}
+
+    # Notifications, features and office
+
+    async def delete_children(self, parent: str) -> int:
+        """Delete all children of a node, with a watch left on the list; how many there were."""
+        names = await self._zookeeper.children(parent, watch=True) or ()
+        await self._writer.write([(Delete(f"{parent}/{name}"),) for name in names])
+        return len(names)
+
+    async def list_waiting_work(self, parent: str) -> tuple[str, ...]:
+        return await self._zookeeper.children(parent) or ()
+
+    async def read_node(self, path: str) -> bytes | None:
+        node = await self._zookeeper.get(path)
+        return None if node is None else node.data
+
+    async def read_features(self) -> FinalizedFeatures | None:
+        """None when the node is absent. Raises MalformedZnodeError."""
+        data = await self.read_node(FEATURE)
+        return None if data is None else decode_features(data)
+
+    async def write_features(self, features: FinalizedFeatures, *, exists: bool) -> None:
+        """Write `/feature`, unfenced as in Kafka: two controllers that take office write the same."""
+        data = encode_features(features)
+        op: Op = SetData(FEATURE, data) if exists else Create(FEATURE, data)
+        try:
+            result = (await self._zookeeper.multi([op]))[0]
+        except OutcomeUnknownError:
+            await self._check_features_written(data)
+        else:
+            if result.error is ZkError.NODE_EXISTS:
+                await self._check_features_written(data)
+            elif not result.ok:
+                raise ZooKeeperError(f"{FEATURE} cannot be written: {result.error.name}")
+
+    async def _check_features_written(self, data: bytes) -> None:
+        if await self.read_node(FEATURE) != data:
+            raise ZooKeeperError(f"{FEATURE} was not written or is contested")
+
+    async def leave_office(self) -> None:
+        """Delete `/controller`; raises ControllerMovedError when another controller was elected (EL-12)."""
+        await self._writer.write([(Delete(CONTROLLER),)])
+
+
+def _decode_registration(broker: BrokerId, node: Node | None) -> RegisteredBroker | None:
+    if node is None:
+        return None
+    try:
+        return RegisteredBroker(decode_broker(broker, node.data), BrokerEpoch(node.stat.czxid))
+    except MalformedZnodeError as error:
+        _report(error)
+        return None
+
+
+def _report(error: MalformedZnodeError) -> None:
+    log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
