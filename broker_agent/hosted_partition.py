@@ -92,6 +92,10 @@ class HostedPartition:
             self._role_settled.set()
             self._role_settled = None
 
+    @property
+    def is_changing_role(self) -> bool:
+        return self._role_settled is not None
+
     async def until_role_is_settled(self) -> None:
         """Return when no role change is under way; code up to the next await may rely on it."""
         while self._role_settled is not None:

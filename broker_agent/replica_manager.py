@@ -5,7 +5,8 @@ here is the state they share. Source: Kafka ReplicaManager.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 
 import structlog
@@ -52,13 +53,13 @@ class ReplicaManager:
         self._proposals = proposals
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}
         self._led: dict[TopicPartition, HostedPartition] = {}
+        self._led_of_topic: Counter[str] = Counter()
+        self._hosted_of_topic: Counter[str] = Counter()
 
     @staticmethod
     def now_ms() -> float:
         """The event loop's clock in ms: for durations only."""
         return asyncio.get_running_loop().time() * 1000
-
-    # The table
 
     def online(self, tp: TopicPartition) -> HostedPartition | None:
         """The hosted partition, None if it is absent or offline."""
@@ -71,10 +72,12 @@ class ReplicaManager:
         return (partition for partition in self._hosted.values() if partition is not None)
 
     def leads_any_of(self, topic: str) -> bool:
-        return any(tp.topic == topic for tp in self._led)
+        """Whether a partition of the topic is led here."""
+        return self._led_of_topic[topic] > 0
 
     def hosts_any_of(self, topic: str) -> bool:
-        return any(tp.topic == topic and p is not None for tp, p in self._hosted.items())
+        """Whether a partition of the topic is online here."""
+        return self._hosted_of_topic[topic] > 0
 
     def host(self, tp: TopicPartition) -> HostedPartition:
         """The online partition, created fresh if absent; the caller knows that it is not offline."""
@@ -89,15 +92,18 @@ class ReplicaManager:
                 lag_ms_max=self.settings.replica_lag_time_max_ms,
             )
             self._hosted[tp] = partition
+            self._hosted_of_topic[tp.topic] += 1
             self.metrics.partition_count.inc()
         return partition
 
     def note_role(self, partition: HostedPartition) -> None:
         """Keep the index of led partitions; after each role change."""
-        if partition.is_leader:
-            self._led[partition.topic_partition] = partition
-        else:
-            self._led.pop(partition.topic_partition, None)
+        tp = partition.topic_partition
+        if not partition.is_leader:
+            self._stop_leading(tp)
+        elif tp not in self._led:
+            self._led[tp] = partition
+            self._led_of_topic[tp.topic] += 1
 
     def mark_offline(self, tp: TopicPartition) -> None:
         """Its directory failed: refuse it from now on, until the process ends (P25)."""
@@ -107,9 +113,10 @@ class ReplicaManager:
         if tp not in self._hosted:
             self.metrics.partition_count.inc()
         self._hosted[tp] = None
-        self._led.pop(tp, None)
+        self._stop_leading(tp)
         self.metrics.offline_replica_count.inc()
         if partition is not None:
+            self._hosted_of_topic[tp.topic] -= 1
             partition.clear()
         self.complete_delayed(tp)
 
@@ -117,9 +124,14 @@ class ReplicaManager:
         """The replica is deleted: forget it (R4.3 step 2)."""
         partition = self._hosted.pop(tp)
         assert partition is not None, f"{tp} is offline and cannot be deleted"
-        self._led.pop(tp, None)
+        self._stop_leading(tp)
+        self._hosted_of_topic[tp.topic] -= 1
         self.metrics.partition_count.dec()
         partition.clear()
+
+    def _stop_leading(self, tp: TopicPartition) -> None:
+        if self._led.pop(tp, None) is not None:
+            self._led_of_topic[tp.topic] -= 1
 
     def lookup(self, tp: TopicPartition) -> HostedPartition | ErrorCode:
         """The partition, or what a data request for it is answered (R2.5)."""
@@ -133,18 +145,12 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def lookup_leader(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
-        """The partition if it is led here in that epoch (-1: any), else the code, epochs tested first (R6.3, R6.4)."""
+        """The partition if it is led here in that epoch (-1: any), else the code."""
         partition = self.lookup(tp)
         if isinstance(partition, ErrorCode):
             return partition
-        code = judge_leader_epoch(leader_epoch, partition.leader_epoch)
-        if code is not ErrorCode.NONE:
-            return code
-        if not partition.is_leader or partition.log is None:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return partition
-
-    # High watermarks and waiting requests
+        code = judge_leadership(partition, leader_epoch)
+        return partition if code is ErrorCode.NONE else code
 
     def advance(self, partition: HostedPartition) -> bool:
         """Try to advance the high watermark of a partition led here; on success wake what waits for it (R7.9)."""
@@ -180,8 +186,6 @@ class ReplicaManager:
                 await self.logs.write_high_watermarks(directory, offsets)
             except StorageError as error:
                 self.storage_failed(error)
-
-    # In-sync replica sets
 
     def expand_isr(self, partition: HostedPartition, replica: BrokerId) -> None:
         """Propose the follower for the ISR if it may join (R8.10)."""
@@ -232,6 +236,9 @@ class ReplicaManager:
             self._proposals.submit(item, partial(self._finish, partition, proposal, item))
 
 
-def topics_of(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
-    """The topics of these partitions, each once, by name."""
-    return tuple(sorted({tp.topic for tp in partitions}))
+def judge_leadership(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:
+    """Whether the partition is led here in that epoch (-1: any); epochs are tested first (R6.3, R6.4)."""
+    code = judge_leader_epoch(leader_epoch, partition.leader_epoch)
+    if code is ErrorCode.NONE and (not partition.is_leader or partition.log is None):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code

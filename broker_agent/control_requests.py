@@ -1,0 +1,257 @@
+"""The controller's three orders, one at a time: LeaderAndIsr, StopReplica, UpdateMetadata.
+
+Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataCache.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from broker_agent.decisions.leader_and_isr import Admission, admit, judge_epochs, judge_stop
+from broker_agent.replica_fetchers import ReplicaFetchers
+from broker_agent.replica_manager import ReplicaManager
+from broker_agent.role_changes import RoleChanges, RoleOrder, RoleOutcome
+from cluster.broker import INITIAL_CONTROLLER_EPOCH, BrokerEpoch, ControllerEpoch, TopicId
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.requests import (
+    ControlRequest,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
+
+_log = structlog.stdlib.get_logger()
+
+
+class ControlRequests:
+    """Obeys the controller. `lock` is the replica state change lock: role changes happen only under it."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        fetchers: ReplicaFetchers,
+        roles: RoleChanges,
+        *,
+        broker_epoch: Callable[[], BrokerEpoch],
+        sink: StateChangeSink,
+    ) -> None:
+        self.lock = asyncio.Lock()
+        self.known_controller_epoch: ControllerEpoch = INITIAL_CONTROLLER_EPOCH
+        self.has_roles = asyncio.Event()
+        """Set by the first LeaderAndIsr: only from then on the table of partitions is complete (R2.12)."""
+        self.is_stopping = False
+        self._manager = manager
+        self._fetchers = fetchers
+        self._roles = roles
+        self._broker_epoch = broker_epoch
+        self._sink = sink
+        self._handled = 0
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Become leader or follower of the named partitions (section 2 of the agent specification)."""
+        async with self.lock:
+            code = self._admit_request(request)
+            if code is not ErrorCode.NONE:
+                return _answer(request, code)
+            try:
+                codes = await self._change_roles(request)
+            except Exception:
+                # What was switched stays switched; the controller repeats the order or elects anew (R2.17).
+                _log.exception("LeaderAndIsr failed", controller=request.controller_id)
+                return _answer(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return _answer(request, ErrorCode.NONE, codes)
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop fetching the named partitions and delete those marked so (section 4.1)."""
+        async with self.lock:
+            code = self._admit_request(request)
+            if code is not ErrorCode.NONE:
+                return StopReplicaResponse(code)
+            codes = {
+                TopicPartition(s.topic_name, s.partition_index): self._judge_stop(s) for s in request.partition_states
+            }
+            stopping = [
+                state
+                for state in request.partition_states
+                if codes[TopicPartition(state.topic_name, state.partition_index)] is ErrorCode.NONE
+            ]
+            codes |= await self._stop(stopping, Cause("StopReplica", self._handled))
+            return StopReplicaResponse(
+                ErrorCode.NONE, tuple(StopReplicaPartitionError(tp.topic, tp.partition, c) for tp, c in codes.items())
+            )
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Take over the controller's view of the cluster; roles do not change (R4.8)."""
+        async with self.lock:
+            code = self._admit_request(request)
+            if code is ErrorCode.NONE:
+                listeners = {tuple(sorted(e.listener for e in broker.endpoints)) for broker in request.live_brokers}
+                if len(listeners) > 1:
+                    _log.error("brokers offer different listeners", listeners=sorted(listeners))
+                self._manager.metadata.apply(request)
+            return UpdateMetadataResponse(code)
+
+    def _admit_request(self, request: ControlRequest) -> ErrorCode:
+        """Test both epochs of the request, and remember the controller's if they are good."""
+        code = judge_epochs(
+            broker_epoch=request.broker_epoch,
+            own_broker_epoch=self._broker_epoch(),
+            controller_epoch=request.controller_epoch,
+            known_controller_epoch=self.known_controller_epoch,
+        )
+        if code is ErrorCode.NONE:
+            self.known_controller_epoch = request.controller_epoch
+            self._handled += 1
+        else:
+            _log.warning("control request refused", request=type(request).__name__, code=code.name)
+        return code
+
+    async def _change_roles(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
+        """Parts 1 to 3 of the handler: admit each state, switch roles, tidy up. Codes by partition."""
+        codes: dict[TopicPartition, ErrorCode] = {}
+        orders: dict[Admission, list[RoleOrder]] = {Admission.LEAD: [], Admission.FOLLOW: []}
+        refreshed: dict[TopicPartition, TopicId | None] = {}
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                tp = TopicPartition(topic.topic_name, state.partition_index)
+                if self._manager.is_offline(tp):
+                    codes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+                    continue
+                admission, order = self._admit(tp, topic.topic_id, state)
+                codes[tp] = admission.code
+                if admission in orders:
+                    orders[admission].append(order)
+                elif admission is Admission.CLEAR_TOPIC_ID:
+                    refreshed[tp] = None
+                elif admission is Admission.STORE_TOPIC_ID and order.state.leader != self._manager.own_id:
+                    refreshed[tp] = topic.topic_id
+        codes |= await self._carry_out(orders[Admission.LEAD], orders[Admission.FOLLOW])
+        for tp, topic_id in refreshed.items():
+            self._fetchers.set_topic_id(tp, topic_id)
+        self.has_roles.set()
+        self._fetchers.stop_idle()
+        return codes
+
+    def _admit(
+        self, tp: TopicPartition, topic_id: TopicId | None, state: LeaderAndIsrPartitionState
+    ) -> tuple[Admission, RoleOrder]:
+        partition = self._manager.host(tp)
+        log = partition.log
+        admission = admit(
+            state,
+            own_id=self._manager.own_id,
+            current_epoch=partition.leader_epoch,
+            topic_id=topic_id,
+            log_topic_id=None if log is None else log.topic_id,
+        )
+        if admission is Admission.STORE_TOPIC_ID and log is not None and topic_id is not None:
+            log.set_topic_id(topic_id)
+        return admission, RoleOrder(partition, topic_id, state)
+
+    async def _carry_out(self, to_lead: list[RoleOrder], to_follow: list[RoleOrder]) -> dict[TopicPartition, ErrorCode]:
+        outcome = RoleOutcome()
+        logs = await self._roles.logs_of_request([*to_lead, *to_follow])
+        try:
+            if to_lead:
+                await self._roles.make_leaders(to_lead, logs, outcome)
+            if to_follow:
+                await self._roles.make_followers(to_follow, logs, outcome, is_stopping=self.is_stopping)
+        finally:
+            cause = Cause("LeaderAndIsr", self._handled)
+            self._sink.append([_role_change(self._manager.own_id, order, cause) for order in outcome.applied])
+        self._drop_leader_metrics(order.partition.topic_partition for order in outcome.changed)
+        return outcome.failures
+
+    def _drop_leader_metrics(self, followed: Iterable[TopicPartition]) -> None:
+        for topic in sorted({tp.topic for tp in followed}):
+            if not self._manager.leads_any_of(topic):
+                self._manager.metrics.drop_topic(topic)
+
+    def _judge_stop(self, state: StopReplicaPartitionState) -> ErrorCode:
+        tp = TopicPartition(state.topic_name, state.partition_index)
+        if self._manager.is_offline(tp):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._manager.online(tp)
+        return ErrorCode.NONE if partition is None else judge_stop(state.leader_epoch, partition.leader_epoch)
+
+    async def _stop(self, states: list[StopReplicaPartitionState], cause: Cause) -> dict[TopicPartition, ErrorCode]:
+        """R4.3; returns the codes of those whose log could not be deleted."""
+        partitions = [TopicPartition(state.topic_name, state.partition_index) for state in states]
+        deleted = [tp for tp, state in zip(partitions, states, strict=True) if state.delete_partition]
+        self._fetchers.remove(partitions)
+        for tp in deleted:
+            if self._manager.online(tp) is not None:
+                self._manager.remove(tp)
+                if not self._manager.hosts_any_of(tp.topic):
+                    self._manager.metrics.drop_topic(tp.topic)
+        for tp in partitions:
+            self._manager.complete_delayed(tp)
+        failures = await self._manager.logs.delete(deleted)
+        for tp, error in failures.items():
+            _log.error("log could not be deleted", partition=str(tp), error=str(error))
+        self._sink.append([_stop_change(self._manager.own_id, state, cause, failures) for state in states])
+        self._fetchers.stop_idle()
+        return {tp: getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR) for tp, error in failures.items()}
+
+
+def _answer(
+    request: LeaderAndIsrRequest, code: ErrorCode, codes: dict[TopicPartition, ErrorCode] | None = None
+) -> LeaderAndIsrResponse:
+    """The request's code and that of each of its partitions; without `codes`, all get the request's."""
+    return LeaderAndIsrResponse(
+        code,
+        tuple(
+            LeaderAndIsrPartitionError(
+                topic.topic_name,
+                topic.topic_id,
+                state.partition_index,
+                code if codes is None else codes[TopicPartition(topic.topic_name, state.partition_index)],
+            )
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ),
+    )
+
+
+def _role_change(own_id: int, order: RoleOrder, cause: Cause) -> StateChange:
+    tp, state = order.partition.topic_partition, order.state
+    return StateChange(
+        kind=Kind.ROLE,
+        cause=cause,
+        controller_epoch=state.controller_epoch,
+        topic=tp.topic,
+        partition=tp.partition,
+        broker=own_id,
+        to_state="leader" if state.leader == own_id else "follower",
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        isr=state.isr,
+        replicas=state.replicas,
+    )
+
+
+def _stop_change(
+    own_id: int, state: StopReplicaPartitionState, cause: Cause, failures: dict[TopicPartition, Exception]
+) -> StateChange:
+    failure = failures.get(TopicPartition(state.topic_name, state.partition_index))
+    return StateChange(
+        kind=Kind.ROLE,
+        cause=cause,
+        topic=state.topic_name,
+        partition=state.partition_index,
+        broker=own_id,
+        to_state="deleted" if state.delete_partition and failure is None else "stopped",
+        leader_epoch=state.leader_epoch,
+        reason=None if failure is None else str(failure),
+    )

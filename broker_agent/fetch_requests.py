@@ -1,0 +1,243 @@
+"""Fetch on the leader: followers copying records, consumers reading them.
+
+Source: Kafka ReplicaManager.fetchMessages, readFromLog, DelayedFetch; KIP-227 is left out (every request
+names all its partitions).
+"""
+
+from msgspec import Struct
+
+from broker_agent.decisions.data_requests import UNREMARKABLE_FETCH_ERRORS
+from broker_agent.decisions.truncation import diverges
+from broker_agent.hosted_partition import HostedPartition
+from broker_agent.ports import Log
+from broker_agent.replica_manager import ReplicaManager, judge_leadership
+from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_BROKER_EPOCH, Offset
+from cluster.errors import ErrorCode, LogAppendError, StorageError
+from cluster.partition import TopicPartition
+from cluster.requests import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+
+
+class _Bounds(Struct, frozen=True):
+    """Offsets of a log taken before it is read: appends during the read must not change the answer (R6.6)."""
+
+    log_start: Offset
+    high_watermark: Offset
+    log_end: Offset
+
+
+class FetchRequests:
+    """Answers Fetch, at once or when enough has arrived."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+
+    async def handle(self, request: FetchRequest) -> FetchResponse:
+        """Read all partitions; wait up to `max_wait_ms` for `min_bytes` unless something must be told now."""
+        data = self._read_all(request, arrival_ms=self._manager.now_ms())
+        if _must_answer_now(request, data):
+            return self._answer(request, data)
+        waiting = _WaitingFetch(request, self._manager)
+        if any(waiting.test(key) for key in waiting.keys):
+            return self._answer(request, data)
+        if not await self._manager.fetch_purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
+            self._manager.metrics.expired_fetches["follower" if request.replica_id >= 0 else "consumer"].mark()
+        # Read again, but without touching the follower's record: waking up is the leader's doing, and must
+        # not make a dead follower look alive (R6.16).
+        return self._answer(request, self._read_all(request, arrival_ms=None))
+
+    def _read_all(self, request: FetchRequest, *, arrival_ms: float | None) -> list[FetchPartitionData]:
+        """One result per partition. `arrival_ms`: take the follower's position from the request, as of then."""
+        remaining = min(request.max_bytes, self._manager.settings.fetch_max_bytes)
+        is_empty = True
+        results = []
+        for item in request.partitions:
+            limit = min(item.partition_max_bytes, remaining)
+            try:
+                data = self._read(request, item, limit, at_least_one=is_empty, arrival_ms=arrival_ms)
+            except StorageError as error:
+                self._manager.storage_failed(error)
+                data = _refusal(item, ErrorCode.KAFKA_STORAGE_ERROR)
+            results.append(data)
+            remaining -= len(data.records)
+            is_empty = is_empty and not data.records
+            if arrival_ms is not None:
+                self._count(item, data.error_code)
+        return results
+
+    def _read(
+        self,
+        request: FetchRequest,
+        item: FetchPartition,
+        limit: int,
+        *,
+        at_least_one: bool,
+        arrival_ms: float | None,
+    ) -> FetchPartitionData:
+        partition = self._admit(request, item)
+        if isinstance(partition, ErrorCode):
+            return _refusal(item, partition)
+        log = partition.log
+        assert log is not None, f"{partition.topic_partition} is led without a log"
+        bounds = _Bounds(log.log_start_offset, log.high_watermark, log.log_end_offset)
+        if item.last_fetched_epoch != NO_LEADER_EPOCH:
+            verdict = _compare_epochs(item, log, bounds)
+            if verdict is not None:
+                return verdict
+        if not bounds.log_start <= item.fetch_offset <= bounds.log_end:
+            return _refusal(item, ErrorCode.OFFSET_OUT_OF_RANGE, bounds)
+        upper = bounds.log_end if request.replica_id >= 0 else bounds.high_watermark
+        records = b""
+        if item.fetch_offset < upper and (limit > 0 or at_least_one):
+            try:
+                records = log.read(item.fetch_offset, limit, upper, at_least_one=at_least_one)
+            except LogAppendError as error:
+                return _refusal(item, error.code, bounds)
+        if request.replica_id >= 0 and arrival_ms is not None:
+            self._note_follower(partition, request, item, bounds, arrival_ms)
+        return FetchPartitionData(
+            topic=item.topic,
+            partition=item.partition,
+            error_code=ErrorCode.NONE,
+            high_watermark=bounds.high_watermark,
+            last_stable_offset=bounds.high_watermark,
+            log_start_offset=bounds.log_start,
+            records=records,
+        )
+
+    def _admit(self, request: FetchRequest, item: FetchPartition) -> HostedPartition | ErrorCode:
+        """R6.1 to R6.5 and the broker epoch fence R6.11, in that order."""
+        tp = TopicPartition(item.topic, item.partition)
+        if item.topic_id is not None and not self._manager.metadata.knows_topic_id(item.topic_id):
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not self._manager.metadata.contains(tp):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = self._manager.lookup(tp)
+        if isinstance(partition, ErrorCode):
+            return partition
+        log_topic_id = None if partition.log is None else partition.log.topic_id
+        if item.topic_id is not None and log_topic_id is not None and item.topic_id != log_topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        code = judge_leadership(partition, item.current_leader_epoch)
+        if code is not ErrorCode.NONE:
+            return code
+        if request.replica_id >= 0:
+            code = _judge_follower(partition, request, item)
+        return partition if code is ErrorCode.NONE else code
+
+    def _note_follower(
+        self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
+    ) -> None:
+        """R6.12: take the position, then see whether the follower may join, then whether the HW may rise."""
+        moved = partition.note_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
+        self._manager.expand_isr(partition, request.replica_id)
+        if moved:
+            self._manager.advance(partition)
+
+    def _count(self, item: FetchPartition, code: ErrorCode) -> None:
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return  # A meter for every topic name that somebody invents would never end.
+        self._manager.metrics.mark(item.topic, "TotalFetchRequestsPerSec")
+        if code is not ErrorCode.NONE and code not in UNREMARKABLE_FETCH_ERRORS:
+            self._manager.metrics.mark(item.topic, "FailedFetchRequestsPerSec")
+
+    def _answer(self, request: FetchRequest, data: list[FetchPartitionData]) -> FetchResponse:
+        for item in data:
+            if item.records:
+                self._count_bytes(request, item)
+        return FetchResponse(ErrorCode.NONE, tuple(data))
+
+    def _count_bytes(self, request: FetchRequest, data: FetchPartitionData) -> None:
+        metrics, size = self._manager.metrics, len(data.records)
+        if request.replica_id < 0:
+            metrics.mark(data.topic, "BytesOutPerSec", size)
+            return
+        metrics.replication_bytes_out.mark(size)
+        partition = self._manager.online(TopicPartition(data.topic, data.partition))
+        if partition is not None and request.replica_id in partition.assignment.adding:
+            metrics.reassignment_bytes_out.mark(size)
+
+
+class _WaitingFetch:
+    """Tells when a waiting fetch is worth answering (R6.15). Bytes are summed over its partitions."""
+
+    def __init__(self, request: FetchRequest, manager: ReplicaManager) -> None:
+        self._request = request
+        self._manager = manager
+        self._items = {TopicPartition(item.topic, item.partition): item for item in request.partitions}
+        self._available: dict[TopicPartition, int] = {}
+        self._total = 0
+        self.keys = tuple(self._items)
+
+    def test(self, key: TopicPartition) -> bool:
+        """Look at one partition again; true if the request should be answered now."""
+        item = self._items[key]
+        partition = self._manager.lookup_leader(key, item.current_leader_epoch)
+        if isinstance(partition, ErrorCode) or partition.log is None:
+            return True
+        log = partition.log
+        bound = log.log_end_offset if self._request.replica_id >= 0 else log.high_watermark
+        if item.fetch_offset > bound:
+            return True
+        if item.last_fetched_epoch != NO_LEADER_EPOCH:
+            answer = log.end_offset_for_epoch(item.last_fetched_epoch)
+            if diverges(answer, last_fetched_epoch=item.last_fetched_epoch, fetch_offset=item.fetch_offset):
+                return True
+        available = 0
+        if item.fetch_offset < bound:
+            try:
+                between = log.bytes_between(item.fetch_offset, bound)
+            except StorageError:
+                return True
+            if between is None:
+                return True
+            available = min(between, item.partition_max_bytes)
+        self._total += available - self._available.get(key, 0)
+        self._available[key] = available
+        return self._total >= self._request.min_bytes
+
+
+def _judge_follower(partition: HostedPartition, request: FetchRequest, item: FetchPartition) -> ErrorCode:
+    progress = partition.remote.get(request.replica_id)
+    if progress is None:
+        # With an epoch the leader may merely not have heard yet of the new assignment (R6.5).
+        knows_epoch = item.current_leader_epoch != NO_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if request.replica_epoch != UNKNOWN_BROKER_EPOCH and request.replica_epoch < progress.broker_epoch:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
+
+
+def _compare_epochs(item: FetchPartition, log: Log, bounds: _Bounds) -> FetchPartitionData | None:
+    """R6.7: what a follower's last fetched epoch is answered, or None to go on reading."""
+    answer = log.end_offset_for_epoch(item.last_fetched_epoch)
+    if answer.epoch == NO_LEADER_EPOCH or item.fetch_offset < bounds.log_start:
+        return _refusal(item, ErrorCode.OFFSET_OUT_OF_RANGE, bounds)
+    if not diverges(answer, last_fetched_epoch=item.last_fetched_epoch, fetch_offset=item.fetch_offset):
+        return None
+    return FetchPartitionData(
+        topic=item.topic,
+        partition=item.partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=bounds.high_watermark,
+        last_stable_offset=bounds.high_watermark,
+        log_start_offset=bounds.log_start,
+        diverging_epoch=answer,
+    )
+
+
+def _refusal(item: FetchPartition, code: ErrorCode, bounds: _Bounds | None = None) -> FetchPartitionData:
+    if bounds is None:
+        return FetchPartitionData(item.topic, item.partition, code)
+    return FetchPartitionData(
+        item.topic, item.partition, code, bounds.high_watermark, bounds.high_watermark, bounds.log_start
+    )
+
+
+def _must_answer_now(request: FetchRequest, data: list[FetchPartitionData]) -> bool:
+    """R6.14."""
+    return (
+        request.max_wait_ms <= 0
+        or not data
+        or sum(len(item.records) for item in data) >= request.min_bytes
+        or any(item.error_code is not ErrorCode.NONE or item.diverging_epoch is not None for item in data)
+    )

@@ -1,0 +1,92 @@
+"""Questions about offsets: ListOffsets and OffsetsForLeaderEpoch. Only the leader answers them.
+
+Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-101, KIP-207.
+"""
+
+from broker_agent.hosted_partition import HostedPartition
+from broker_agent.ports import Log
+from broker_agent.replica_manager import ReplicaManager
+from cluster.broker import NO_LEADER_EPOCH, Offset
+from cluster.errors import ErrorCode, StorageError
+from cluster.partition import TopicPartition
+from cluster.requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+    OffsetForLeaderPartition,
+    OffsetForLeaderResult,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
+
+
+class OffsetRequests:
+    """Answers from the logs of partitions led here."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Earliest, latest, or the first at a time, per partition (R6.21)."""
+        is_follower = request.replica_id >= 0
+        return ListOffsetsResponse(tuple(self._list_one(item, is_follower=is_follower) for item in request.partitions))
+
+    def offsets_for_leader_epoch(self, request: OffsetsForLeaderEpochRequest) -> OffsetsForLeaderEpochResponse:
+        """Where epochs end in the leader's log, for followers that look for divergence (R6.20)."""
+        return OffsetsForLeaderEpochResponse(tuple(self._epoch_end(item) for item in request.partitions))
+
+    def _list_one(self, item: ListOffsetsPartition, *, is_follower: bool) -> ListOffsetsResult:
+        tp = TopicPartition(item.topic, item.partition)
+        partition = self._manager.lookup_leader(tp, item.current_leader_epoch)
+        if isinstance(partition, ErrorCode):
+            return ListOffsetsResult(item.topic, item.partition, partition)
+        log = partition.log
+        assert log is not None, f"{tp} is led without a log"
+        if item.timestamp == EARLIEST_TIMESTAMP:
+            return _found(item, log.log_start_offset, log)
+        # A new leader may not know yet how far its predecessor committed; until its high watermark reaches
+        # its own epoch, a consumer could be told an end that goes back (KIP-207).
+        is_settled = partition.epoch_start_offset is None or log.high_watermark >= partition.epoch_start_offset
+        if item.timestamp == LATEST_TIMESTAMP:
+            if not is_follower and not is_settled:
+                return ListOffsetsResult(item.topic, item.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
+            return _latest(item, partition, log.log_end_offset if is_follower else log.high_watermark)
+        try:
+            return self._at_time(item, log, is_follower=is_follower, is_settled=is_settled)
+        except StorageError as error:
+            self._manager.storage_failed(error)
+            return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    @staticmethod
+    def _at_time(item: ListOffsetsPartition, log: Log, *, is_follower: bool, is_settled: bool) -> ListOffsetsResult:
+        found = log.offset_for_timestamp(item.timestamp)
+        if found is None:
+            return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE)
+        timestamp, offset = found
+        if offset < (log.log_end_offset if is_follower else log.high_watermark):
+            return _found(item, offset, log, timestamp)
+        code = ErrorCode.NONE if is_settled else ErrorCode.OFFSET_NOT_AVAILABLE
+        return ListOffsetsResult(item.topic, item.partition, code)
+
+    def _epoch_end(self, item: OffsetForLeaderPartition) -> OffsetForLeaderResult:
+        tp = TopicPartition(item.topic, item.partition)
+        partition = self._manager.lookup_leader(tp, item.current_leader_epoch)
+        if isinstance(partition, ErrorCode):
+            return OffsetForLeaderResult(item.topic, item.partition, partition)
+        assert partition.log is not None, f"{tp} is led without a log"
+        answer = partition.log.end_offset_for_epoch(item.leader_epoch)
+        return OffsetForLeaderResult(item.topic, item.partition, ErrorCode.NONE, answer.epoch, answer.end_offset)
+
+
+def _found(item: ListOffsetsPartition, offset: Offset, log: Log, timestamp: int = -1) -> ListOffsetsResult:
+    epoch = log.epoch_at_offset(offset)
+    return ListOffsetsResult(
+        item.topic, item.partition, ErrorCode.NONE, timestamp, offset, NO_LEADER_EPOCH if epoch is None else epoch
+    )
+
+
+def _latest(item: ListOffsetsPartition, partition: HostedPartition, offset: Offset) -> ListOffsetsResult:
+    return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE, -1, offset, partition.leader_epoch)

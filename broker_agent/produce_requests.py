@@ -1,0 +1,220 @@
+"""Produce: append on the leader, and wait for the in-sync replicas where the producer asks for it.
+
+Source: Kafka ReplicaManager.appendRecords, DelayedProduce; KafkaApis.handleProduceRequest.
+"""
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from broker_agent.decisions.data_requests import (
+    ACKS_ALL,
+    INTERNAL_TOPICS,
+    UNREMARKABLE_PRODUCE_ERRORS,
+    VALID_ACKS,
+    judge_acknowledgement,
+    judge_record_set,
+)
+from broker_agent.decisions.isr import maximal_isr
+from broker_agent.ports import AppendInfo
+from broker_agent.replica_manager import ReplicaManager
+from cluster.broker import Offset
+from cluster.errors import ErrorCode, LogAppendError, StorageError
+from cluster.node import WallClock
+from cluster.partition import TopicPartition
+from cluster.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+
+_log = structlog.stdlib.get_logger()
+
+
+class _RefusedError(Exception):
+    """One partition's records are not appended; `code` is answered for it."""
+
+    def __init__(self, code: ErrorCode, why: str = "") -> None:
+        super().__init__(code.name, why)
+        self.code, self.why = code, why
+
+
+class ProduceRequests:
+    """Answers Produce. Partitions are independent of one another (R7.3)."""
+
+    def __init__(self, manager: ReplicaManager, clock: WallClock) -> None:
+        self._manager = manager
+        self._clock = clock
+
+    async def handle(self, request: ProduceRequest) -> ProduceResponse:
+        """Append every record set; with acks=-1 answer when the high watermark has passed them, or at the time-out."""
+        if request.acks not in VALID_ACKS:
+            why = f"acks {request.acks} is none of -1, 0, 1"
+            refused = tuple(
+                ProducePartitionResult(item.topic, item.partition, ErrorCode.INVALID_REQUIRED_ACKS, error_message=why)
+                for item in request.partitions
+            )
+            return ProduceResponse(refused)
+        await self._until_roles_are_settled(request)
+        # From here to the watching of what is pending nothing awaits: no role change falls between (R7.4), and
+        # none can be lost and regained unseen.
+        results = [self._append(request, item) for item in request.partitions]
+        if request.acks == ACKS_ALL:
+            results = await self._await_replication(request, results)
+        return ProduceResponse(tuple(result.answer for result in results))
+
+    async def _until_roles_are_settled(self, request: ProduceRequest) -> None:
+        hosted = [self._manager.online(TopicPartition(item.topic, item.partition)) for item in request.partitions]
+        partitions = [partition for partition in hosted if partition is not None]
+        while (changing := next((p for p in partitions if p.is_changing_role), None)) is not None:
+            await changing.until_role_is_settled()
+
+    def _append(self, request: ProduceRequest, item: ProducePartition) -> "_Result":
+        tp = TopicPartition(item.topic, item.partition)
+        try:
+            self._admit(tp, item)
+            appended = self._append_to(tp, request.acks, item)
+        except _RefusedError as refusal:
+            return _Result(self._refusal(tp, refusal), required=None)
+        return _Result(
+            ProducePartitionResult(
+                topic=item.topic,
+                partition=item.partition,
+                error_code=ErrorCode.NONE,
+                base_offset=appended.first_offset,
+                log_append_time_ms=appended.log_append_time_ms,
+                log_start_offset=self._log_start(tp),
+            ),
+            required=Offset(appended.last_offset + 1),
+        )
+
+    def _admit(self, tp: TopicPartition, item: ProducePartition) -> None:
+        if not self._manager.metadata.contains(tp):
+            raise _RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._manager.metrics.mark(tp.topic, "TotalProduceRequestsPerSec")
+        code = judge_record_set(item.records)
+        if code is not ErrorCode.NONE:
+            raise _RefusedError(code, "the record set must be exactly one batch of version 2")
+        if tp.topic in INTERNAL_TOPICS:
+            raise _RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is internal")
+
+    def _append_to(self, tp: TopicPartition, acks: int, item: ProducePartition) -> AppendInfo:
+        partition = self._manager.lookup(tp)
+        if isinstance(partition, ErrorCode):
+            raise _RefusedError(partition)
+        if not partition.is_leader or partition.log is None:
+            raise _RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
+            raise _RefusedError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"the ISR has {len(partition.isr)} of {partition.min_isr} members"
+            )
+        try:
+            appended = partition.append_as_leader(item.records, self._clock.now_ms())
+        except LogAppendError as error:
+            raise _RefusedError(error.code, error.why) from None
+        except StorageError as error:
+            self._manager.storage_failed(error)
+            raise _RefusedError(error.code, error.why) from None
+        if not appended.duplicate:
+            self._manager.metrics.mark(tp.topic, "MessagesInPerSec", appended.record_count)
+            self._manager.metrics.mark(tp.topic, "BytesInPerSec", appended.valid_bytes)
+        if not self._manager.advance(partition):
+            # Followers wait for the log's end, not for the high watermark (R7.9).
+            self._manager.fetch_purgatory.check_and_complete(tp)
+        return appended
+
+    def _log_start(self, tp: TopicPartition) -> Offset:
+        partition = self._manager.online(tp)
+        assert partition is not None, f"{tp} vanished within one step"
+        assert partition.log is not None, f"{tp} lost its log within one step"
+        return partition.log.log_start_offset
+
+    def _refusal(self, tp: TopicPartition, refusal: _RefusedError) -> ProducePartitionResult:
+        self._count_refusal(tp.topic, refusal.code)
+        result = ProducePartitionResult(tp.topic, tp.partition, refusal.code, error_message=refusal.why)
+        if refusal.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return replace(result, log_start_offset=self._log_start(tp))
+        return self._name_leader(tp, result)
+
+    def _name_leader(self, tp: TopicPartition, result: ProducePartitionResult) -> ProducePartitionResult:
+        """With NOT_LEADER_OR_FOLLOWER tell who leads, as far as the metadata cache knows (R7.10)."""
+        state = self._manager.metadata.partition_state(tp)
+        if result.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or state is None:
+            return result
+        return replace(result, current_leader_id=state.leader, current_leader_epoch=state.leader_epoch)
+
+    def _count_refusal(self, topic: str, code: ErrorCode) -> None:
+        metrics = self._manager.metrics
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return  # A meter for every topic name that somebody invents would never end.
+        if code is ErrorCode.MESSAGE_TOO_LARGE:
+            metrics.mark(topic, "BytesRejectedPerSec")
+        elif code is ErrorCode.CORRUPT_MESSAGE:
+            metrics.mark(topic, "InvalidMessageCrcRecordsPerSec")
+        elif code is ErrorCode.INVALID_RECORD:
+            metrics.mark(topic, "InvalidOffsetOrSequenceRecordsPerSec")
+        if code not in UNREMARKABLE_PRODUCE_ERRORS:
+            metrics.mark(topic, "FailedProduceRequestsPerSec")
+
+    async def _await_replication(self, request: ProduceRequest, results: "list[_Result]") -> "list[_Result]":
+        waiting = _WaitingProduce(self._manager, results)
+        for key in waiting.keys:
+            waiting.test(key)
+        purgatory = self._manager.produce_purgatory
+        if waiting.pending and not await purgatory.wait(waiting.test, waiting.keys, request.timeout_ms):
+            self._manager.metrics.expired_produces.mark(len(waiting.pending))
+        return [
+            _Result(self._name_leader(tp, waiting.judged(tp, result.answer)), result.required)
+            if result.required is not None
+            else result
+            for result in results
+            if (tp := TopicPartition(result.answer.topic, result.answer.partition))
+        ]
+
+
+class _Result(Struct, frozen=True):
+    """One partition's answer; `required`: the high watermark that acknowledges it, None if nothing was appended."""
+
+    answer: ProducePartitionResult
+    required: Offset | None
+
+
+class _WaitingProduce:
+    """Tells when every appended record set is acknowledged or can no longer be (R7.11 to R7.13)."""
+
+    def __init__(self, manager: ReplicaManager, results: list[_Result]) -> None:
+        self._manager = manager
+        self.pending: dict[TopicPartition, Offset] = {}
+        self._codes: dict[TopicPartition, ErrorCode] = {}
+        for result in results:
+            if result.required is not None:
+                tp = TopicPartition(result.answer.topic, result.answer.partition)
+                self.pending[tp] = max(result.required, self.pending.get(tp, result.required))
+        self.keys = tuple(self.pending)
+
+    def test(self, key: TopicPartition) -> bool:
+        """Look at one partition again; true when nothing is pending any more.
+
+        The leader epoch is not compared: becoming a follower has completed this operation before any
+        truncation could put other records at its offsets (R7.14).
+        """
+        required = self.pending.get(key)
+        if required is not None:
+            code = self._judge(key, required)
+            if code is not None:
+                self._codes[key] = code
+                del self.pending[key]
+        return not self.pending
+
+    def judged(self, tp: TopicPartition, answer: ProducePartitionResult) -> ProducePartitionResult:
+        """The answer with the code that was found, or REQUEST_TIMED_OUT while it is pending."""
+        return replace(answer, error_code=self._codes.get(tp, ErrorCode.REQUEST_TIMED_OUT))
+
+    def _judge(self, tp: TopicPartition, required: Offset) -> ErrorCode | None:
+        partition = self._manager.lookup(tp)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if not partition.is_leader or partition.log is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return judge_acknowledgement(
+            high_watermark=partition.log.high_watermark,
+            required_offset=required,
+            maximal_isr_size=len(maximal_isr(partition.isr_state)),
+            min_isr=partition.min_isr,
+        )

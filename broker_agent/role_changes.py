@@ -1,0 +1,215 @@
+"""Carrying out what a LeaderAndIsr request orders: logs first, durably and many at a time, then the switch.
+
+The caller holds the replica state change lock. A partition's switch of role itself is one synchronous step,
+taken as soon as its own disk work is done. Source: Kafka ReplicaManager.makeLeaders, makeFollowers.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import structlog
+from msgspec import Struct, field
+
+from broker_agent.hosted_partition import HostedPartition
+from broker_agent.log_reconciliation import Leader
+from broker_agent.ports import Log, LogConfig, LogDirectories
+from broker_agent.replica_fetchers import FetchStart, ReplicaFetchers
+from broker_agent.replica_manager import ReplicaManager
+from broker_agent.topic_configs import TopicConfigs
+from cluster.broker import Offset, TopicId
+from cluster.errors import ErrorCode, LogAppendError, StorageError, ZooKeeperError
+from cluster.partition import TopicPartition
+from cluster.requests import LeaderAndIsrPartitionState
+
+_CONCURRENCY: Final = 32
+"""Partitions whose disk work is under way at once."""
+_STEPS_BETWEEN_YIELDS: Final = 64
+
+_log = structlog.stdlib.get_logger()
+
+
+class RoleOrder(Struct, frozen=True):
+    """One admitted partition state, with the partition that is to carry it out."""
+
+    partition: HostedPartition
+    topic_id: TopicId | None
+    state: LeaderAndIsrPartitionState
+
+
+class RoleOutcome(Struct):
+    """What became of the orders, filled in as they are carried out.
+
+    `applied` took the new epochs; `changed` are the followers among them that must be fetched anew;
+    `failures` replace the code NONE.
+    """
+
+    applied: list[RoleOrder] = field(default_factory=list)
+    changed: list[RoleOrder] = field(default_factory=list)
+    failures: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+
+class RoleChanges:
+    """Makes leaders and followers of hosted partitions."""
+
+    def __init__(self, manager: ReplicaManager, fetchers: ReplicaFetchers, configs: TopicConfigs) -> None:
+        self._manager = manager
+        self._fetchers = fetchers
+        self._configs = configs
+
+    async def make_leaders(self, orders: Sequence[RoleOrder], logs: "LogsOfRequest", outcome: RoleOutcome) -> None:
+        """Lead these partitions (R3.1). All their fetchers stop before the first of them becomes leader."""
+        self._fetchers.remove(order.partition.topic_partition for order in orders)
+
+        async def lead(order: RoleOrder) -> None:
+            if await self._lead(order, logs):
+                outcome.applied.append(order)
+
+        await self._for_each(orders, lead, outcome)
+
+    async def make_followers(
+        self, orders: Sequence[RoleOrder], logs: "LogsOfRequest", outcome: RoleOutcome, *, is_stopping: bool
+    ) -> None:
+        """Follow the named leaders (R3.2). Fetching starts from where the logs end when all old fetchers are gone."""
+
+        async def follow(order: RoleOrder) -> None:
+            await self._follow(order, logs, outcome)
+
+        await self._for_each(orders, follow, outcome)
+        for order in outcome.changed:
+            self._manager.complete_delayed(order.partition.topic_partition)
+        if not is_stopping:
+            self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
+
+    async def _lead(self, order: RoleOrder, logs: "LogsOfRequest") -> bool:
+        """R3.3 to R3.7; whether the order was carried out."""
+        partition, state = order.partition, order.state
+        if state.partition_epoch < partition.partition_epoch:
+            return False
+        with partition.changing_role():
+            log = await logs.attach(order)
+            if log is None:
+                return False
+            epoch_start: Offset | None = None
+            if state.leader_epoch > partition.leader_epoch:
+                epoch_start = log.log_end_offset
+                await log.begin_leader_epoch(state.leader_epoch, epoch_start)
+                assert log.log_end_offset == epoch_start, f"{partition.topic_partition} grew during its election"
+            partition.make_leader(state, epoch_start_offset=epoch_start, now_ms=self._manager.now_ms())
+        self._manager.note_role(partition)
+        self._manager.advance(partition)
+        return True
+
+    async def _follow(self, order: RoleOrder, logs: "LogsOfRequest", outcome: RoleOutcome) -> None:
+        partition, state = order.partition, order.state
+        tp = partition.topic_partition
+        if self._manager.metadata.endpoint(state.leader) is None:
+            # The log is created all the same, so that its high watermark enters the checkpoints.
+            _log.error("leader is not alive; its partition is not followed", partition=str(tp), leader=state.leader)
+            await logs.attach(order)
+            return
+        if state.partition_epoch < partition.partition_epoch:
+            return
+        log = await logs.attach(order)
+        if partition.make_follower(state) and log is not None:
+            # In the same step: nothing that was fetched under the old epoch is appended under the new one.
+            self._fetchers.remove((tp,))
+            outcome.changed.append(order)
+        outcome.applied.append(order)
+        self._manager.note_role(partition)
+
+    def _fetch_start(self, order: RoleOrder) -> FetchStart:
+        """Where to fetch from (5.4): the log's end if the leader can judge it by its latest epoch, else the HW."""
+        partition = order.partition
+        log = partition.log
+        endpoint = self._manager.metadata.endpoint(partition.leader_id)
+        assert log is not None, f"{partition.topic_partition} has no log"
+        assert endpoint is not None, f"broker {partition.leader_id} died within one step"
+        by_fetch = self._manager.settings.klamm_replica_truncation_mode == "fetch"
+        from_end = by_fetch and log.latest_epoch is not None
+        return FetchStart(
+            topic_id=order.topic_id,
+            leader=Leader(partition.leader_id, endpoint),
+            leader_epoch=partition.leader_epoch,
+            offset=log.log_end_offset if from_end else log.high_watermark,
+            latest_epoch=log.latest_epoch,
+        )
+
+    async def _for_each(
+        self, orders: Sequence[RoleOrder], work: Callable[[RoleOrder], Awaitable[None]], outcome: RoleOutcome
+    ) -> None:
+        """Work on all orders, a bounded number at once; expected failures become codes.
+
+        An unexpected one is raised when the others are through: nothing runs on after the lock is released.
+        """
+        rest = iter(orders)
+
+        async def worker() -> None:
+            for step, order in enumerate(rest):
+                if step % _STEPS_BETWEEN_YIELDS == _STEPS_BETWEEN_YIELDS - 1:
+                    await asyncio.sleep(0)
+                tp = order.partition.topic_partition
+                try:
+                    await work(order)
+                except StorageError as error:
+                    _log.exception("log cannot be opened", partition=str(tp))
+                    outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+                    self._fetchers.remove((tp,))
+                    self._manager.mark_offline(tp)
+                    self._manager.storage_failed(error)
+                except LogAppendError as error:
+                    _log.warning("log refused the order", partition=str(tp), why=error.why)
+                    outcome.failures[tp] = error.code
+
+        workers = min(_CONCURRENCY, len(orders))
+        results = await asyncio.gather(*(worker() for _ in range(workers)), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def logs_of_request(self, orders: Sequence[RoleOrder]) -> "LogsOfRequest":
+        """Prepare for attaching logs: read the settings of the topics that need one, all at once (R3.12)."""
+        topics = sorted({o.partition.topic_partition.topic for o in orders if o.partition.log is None})
+        try:
+            configs = await self._configs.read(topics)
+        except ZooKeeperError as error:
+            _log.warning("topic settings cannot be read; logs are not opened", topics=len(topics), error=str(error))
+            configs = {}
+        return LogsOfRequest(self._manager.logs, configs)
+
+
+class LogsOfRequest:
+    """Attaches logs to partitions within one request; each directory's checkpoint is read at most once (R2.7)."""
+
+    def __init__(self, directories: LogDirectories, configs: Mapping[str, LogConfig]) -> None:
+        self._directories = directories
+        self._configs = configs
+        self._checkpoints: dict[str, Mapping[TopicPartition, Offset]] = {}
+        self._reading = asyncio.Lock()
+
+    async def attach(self, order: RoleOrder) -> Log | None:
+        """The partition's log, opened or created if it has none yet (R3.11); None if its settings are not known.
+
+        Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) for a log that bears another topic id.
+        """
+        partition = order.partition
+        if partition.log is None:
+            config = self._configs.get(partition.topic_partition.topic)
+            if config is None:
+                return None
+            log = await self._directories.get_or_create(
+                partition.topic_partition, topic_id=order.topic_id, is_new=order.state.is_new, config=config
+            )
+            log.config = config
+            checkpoint = await self._checkpoint(log.directory)
+            log.set_high_watermark(checkpoint.get(partition.topic_partition, Offset(0)))
+            partition.log = log
+        if order.topic_id is not None and partition.log.topic_id is None:
+            partition.log.set_topic_id(order.topic_id)
+        return partition.log
+
+    async def _checkpoint(self, directory: str) -> Mapping[TopicPartition, Offset]:
+        async with self._reading:
+            if directory not in self._checkpoints:
+                self._checkpoints[directory] = await self._directories.read_high_watermarks(directory)
+            return self._checkpoints[directory]

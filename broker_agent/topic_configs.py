@@ -1,0 +1,116 @@
+"""Settings of single topics: the broker's defaults under what `/config/topics/<topic>` overrides.
+
+Source: Kafka LogConfig; R15.1.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from broker_agent.ports import LogConfig
+from cluster.errors import MalformedZnodeError, ZooKeeperError
+from cluster.process.settings import Settings
+from cluster.znodes import CONFIG_TOPICS, decode_config, topic_config_path
+from cluster.zookeeper.port import ZooKeeper
+
+_MINIMUM: Final = {
+    "segment_bytes": 14,
+    "segment_ms": 1,
+    "segment_index_bytes": 4,
+    "retention_ms": -1,
+    "retention_bytes": -1,
+    "min_insync_replicas": 1,
+    "flush_messages": 1,
+}
+"""The smallest value of each numeric key; 0 where none is given."""
+_WORDS: Final = {"cleanup_policy": ("delete",), "message_timestamp_type": ("CreateTime", "LogAppendTime")}
+
+_log = structlog.stdlib.get_logger()
+
+
+def default_log_config(settings: Settings) -> LogConfig:
+    """What holds for a topic without overrides (agent specification 15.2)."""
+    return LogConfig(
+        segment_bytes=settings.log_segment_bytes,
+        segment_ms=settings.log_roll_ms,
+        segment_jitter_ms=settings.log_roll_jitter_ms,
+        segment_index_bytes=settings.log_index_size_max_bytes,
+        index_interval_bytes=settings.log_index_interval_bytes,
+        retention_ms=settings.log_retention_ms,
+        retention_bytes=settings.log_retention_bytes,
+        max_message_bytes=settings.message_max_bytes,
+        min_insync_replicas=settings.min_insync_replicas,
+        flush_messages=settings.log_flush_interval_messages,
+        flush_ms=settings.log_flush_interval_ms,
+        file_delete_delay_ms=settings.log_segment_delete_delay_ms,
+        cleanup_policy=settings.log_cleanup_policy,
+        message_timestamp_type=settings.log_message_timestamp_type,
+    )
+
+
+def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> LogConfig:
+    """The defaults with a topic's overrides. A value that makes no sense is logged and the default kept."""
+    changes: dict[str, int | str] = {}
+    for key, text in overrides.items():
+        field = key.replace(".", "_")
+        if field not in LogConfig.__struct_fields__:
+            _log.info("topic setting is not used here", topic=topic, key=key)
+            continue
+        value = _parse(field, text)
+        if value is None:
+            _log.warning("topic setting is not valid; the default holds", topic=topic, key=key, value=text)
+        else:
+            changes[field] = value
+    return replace(defaults, **changes) if changes else defaults
+
+
+def _parse(field: str, text: str) -> int | str | None:
+    words = _WORDS.get(field)
+    if words is not None:
+        return text if text in words else None
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if number >= _MINIMUM.get(field, 0) else None
+
+
+class TopicConfigs:
+    """Reads topic settings from ZooKeeper."""
+
+    def __init__(self, zookeeper: ZooKeeper, defaults: LogConfig, timeout_ms: int) -> None:
+        self.defaults = defaults
+        self._zookeeper = zookeeper
+        self._timeout_ms = timeout_ms
+
+    async def read(self, topics: Sequence[str]) -> dict[str, LogConfig]:
+        """The settings of these topics; the defaults where a topic has none or they are malformed.
+
+        Raises ZooKeeperError, also when there was no answer within the connection timeout.
+        """
+        if not topics:
+            return {}
+        paths = [topic_config_path(topic) for topic in topics]
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                nodes = await self._zookeeper.get_many(paths)
+        except TimeoutError:
+            raise ZooKeeperError(f"no answer about {len(paths)} topic configurations") from None
+        return {
+            topic: self.defaults if node is None else self._decode(topic, path, node.data)
+            for topic, path, node in zip(topics, paths, nodes, strict=True)
+        }
+
+    async def read_all(self) -> dict[str, LogConfig]:
+        """The settings of every topic that has any. Raises ZooKeeperError."""
+        return await self.read(await self._zookeeper.children(CONFIG_TOPICS) or ())
+
+    def _decode(self, topic: str, path: str, data: bytes) -> LogConfig:
+        try:
+            return override(self.defaults, decode_config(path, data), topic)
+        except MalformedZnodeError as error:
+            _log.warning("topic configuration ignored", topic=topic, error=str(error))
+            return self.defaults
