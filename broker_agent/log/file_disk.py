@@ -121,7 +121,8 @@ class FileDisk:
         return lambda: os.close(descriptor)
 
     async def run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        # Shielded: an fsync that waits for a thread must happen even when nobody waits for it any more.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._executor, work))
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)

@@ -1,9 +1,10 @@
-"""Which of the oldest segments may go. Pure. Source: Kafka UnifiedLog.deleteOldSegments; KIP-405's order of reasons."""
+"""Which of the oldest segments may go. Source: Kafka UnifiedLog.deleteOldSegments."""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
+from broker_agent.log.segment import Segment
 from broker_agent.ports import LogConfig
 from cluster.broker import Offset
 
@@ -15,6 +16,20 @@ class SegmentFacts(Struct, frozen=True):
     size: int
     timestamp: int
     is_active: bool
+
+
+def describe(segments: Sequence[Segment], log_end_offset: Offset) -> list[SegmentFacts]:
+    """What retention needs to know of each segment. A segment without timestamps is as old as its file."""
+    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+    return [
+        SegmentFacts(
+            end_offset=end,
+            size=segment.size,
+            timestamp=segment.largest_timestamp if segment.largest_timestamp >= 0 else segment.modified_ms,
+            is_active=segment is segments[-1],
+        )
+        for segment, end in zip(segments, ends, strict=True)
+    ]
 
 
 def count_expired(

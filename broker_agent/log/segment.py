@@ -131,16 +131,16 @@ class Segment:
             end = position + header.size
         return end == self.size
 
-    def recover(self, least_offset: Offset) -> Iterator[BatchHeader]:
+    def recover(self) -> Iterator[BatchHeader]:
         """Walk every batch with its checksum; cut the file at the first that is not sound. Yields the sound ones.
 
-        Unsound: short, malformed, wrong checksum, or beginning below the end of its predecessor or below
-        `least_offset`. Indexes are rebuilt on the way.
+        Unsound: short, malformed, wrong checksum, or beginning below the end of its predecessor. The file
+        is cut when the walk is over. Indexes are rebuilt on the way.
         """
         self._index, self._times, self._largest = OffsetIndex(), TimeIndex(), (NO_TIMESTAMP, 0)
         self._entries_on_disk, self._times_on_disk, self._last_entry_position = 0, 0, 0
         self.create_indexes()
-        self.next_offset = max(self.base_offset, least_offset)
+        self.next_offset = self.base_offset
         self.is_dirty = True
         end = 0
         for header, batch in self._whole_batches():

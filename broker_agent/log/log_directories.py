@@ -1,0 +1,236 @@
+"""All logs of one agent over its log directories: opening, creating, deleting, checkpoints, shutting down.
+
+Source: Kafka LogManager; KIP-112 for directories that fail one by one.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+from broker_agent.log import checkpoints
+from broker_agent.log.directory_names import deleted_name
+from broker_agent.log.log_directory import LogDirectory, OnFailure
+from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.recovery import create_log
+from broker_agent.log.segments import Surroundings
+from broker_agent.ports import LogConfig
+from cluster.broker import BrokerEpoch, Offset, TopicId
+from cluster.errors import ClusterError, ErrorCode, LogAppendError, StorageError
+from cluster.partition import TopicPartition
+
+
+class DiskLogDirectories:
+    """See `broker_agent.ports.LogDirectories`. Made by `opening.open_log_directories`, which fills it."""
+
+    def __init__(
+        self, around: Surroundings, paths: Sequence[str], on_failure: OnFailure, *, producer_expiration_ms: int
+    ) -> None:
+        self._around, self._on_failure = around, on_failure
+        self._producer_expiration_ms = producer_expiration_ms
+        self._directories = {path: LogDirectory(around.disk, path, self._directory_failed) for path in paths}
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        # Being created now: directory of each, so that it counts there and nobody creates it twice.
+        self._creations: dict[TopicPartition, tuple[str, asyncio.Event]] = {}
+
+    @property
+    def directories(self) -> Mapping[str, LogDirectory]:
+        """Every configured directory, also those that failed."""
+        return self._directories
+
+    @property
+    def live_directories(self) -> tuple[str, ...]:
+        return tuple(path for path, directory in self._directories.items() if directory.failure is None)
+
+    def space(self, directory: str) -> tuple[int, int]:
+        """Total and usable bytes of the directory's file system. Raises StorageError."""
+        with self._directories[directory]:
+            return self._around.disk.space(directory)
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(topic_partition)
+
+    def all_logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        return MappingProxyType(self._logs)
+
+    def add_loaded(self, log: PartitionLog) -> PartitionLog | None:
+        """Take over a log found at the start; returns the one that already stands for its partition, if any."""
+        present = self._logs.setdefault(log.topic_partition, log)
+        return None if present is log else present
+
+    # Creating and deleting
+
+    async def get_or_create(
+        self, topic_partition: TopicPartition, *, topic_id: TopicId | None, is_new: bool, config: LogConfig
+    ) -> PartitionLog:
+        while topic_partition in self._creations:
+            await self._creations[topic_partition][1].wait()
+        present = self._logs.get(topic_partition)
+        if present is not None:
+            if topic_id is not None and present.topic_id not in (None, topic_id):
+                why = f"the log of {topic_partition} bears topic id {present.topic_id}, not {topic_id}"
+                raise LogAppendError(ErrorCode.INCONSISTENT_TOPIC_ID, why)
+            if topic_id is not None and present.topic_id is None:
+                present.set_topic_id(topic_id)
+            return present
+        failed = [path for path, directory in self._directories.items() if directory.failure is not None]
+        if failed and not is_new:
+            raise StorageError(failed[0], f"failed, and may hold the log of {topic_partition}")
+        return await self._create(topic_partition, topic_id, config)
+
+    async def _create(
+        self, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
+    ) -> PartitionLog:
+        """Try the live directories, the emptiest first; one that fails is reported and the next is tried."""
+        done = asyncio.Event()
+        try:
+            while candidates := self.live_directories:
+                logs = self._logs_per_directory()
+                path = min(candidates, key=lambda candidate: logs[candidate])
+                self._creations[topic_partition] = (path, done)
+                try:
+                    log = await self._create_in(self._directories[path], topic_partition, topic_id, config)
+                except StorageError:
+                    continue
+                self._logs[topic_partition] = log
+                return log
+        finally:
+            self._creations.pop(topic_partition, None)
+            done.set()
+        raise StorageError(",".join(self._directories), f"no live directory for {topic_partition}")
+
+    async def _create_in(
+        self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
+    ) -> PartitionLog:
+        path = f"{directory.path}/{topic_partition}"
+        with directory:
+            loaded = await self._around.disk.run(partial(create_log, self._around, path, config, topic_id))
+        with directory:  # It may have failed while the thread was at work.
+            return PartitionLog(
+                self._around, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
+            )
+
+    def _logs_per_directory(self) -> dict[str, int]:
+        counts = dict.fromkeys(self._directories, 0)
+        for log in self._logs.values():
+            counts[log.directory] += 1
+        for path, _ in self._creations.values():
+            counts[path] += 1
+        return counts
+
+    async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
+        failures: dict[TopicPartition, Exception] = {}
+        touched: dict[str, list[TopicPartition]] = {}
+        for topic_partition in topic_partitions:
+            log = self._logs.get(topic_partition)
+            if log is None:
+                continue
+            unique = f"{self._around.random.getrandbits(128):032x}"
+            try:
+                renamed = await log.rename_away(deleted_name(topic_partition, unique))
+            except ClusterError as error:
+                failures[topic_partition] = error
+                continue
+            self._logs.pop(topic_partition, None)
+            self._directories[log.directory].remove_later([renamed], log.config.file_delete_delay_ms)
+            touched.setdefault(log.directory, []).append(topic_partition)
+        for path, deleted in touched.items():
+            try:
+                await self._write_offsets(path)
+            except StorageError as error:
+                failures.update(dict.fromkeys(deleted, error))
+        return failures
+
+    # Checkpoints
+
+    async def read_high_watermarks(self, directory: str) -> dict[TopicPartition, Offset]:
+        disk, path = self._around.disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}"
+        with self._directories[directory]:
+            return checkpoints.decode_offsets(await disk.run(lambda: disk.read_file(path)))
+
+    async def write_high_watermarks(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        with self._directories[directory]:
+            async with self._directories[directory].checkpoint_writing:
+                content = checkpoints.encode_offsets(offsets)
+                await self._replace(directory, checkpoints.HIGH_WATERMARKS, content)
+
+    async def write_recovery_points(self) -> None:
+        for path in self.live_directories:
+            try:
+                await self._write_offsets(path)
+            except StorageError:
+                continue  # Reported once already; the other directories are not to suffer from it.
+
+    async def _write_offsets(self, directory: str) -> None:
+        with self._directories[directory]:
+            async with self._directories[directory].checkpoint_writing:
+                logs = [log for log in self._logs.values() if log.directory == directory]
+                points = {log.topic_partition: log.recovery_point for log in logs}
+                starts = {
+                    log.topic_partition: log.log_start_offset
+                    for log in logs
+                    if log.log_start_offset > log.first_segment_offset
+                }
+                await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
+                await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
+
+    async def _replace(self, directory: str, name: str, content: bytes) -> None:
+        disk = self._around.disk
+        await disk.run(lambda: checkpoints.write_atomically(disk, directory, name, content))
+
+    # Periodic work
+
+    async def flush_due(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for log in [log for log in self._logs.values() if log.flush_is_due(now_s)]:
+            try:
+                await log.flush()
+            except StorageError:
+                continue
+
+    async def enforce_retention(self, now_ms: int) -> None:
+        for log in list(self._logs.values()):
+            try:
+                log.expire_producers(now_ms, self._producer_expiration_ms)
+                log.enforce_retention(now_ms)
+            except StorageError:
+                continue
+        await self.remove_deleted()
+
+    async def remove_deleted(self) -> None:
+        """Remove the files and directories whose `file.delete.delay.ms` is over."""
+        for path in self.live_directories:
+            try:
+                await self._directories[path].remove_due()
+            except StorageError:
+                continue
+
+    # The end
+
+    async def close(self, broker_epoch: BrokerEpoch) -> None:
+        for path in self.live_directories:
+            directory = self._directories[path]
+            try:
+                with directory:
+                    await self._close_directory(path, broker_epoch)
+            except StorageError:
+                continue
+            directory.unlock()
+        self._logs.clear()
+        self._around.disk.close()
+
+    async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
+        """The marker comes last: it stands only where every log was closed without an error."""
+        logs = [log for log in self._logs.values() if log.directory == path]
+        results = await asyncio.gather(*(log.close() for log in logs), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        await self._write_offsets(path)
+        if not failures:
+            await self._replace(path, checkpoints.CLEAN_MARKER, checkpoints.encode_clean_marker(broker_epoch))
+
+    def _directory_failed(self, path: str, error: OSError) -> None:
+        """Forget what is there, and tell the agent."""
+        for log in [log for log in self._logs.values() if log.directory == path]:
+            del self._logs[log.topic_partition]
+            log.abandon()
+        self._on_failure(path, error)

@@ -1,0 +1,211 @@
+"""Start: take possession of the log directories, then load what is in them, several logs at a time."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from broker_agent.log import checkpoints
+from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
+from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
+from broker_agent.log.disk import Disk
+from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.log_directory import LogDirectory, OnFailure
+from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.recovery import CheckpointedOffsets, load_log
+from broker_agent.log.segments import Surroundings
+from broker_agent.ports import LogConfig
+from cluster.broker import BrokerId, Offset
+from cluster.errors import StartupError, StorageError
+from cluster.partition import TopicPartition
+
+OnProgress = Callable[[str, int], None]
+"""Told the directory and how many of its logs are still to be loaded."""
+
+
+class LoadOptions(Struct, frozen=True, kw_only=True):
+    """How logs are loaded. `topic_configs` overrides `default_config` per topic; times in ms."""
+
+    default_config: LogConfig = LogConfig()
+    topic_configs: Mapping[str, LogConfig] = {}
+    recovery_threads: int = 1
+    producer_expiration_ms: int = 86_400_000
+
+
+async def read_stored_broker_id(disk: Disk, directories: Sequence[str]) -> BrokerId | None:
+    """The id that earlier runs left in `meta.properties`; None when no readable directory has one.
+
+    Raises StartupError when two directories disagree.
+    """
+    found: dict[BrokerId, str] = {}
+    for directory in directories:
+        path = f"{directory}/{checkpoints.META_PROPERTIES}"
+        try:
+            properties = checkpoints.decode_meta_properties(await disk.run(partial(disk.read_file, path)))
+        except OSError:
+            continue  # An unreadable directory fails when it is opened; it has no say here.
+        if properties is not None:
+            found.setdefault(properties.broker_id, path)
+    if len(found) > 1:
+        listed = ", ".join(f"{broker_id} in {path}" for broker_id, path in sorted(found.items()))
+        raise StartupError(f"log directories belong to different brokers: {listed}")
+    return next(iter(found), None)
+
+
+async def open_log_directories(
+    around: Surroundings,
+    paths: Sequence[str],
+    owner: MetaProperties,
+    on_failure: OnFailure,
+    *,
+    options: LoadOptions = LoadOptions(),
+    on_progress: OnProgress = lambda directory, remaining: None,
+) -> DiskLogDirectories:
+    """Lock, check and load every directory.
+
+    A directory that cannot be used is reported through `on_failure` and left out. Raises StartupError when
+    one belongs to another broker, cluster or process, when names in it are not ours, when two hold the
+    same partition, and when none can be used.
+    """
+    paths = [path.rstrip("/") or "/" for path in paths]
+    if len(set(paths)) < len(paths):
+        raise StartupError(f"log.dirs names a directory twice: {', '.join(paths)}")
+    logs = DiskLogDirectories(around, paths, on_failure, producer_expiration_ms=options.producer_expiration_ms)
+    try:
+        for directory in logs.directories.values():
+            await _take_possession(around.disk, directory, owner)
+        loader = _Loader(around, logs, options, on_progress)
+        for directory in logs.directories.values():
+            if directory.failure is None:
+                await loader.load(directory)
+    except BaseException:
+        for directory in logs.directories.values():
+            directory.unlock()
+        raise
+    if not logs.live_directories:
+        reasons = "; ".join(f"{path}: {directory.failure}" for path, directory in logs.directories.items())
+        raise StartupError(f"no log directory can be used: {reasons}")
+    return logs
+
+
+async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaProperties) -> None:
+    path = directory.path
+    try:
+        with directory:
+            await disk.run(lambda: disk.make_directory(path))
+            directory.lock()
+            content = await disk.run(lambda: disk.read_file(f"{path}/{checkpoints.META_PROPERTIES}"))
+            found = checkpoints.decode_meta_properties(content)
+            if found is None:
+                content = checkpoints.encode_meta_properties(owner)
+                await disk.run(partial(checkpoints.write_atomically, disk, path, checkpoints.META_PROPERTIES, content))
+    except StorageError:
+        return
+    for key, mine, theirs in (
+        ("cluster.id", owner.cluster_id, owner.cluster_id if found is None else found.cluster_id),
+        ("broker.id", owner.broker_id, owner.broker_id if found is None else found.broker_id),
+    ):
+        if mine != theirs:
+            raise StartupError(
+                f"log directory {path}: {checkpoints.META_PROPERTIES} says {key}={theirs}, expected {mine}; "
+                "the directory belongs to another broker or cluster"
+            )
+
+
+class _Found(Struct, frozen=True):
+    """What a log directory says about its logs before one of them is opened."""
+
+    partitions: list[TopicPartition]
+    offsets: dict[TopicPartition, CheckpointedOffsets]
+    is_clean: bool
+
+
+class _Loader(NamedTuple):
+    around: Surroundings
+    logs: DiskLogDirectories
+    options: LoadOptions
+    on_progress: OnProgress
+
+    async def load(self, directory: LogDirectory) -> None:
+        """Load the logs of one directory; an I/O error fails the directory, not the process."""
+        disk, path = self.around.disk, directory.path
+        try:
+            with directory:
+                is_clean = await disk.run(partial(_consume_clean_marker, disk, path))
+                current, removable = await disk.run(partial(_sort_names, disk, path))
+                directory.remove_later(removable, self.options.default_config.file_delete_delay_ms)
+                offsets = await disk.run(partial(_read_offsets, disk, path))
+                await self._load_logs(directory, _Found(current, offsets, is_clean))
+        except StorageError:
+            return
+
+    async def _load_logs(self, directory: LogDirectory, found: _Found) -> None:
+        waiting = list(reversed(found.partitions))
+
+        async def load_until_done() -> None:
+            while waiting:
+                await self._load_log(directory, waiting.pop(), found)
+                self.on_progress(directory.path, len(waiting))
+
+        threads = max(1, self.options.recovery_threads)
+        results = await asyncio.gather(*(load_until_done() for _ in range(threads)), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _load_log(self, directory: LogDirectory, topic_partition: TopicPartition, found: _Found) -> None:
+        config = self.options.topic_configs.get(topic_partition.topic, self.options.default_config)
+        path = f"{directory.path}/{topic_partition}"
+        offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
+        load = partial(load_log, self.around, path, config, offsets, is_clean=found.is_clean)
+        loaded = await self.around.disk.run(load)
+        log = PartitionLog(self.around, directory, path, topic_partition=topic_partition, config=config, loaded=loaded)
+        present = self.logs.add_loaded(log)
+        if present is not None:
+            raise StartupError(f"{topic_partition} is in two places: {present.path} and {path}; move one of them away")
+
+
+def _consume_clean_marker(disk: Disk, path: str) -> bool:
+    """Whether the last run ended cleanly. The marker is gone, durably, before a log is opened."""
+    marker = f"{path}/{checkpoints.CLEAN_MARKER}"
+    if disk.read_file(marker) is None:
+        return False
+    disk.remove_file(marker)
+    disk.sync_directory(path)
+    return True
+
+
+def _read_offsets(disk: Disk, path: str) -> dict[TopicPartition, CheckpointedOffsets]:
+    points = _read_or_empty(disk, f"{path}/{checkpoints.RECOVERY_POINTS}")
+    starts = _read_or_empty(disk, f"{path}/{checkpoints.LOG_START_OFFSETS}")
+    zero = Offset(0)
+    return {tp: CheckpointedOffsets(points.get(tp, zero), starts.get(tp, zero)) for tp in points.keys() | starts.keys()}
+
+
+def _read_or_empty(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
+    """These two only save work: unreadable, they are as good as empty."""
+    try:
+        return checkpoints.decode_offsets(disk.read_file(path))
+    except MalformedCheckpointError:
+        return {}
+
+
+def _sort_names(disk: Disk, path: str) -> tuple[list[TopicPartition], list[str]]:
+    """The partitions to serve, and the paths of logs that were being deleted. Raises StartupError."""
+    current: list[TopicPartition] = []
+    removable: list[str] = []
+    for name in disk.list_directory(path):
+        if not disk.is_directory(f"{path}/{name}"):
+            continue
+        parsed = parse_directory_name(name)
+        if parsed is None:
+            raise StartupError(
+                f"log directory {path}: {name!r} is no name of a partition; move it out of the directory"
+            )
+        if parsed.kind is DirectoryKind.CURRENT:
+            current.append(parsed.topic_partition)
+        elif parsed.kind is DirectoryKind.DELETED:
+            removable.append(f"{path}/{name}")
+    return current, removable

@@ -1,0 +1,397 @@
+"""One replica's log: segments, epochs, producers and offsets, and the order in which an append touches them.
+
+Everything synchronous happens between two awaits of the event loop and reaches the page cache only. What
+must reach the device is captured on the loop, written by a thread, and looked at again on return.
+Source: Kafka UnifiedLog, LocalLog.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from broker_agent.log import checkpoints
+from broker_agent.log.epoch_history import EpochEntry
+from broker_agent.log.log_directory import LogDirectory
+from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_by_size
+from broker_agent.log.recovery import LoadedLog
+from broker_agent.log.retention import count_expired, describe
+from broker_agent.log.segment import PlacedBatch
+from broker_agent.log.segments import Surroundings, create_segment
+from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
+from broker_agent.ports import AppendInfo, LogConfig
+from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
+from cluster.errors import ErrorCode, LogAppendError, StorageError
+from cluster.partition import TopicPartition
+from cluster.record_batch import BatchHeader, stamp, stamp_append_time
+from cluster.requests import EpochEndOffset
+
+NOTHING_APPENDED = AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
+
+
+class PartitionLog:
+    """See `broker_agent.ports.Log`.
+
+    Invariants: log start <= high watermark <= log end, recovery point <= log end; the epochs on disk are
+    at least as new as the recovery point.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        log_directory: LogDirectory,
+        path: str,
+        *,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.config = config
+        self.path = path
+        self._around, self._log_directory = around, log_directory
+        self._segments, self._epochs, self._producers = loaded.segments, loaded.epochs, loaded.producers
+        self._topic_id = loaded.topic_id
+        self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
+        self._high_watermark = loaded.log_start_offset
+        self._recovery_point = loaded.recovery_point
+        self._flush_captured = loaded.recovery_point
+        self._has_rolled, self._names_are_dirty = False, False
+        self._epochs_are_dirty, self._topic_id_is_dirty = loaded.epochs_changed, False
+        self._truncations = 0
+        self._is_closed = False
+        self._writing = asyncio.Lock()  # One writer of this log's small files at a time; also held by rename.
+        self._flushed_at_s = asyncio.get_running_loop().time()
+
+    @property
+    def topic_id(self) -> TopicId | None:
+        return self._topic_id
+
+    @property
+    def directory(self) -> str:
+        return self._log_directory.path
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._log_start
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self._end
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._high_watermark
+
+    @property
+    def recovery_point(self) -> Offset:
+        """First offset not known to be on the device."""
+        return self._recovery_point
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        return self._epochs.latest
+
+    @property
+    def epoch_entries(self) -> tuple[EpochEntry, ...]:
+        return self._epochs.entries
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size
+
+    @property
+    def first_segment_offset(self) -> Offset:
+        return self._segments.first.base_offset
+
+    # Offsets and epochs
+
+    def set_high_watermark(self, offset: Offset) -> Offset:
+        self._high_watermark = max(self._log_start, min(offset, self._end))
+        return self._high_watermark
+
+    def set_topic_id(self, topic_id: TopicId) -> None:
+        self._topic_id, self._topic_id_is_dirty = topic_id, True
+
+    async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        with self._usable():
+            self._epochs_are_dirty |= self._epochs.assign(epoch, start_offset)
+            async with self._writing:
+                await self._write([])
+
+    def raise_log_start_offset(self, offset: Offset) -> bool:
+        if offset > self._high_watermark:
+            why = f"log start {offset} would be above the high watermark {self._high_watermark}"
+            raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+        with self._usable():
+            if offset <= self._log_start:
+                return False
+            self._log_start = offset
+            self._epochs_are_dirty |= self._epochs.truncate_from_start(offset)
+            return True
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+        with self._usable():
+            return self._epochs.end_offset_for(epoch, self._end)
+
+    def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None:
+        return self._epochs.epoch_at(offset)
+
+    # Appending
+
+    def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+        with self._usable():
+            assert leader_epoch >= (self._epochs.latest or 0), f"epoch {leader_epoch} follows {self._epochs.latest}"
+            self._write_topic_id()
+            header = check_batch_of_client(records, self.config, now_ms)
+            if self.config.message_timestamp_type == "LogAppendTime":
+                records = stamp_append_time(records, now_ms)
+                header = header._replace(max_timestamp=now_ms)
+            header = header._replace(base_offset=self._end, leader_epoch=leader_epoch)
+            self._epochs_are_dirty |= self._epochs.assign(leader_epoch, self._end)
+            self._roll_if_needed([PlacedBatch(0, header)], len(records), now_ms)
+            duplicate = self._producers.find_duplicate(header)
+            if duplicate is not None:
+                return AppendInfo(duplicate.first_offset, duplicate.last_offset, leader_epoch, duplicate=True)
+            self._write_set(stamp(records, self._end, leader_epoch), [PlacedBatch(0, header)])
+            return AppendInfo(
+                Offset(header.base_offset),
+                Offset(header.last_offset),
+                leader_epoch,
+                log_append_time_ms=now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1,
+                valid_bytes=len(records),
+                record_count=header.record_count,
+            )
+
+    def append_as_follower(self, records: bytes, max_epoch: LeaderEpoch) -> AppendInfo:
+        with self._usable():
+            self._write_topic_id()
+            batches = check_set_of_leader(records, self._end, self._epochs.latest, max_epoch)
+            if not batches:
+                return NOTHING_APPENDED
+            first, last = batches[0].header, batches[-1].header
+            if first.base_offset < self._end:
+                self._restart_inside_batch(first)
+            # A fetched set may be larger than this replica's segments: it is spread over as many as it takes.
+            for run in split_by_size(batches, self.config.segment_bytes):
+                start, end = run[0].position, run[-1].position + run[-1].header.size
+                for _, header in run:
+                    epoch, base_offset = LeaderEpoch(header.leader_epoch), Offset(header.base_offset)
+                    self._epochs_are_dirty |= self._epochs.assign(epoch, base_offset)
+                self._roll_if_needed(run, end - start, None)
+                placed = [PlacedBatch(position - start, header) for position, header in run]
+                self._write_set([memoryview(records)[start:end]], placed)
+            return AppendInfo(
+                Offset(first.base_offset),
+                Offset(last.last_offset),
+                LeaderEpoch(last.leader_epoch),
+                valid_bytes=batches[-1].position + last.size,
+                record_count=sum(header.record_count for _, header in batches),
+            )
+
+    def _restart_inside_batch(self, first: BatchHeader) -> None:
+        """The leader's log starts inside a batch: an empty log begins again where that batch does."""
+        if self._end != self._log_start:
+            why = f"unexpected offset {first.base_offset}, the log ends at {self._end}"
+            raise LogAppendError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        self._restart_at(Offset(first.base_offset))
+
+    def _write_set(self, buffers: Sequence[bytes | memoryview], batches: Sequence[PlacedBatch]) -> None:
+        self._segments.active.append(buffers, batches)
+        self._end = Offset(batches[-1].header.last_offset + 1)
+        for _, header in batches:
+            self._producers.update(header)
+
+    def _roll_if_needed(self, batches: Sequence[PlacedBatch], size: int, now_ms: int | None) -> None:
+        active, last = self._segments.active, batches[-1].header
+        largest_timestamp = max(header.max_timestamp for _, header in batches)
+        now_ms = self._around.clock.now_ms() if now_ms is None else now_ms
+        if active.must_roll(size, last.last_offset, largest_timestamp, now_ms, self.config):
+            self._roll(Offset(batches[0].header.base_offset) if active.size == 0 else self._end)
+
+    def _roll(self, base_offset: Offset) -> None:
+        disk = self._around.disk
+        self._segments.active.save_indexes()
+        write_snapshot(disk, self.path, self._producers, self._end)
+        self._segments.add(create_segment(self._around, self.path, base_offset, self.config))
+        self._has_rolled = self._names_are_dirty = True
+
+    def _write_topic_id(self) -> None:
+        """The id must be durable before any data: the one place where an append waits for the device, once per log."""
+        if self._topic_id_is_dirty and self._topic_id is not None:
+            content = checkpoints.encode_partition_metadata(self._topic_id)
+            checkpoints.write_atomically(self._around.disk, self.path, checkpoints.PARTITION_METADATA, content)
+            self._topic_id_is_dirty = False
+
+    # Reading
+
+    def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes:
+        with self._usable():
+            if not self._log_start <= start <= self._end:
+                why = f"offset {start} is outside [{self._log_start}, {self._end}]"
+                raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+            bound = min(upper_bound, self._end)
+            if start >= bound:
+                return b""
+            return self._segments.read(start, max_bytes, bound, at_least_one=at_least_one)
+
+    def bytes_between(self, start: Offset, end: Offset) -> int | None:
+        with self._usable():
+            return self._segments.bytes_between(start, end)
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
+        with self._usable():
+            header = self._segments.find_timestamp(timestamp, self._log_start)
+            return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
+
+    def batches(self) -> Iterator[BatchHeader]:
+        """Headers of all batches that end at or after the log start: for those who observe, not for serving."""
+        return self._segments.headers(self._log_start)
+
+    # Truncating and deleting
+
+    def truncate_to(self, offset: Offset) -> bool:
+        assert offset >= 0, f"cannot truncate {self.topic_partition} to {offset}"
+        with self._usable():
+            if offset >= self._end:
+                self._epochs_are_dirty |= self._epochs.truncate_from_end(offset)
+                return False
+            if self._segments.first.base_offset > offset:
+                self._restart_at(offset)
+                return True
+            self._discard(self._segments.drop_after(offset))
+            self._segments.active.truncate(offset)
+            self._end = offset
+            self._log_start = min(self._log_start, offset)
+            self._high_watermark = min(self._high_watermark, offset)
+            self._epochs_are_dirty |= self._epochs.truncate_from_end(offset)
+            self._note_truncation(offset)
+            if self._producers.reaches(offset):
+                self._producers = rebuild_producers(
+                    self._around.disk, self.path, self._segments, offset, trusted_up_to=offset
+                )
+            return True
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        with self._usable():
+            self._restart_at(offset)
+
+    def _restart_at(self, offset: Offset) -> None:
+        self._discard(self._segments.mark_all_deleted())
+        self._segments.replace_all(create_segment(self._around, self.path, offset, self.config))
+        self._log_start = self._high_watermark = self._end = offset
+        self._epochs_are_dirty |= self._epochs.clear()
+        self._producers.clear()
+        self._note_truncation(offset)
+
+    def _note_truncation(self, offset: Offset) -> None:
+        self._truncations += 1
+        self._names_are_dirty = True
+        self._recovery_point = min(self._recovery_point, offset)
+        self._flush_captured = min(self._flush_captured, offset)
+        remove_snapshots_after(self._around.disk, self.path, offset)
+
+    def enforce_retention(self, now_ms: int) -> int:
+        """Delete the oldest segments that retention allows to go; returns how many."""
+        with self._usable():
+            facts = describe(list(self._segments), self._end)
+            count = count_expired(facts, self.config, now_ms, self._log_start, self._high_watermark)
+            if count == 0:
+                return 0
+            if count == len(self._segments):
+                self._roll(self._end)
+            self._discard(self._segments.drop_oldest(count))
+            self._log_start = max(self._log_start, self._segments.first.base_offset)
+            self._epochs_are_dirty |= self._epochs.truncate_from_start(self._log_start)
+            self._names_are_dirty = True
+            return count
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        self._producers.expire(now_ms, expiration_ms)
+
+    def _discard(self, paths: list[str]) -> None:
+        self._log_directory.remove_later(paths, self.config.file_delete_delay_ms)
+
+    # Flushing and closing
+
+    def flush_is_due(self, now_s: float) -> bool:
+        """Whether a roll, flush.messages or flush.ms asks for an fsync; `now_s` is the event loop's time."""
+        unflushed = self._end - self._flush_captured
+        waited_ms = (now_s - self._flushed_at_s) * 1000
+        return (
+            self._has_rolled
+            or unflushed >= self.config.flush_messages
+            or (unflushed > 0 and waited_ms >= self.config.flush_ms)
+        )
+
+    async def flush(self) -> None:
+        """Make durable what is in the log now, and move the recovery point there. Raises StorageError."""
+        with self._usable():
+            async with self._writing:
+                if self._is_closed:
+                    return
+                await self._flush()
+
+    async def _flush(self) -> None:
+        end, truncations = self._end, self._truncations
+        dirty = [segment for segment in self._segments if segment.is_dirty]
+        self._has_rolled, self._flush_captured = False, end
+        self._flushed_at_s = asyncio.get_running_loop().time()
+        try:
+            await self._write([segment.flusher() for segment in dirty])
+        except BaseException:
+            for segment in dirty:
+                segment.is_dirty = True
+            raise
+        if truncations == self._truncations:
+            # After a truncation meanwhile, what lies below `end` now may be newer than what was flushed.
+            self._recovery_point = max(self._recovery_point, end)
+
+    async def _write(self, flushers: list[Callable[[], None]]) -> None:
+        """Run the flushers, then replace the epoch checkpoint if it is out of date, all off the loop."""
+        work = list(flushers)
+        disk, path = self._around.disk, self.path
+        if self._names_are_dirty:
+            work.append(lambda: disk.sync_directory(path))
+        epochs_were_dirty, names_were_dirty = self._epochs_are_dirty, self._names_are_dirty
+        if epochs_were_dirty:
+            content = checkpoints.encode_epochs(self._epochs.entries)
+            work.append(lambda: checkpoints.write_atomically(disk, path, checkpoints.LEADER_EPOCHS, content))
+        self._epochs_are_dirty = self._names_are_dirty = False
+        if not work:
+            return
+        try:
+            await disk.run(lambda: [task() for task in work])
+        except BaseException:
+            self._epochs_are_dirty |= epochs_were_dirty
+            self._names_are_dirty |= names_were_dirty
+            raise
+
+    async def close(self) -> None:
+        """Flush everything, indexes and producer state included, and close. Raises StorageError."""
+        with self._usable():
+            self._is_closed = True  # From here on nothing may be appended that would not be flushed.
+            async with self._writing:
+                self._write_topic_id()
+                self._segments.active.save_indexes()
+                disk, path, producers, end = self._around.disk, self.path, self._producers, self._end
+                await disk.run(lambda: write_snapshot(disk, path, producers, end))
+                await self._flush()
+            self._segments.close()
+
+    async def rename_away(self, name: str) -> str:
+        """Close the log and give its directory another name, once no thread writes in it; returns the new path."""
+        with self._usable():
+            async with self._writing:
+                self.abandon()
+                renamed = f"{self._log_directory.path}/{name}"
+                self._around.disk.rename(self.path, renamed)
+                return renamed
+
+    def abandon(self) -> None:
+        """Close the files as they are; every later operation raises StorageError."""
+        self._is_closed = True
+        self._segments.close()
+
+    def _usable(self) -> LogDirectory:
+        if self._is_closed:
+            raise StorageError(self.directory, f"the log of {self.topic_partition} is closed")
+        return self._log_directory

@@ -1,0 +1,161 @@
+"""Bring one log back from its files: after a clean shutdown by its checkpoints, otherwise batch by batch.
+
+Everything here blocks and runs off the event loop, before anybody knows the log.
+Source: Kafka LogLoader, LogSegment.recover.
+"""
+
+from collections.abc import Set
+from typing import Final
+
+from msgspec import Struct
+
+from broker_agent.log import checkpoints
+from broker_agent.log.epoch_history import EpochHistory
+from broker_agent.log.producer_state import ProducerStates
+from broker_agent.log.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
+from broker_agent.log.segments import Segments, Surroundings, create_segment, open_segment
+from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
+from broker_agent.ports import LogConfig
+from cluster.broker import LeaderEpoch, Offset, TopicId
+
+UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
+_OFFSET_DIGITS: Final = 20
+
+
+class CheckpointedOffsets(Struct, frozen=True):
+    """What the log directory's checkpoints say about one log."""
+
+    recovery_point: Offset = Offset(0)
+    log_start_offset: Offset = Offset(0)
+
+
+class LoadedLog(Struct):
+    """A log as it came from disk. `end_offset` is exclusive; the high watermark is not known from here."""
+
+    segments: Segments
+    epochs: EpochHistory
+    producers: ProducerStates
+    log_start_offset: Offset
+    end_offset: Offset
+    recovery_point: Offset
+    topic_id: TopicId | None
+    epochs_changed: bool = False
+    """Whether `epochs` differs from its checkpoint."""
+
+
+def create_log(around: Surroundings, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
+    """A new, empty log; its id is durable before anything can be appended."""
+    around.disk.make_directory(path)
+    segments = Segments([create_segment(around, path, Offset(0), config)])
+    if topic_id is not None:
+        content = checkpoints.encode_partition_metadata(topic_id)
+        checkpoints.write_atomically(around.disk, path, checkpoints.PARTITION_METADATA, content)
+    parent, _, _ = path.rpartition("/")
+    around.disk.sync_directory(parent)
+    zero = Offset(0)
+    return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id)
+
+
+def load_log(
+    around: Surroundings, path: str, config: LogConfig, checkpointed: CheckpointedOffsets, *, is_clean: bool
+) -> LoadedLog:
+    """Open a partition directory. Raises OSError, also for a malformed epoch checkpoint."""
+    disk = around.disk
+    bases = _tidy(around, path)
+    checkpointed_epochs = checkpoints.decode_epochs(disk.read_file(f"{path}/{checkpoints.LEADER_EPOCHS}"))
+    epochs = EpochHistory(checkpointed_epochs)
+    topic_id = checkpoints.decode_partition_metadata(disk.read_file(f"{path}/{checkpoints.PARTITION_METADATA}"))
+
+    opened = [open_segment(around, path, base, config) for base in bases]
+    unsound = {segment.base_offset for segment in opened if not segment.load()}
+    walk_from = None if is_clean or not opened else _trusted_recovery_point(opened[-1], checkpointed.recovery_point)
+    kept = _recover(around, opened, unsound, epochs, walk_from)
+    segments = Segments(kept or [create_segment(around, path, checkpointed.log_start_offset, config)])
+
+    log_start = Offset(max(checkpointed.log_start_offset, segments.first.base_offset))
+    end = segments.active.next_offset
+    if end < log_start:
+        for dropped in segments.mark_all_deleted():
+            disk.remove_file(dropped)
+        segments.replace_all(create_segment(around, path, log_start, config))
+        end = log_start
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(log_start)
+    point = end if is_clean and not unsound else Offset(min(checkpointed.recovery_point, end))
+    remove_snapshots_after(disk, path, end)
+    producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point)
+    changed = epochs.entries != tuple(checkpointed_epochs)
+    return LoadedLog(segments, epochs, producers, log_start, end, point, topic_id, changed)
+
+
+def _tidy(around: Surroundings, path: str) -> list[Offset]:
+    """Remove what unfinished work left behind; the base offsets of the segments, in order."""
+    names = around.disk.list_directory(path)
+    logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+    for name in names:
+        stem, dot, suffix = name.rpartition(".")
+        is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in logs
+        if name.endswith(UNFINISHED_SUFFIXES) or is_orphan:
+            around.disk.remove_file(f"{path}/{name}")
+    return [Offset(int(stem)) for stem in sorted(logs) if len(stem) == _OFFSET_DIGITS and stem.isdigit()]
+
+
+def _trusted_recovery_point(active: Segment, checkpointed: Offset) -> Offset:
+    """The checkpointed point, or 0 where it cannot be right.
+
+    A point beyond the end was checkpointed before a truncation. What was appended since may be torn
+    anywhere, so nothing that the point says holds any more and the whole log is walked.
+    """
+    return checkpointed if checkpointed <= active.next_offset else Offset(0)
+
+
+def _recover(
+    around: Surroundings,
+    opened: list[Segment],
+    unsound: Set[Offset],
+    epochs: EpochHistory,
+    walk_from: Offset | None,
+) -> list[Segment]:
+    """Walk the segments that reach beyond `walk_from` (None: no segment does) and the last one if it is torn.
+
+    Returns those up to the first that had to be cut; the later ones are removed.
+    """
+    kept: list[Segment] = []
+    for index, segment in enumerate(opened):
+        is_last = index == len(opened) - 1
+        end = segment.next_offset if is_last else opened[index + 1].base_offset
+        is_torn = is_last and segment.base_offset in unsound
+        if not is_torn and (walk_from is None or end <= walk_from):
+            kept.append(segment)
+            continue
+        least = kept[-1].next_offset if kept else segment.base_offset
+        is_whole = segment.base_offset >= least and _recover_segment(segment, epochs)
+        if segment.base_offset >= least:
+            kept.append(segment)
+        if not is_whole:
+            _remove(around, opened[len(kept) :])
+            break
+    return kept
+
+
+def _recover_segment(segment: Segment, epochs: EpochHistory) -> bool:
+    """Walk one segment and its epochs. Whether it was sound up to its last byte."""
+    size = segment.size
+    # The checkpointed epochs from here on may belong to batches that were truncated after it was written.
+    epochs.truncate_from_end(segment.base_offset)
+    for header in segment.recover():
+        if header.leader_epoch >= 0:
+            epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+    return segment.size == size
+
+
+def _remove(around: Surroundings, segments: list[Segment]) -> None:
+    for segment in reversed(segments):
+        for path in segment.mark_deleted():
+            around.disk.remove_file(path)

@@ -1,0 +1,224 @@
+"""A disk in memory whose unflushed data is lost or torn when the power goes: the twin of `FileDisk`.
+
+The very same log code runs on it. Names (create, rename, remove) are durable at once; the content of a
+file is durable up to what its last flush saw. A cut below that point may be undone by a power failure.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeVar
+
+from cluster.node import WallClock
+
+T = TypeVar("T")
+
+TOTAL_BYTES = 1 << 40
+
+
+class _Inode:
+    """Content of a file, and how much of it survives a power failure."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.content = bytearray()
+        self.durable_size = 0
+        self.content_before_cut: bytes | None = None
+        self.modified_ms = now_ms
+
+    def cut(self, size: int) -> None:
+        if size < self.durable_size:
+            if self.content_before_cut is None:
+                self.content_before_cut = bytes(self.content[: self.durable_size])
+            self.durable_size = size
+        del self.content[size:]
+
+    def flush(self) -> None:
+        self.durable_size = len(self.content)
+        self.content_before_cut = None
+
+    def lose_power(self, random: Random) -> None:
+        if self.content_before_cut is not None and random.random() < 0.5:
+            self.content = bytearray(self.content_before_cut)
+        else:
+            kept = random.randint(self.durable_size, len(self.content))
+            del self.content[kept:]
+            if kept > self.durable_size and random.random() < 0.25:
+                # Blocks reach the device in any order: the size may be right where the bytes are not.
+                self.content[random.randrange(self.durable_size, kept)] ^= 0xFF
+        self.flush()
+
+
+class SimulatedFile:
+    """An open file; unusable once the process that opened it is gone."""
+
+    def __init__(self, disk: "SimulatedDisk", path: str, inode: _Inode) -> None:
+        self._disk, self._path, self._inode = disk, path, inode
+        self._process = disk.process
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    def append(self, buffers: Sequence[bytes | memoryview]) -> None:
+        self._check()
+        for buffer in buffers:
+            self._inode.content += buffer
+        self._inode.modified_ms = self._disk.clock.now_ms()
+
+    def read(self, position: int, length: int) -> bytes:
+        self._check()
+        return bytes(self._inode.content[position : position + length])
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._inode.cut(size)
+
+    def flusher(self) -> Callable[[], None]:
+        self._check()
+
+        def flush() -> None:
+            self._check()
+            self._inode.flush()
+
+        return flush
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _check(self) -> None:
+        if self._process != self._disk.process:
+            raise OSError(errno.EBADF, "the process that opened it is gone", self._path)
+        self._disk.check(self._path)
+
+
+class SimulatedDisk:
+    """See `broker_agent.log.disk.Disk`. `latency_s` bounds what work off the loop takes, in (virtual) seconds."""
+
+    def __init__(self, clock: WallClock, random: Random, *, latency_s: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.clock = clock
+        self.process = 0
+        """Number of the process that uses the disk; files and locks of earlier ones are void."""
+        self._random, self._latency_s = random, latency_s
+        self._files: dict[str, _Inode] = {}
+        self._directories: set[str] = set()
+        self._locks: set[str] = set()
+        self._broken: set[str] = set()
+
+    # Faults
+
+    def kill_process(self) -> None:
+        """Die as by kill -9: the page cache survives."""
+        self.process += 1
+        self._locks.clear()
+
+    def lose_power(self) -> None:
+        """Everything unflushed is lost, torn or garbled."""
+        self.kill_process()
+        for path in sorted(self._files):
+            self._files[path].lose_power(self._random)
+
+    def break_directory(self, path: str) -> None:
+        """From now on every operation in or below the directory is an I/O error."""
+        self._broken.add(path)
+
+    def mend_directory(self, path: str) -> None:
+        self._broken.discard(path)
+
+    def check(self, path: str) -> None:
+        if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
+            raise OSError(errno.EIO, "input/output error", path)
+
+    # Disk
+
+    def open_file(self, path: str) -> SimulatedFile:
+        self.check(path)
+        parent, _, _ = path.rpartition("/")
+        if parent not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", parent)
+        if path not in self._files:
+            self._files[path] = _Inode(self.clock.now_ms())
+        return SimulatedFile(self, path, self._files[path])
+
+    def read_file(self, path: str) -> bytes | None:
+        self.check(path)
+        inode = self._files.get(path)
+        return None if inode is None else bytes(inode.content)
+
+    def list_directory(self, path: str) -> list[str]:
+        self.check(path)
+        if path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        below = f"{path}/"
+        inside = (name for name in (*self._files, *self._directories) if name.startswith(below))
+        return sorted({name.removeprefix(below).partition("/")[0] for name in inside})
+
+    def is_directory(self, path: str) -> bool:
+        return path in self._directories
+
+    def make_directory(self, path: str) -> None:
+        self.check(path)
+        while path:
+            self._directories.add(path)
+            path = path.rpartition("/")[0]
+
+    def rename(self, old: str, new: str) -> None:
+        self.check(old)
+        if old in self._files:
+            self._files[new] = self._files.pop(old)
+            return
+        if old not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
+        if new in self._directories and self.list_directory(new):
+            raise OSError(errno.ENOTEMPTY, "directory not empty", new)
+        self._directories = {self._moved(path, old, new) for path in self._directories}
+        self._files = {self._moved(path, old, new): inode for path, inode in self._files.items()}
+
+    @staticmethod
+    def _moved(path: str, old: str, new: str) -> str:
+        return new + path.removeprefix(old) if path == old or path.startswith(f"{old}/") else path
+
+    def remove_file(self, path: str) -> None:
+        self.check(path)
+        self._files.pop(path, None)
+
+    def remove_tree(self, path: str) -> None:
+        self.check(path)
+        below = f"{path}/"
+        self._directories = {name for name in self._directories if name != path and not name.startswith(below)}
+        self._files = {name: inode for name, inode in self._files.items() if not name.startswith(below)}
+
+    def sync_directory(self, path: str) -> None:
+        self.check(path)
+
+    def modified_ms(self, path: str) -> int:
+        self.check(path)
+        return self._files[path].modified_ms
+
+    def space(self, path: str) -> tuple[int, int]:
+        self.check(path)
+        used = sum(len(inode.content) for inode in self._files.values())
+        return TOTAL_BYTES, TOTAL_BYTES - used
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        self.check(path)
+        if path in self._locks:
+            return None
+        self._locks.add(path)
+        process = self.process
+
+        def release() -> None:
+            if process == self.process:
+                self._locks.discard(path)
+
+        return release
+
+    async def run(self, work: Callable[[], T]) -> T:
+        process = self.process
+        await asyncio.sleep(self._random.uniform(*self._latency_s))
+        if process != self.process:
+            raise OSError(errno.EIO, "the process that asked for it is gone")
+        return work()
+
+    def close(self) -> None:
+        """There are no threads."""
