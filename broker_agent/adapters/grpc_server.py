@@ -4,6 +4,7 @@ from typing import Any
 
 from cluster.errors import ApiError, ErrorCode
 from cluster.node import RequestHandler
+from cluster.process.metrics import Metrics
 from cluster.requests import ProduceRequest, ProduceResponse, RequestContext
 from cluster.rpc.methods import BROKER_AGENT_SERVICE, CLUSTER_SERVICE
 from cluster.rpc.serving import RpcServer, start_server
@@ -30,6 +31,6 @@ class _SilentProduce:
         return ProduceResponse(())
 
 
-async def serve_broker_agent(listen: str, handler: RequestHandler) -> RpcServer:
+async def serve_broker_agent(listen: str, handler: RequestHandler, metrics: Metrics) -> RpcServer:
     """Serve ClusterService and BrokerAgentService. Raises StartupError when the address cannot be bound."""
-    return await start_server(listen, _SilentProduce(handler), (*CLUSTER_SERVICE, *BROKER_AGENT_SERVICE))
+    return await start_server(listen, _SilentProduce(handler), (*CLUSTER_SERVICE, *BROKER_AGENT_SERVICE), metrics)

@@ -14,14 +14,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster.broker import Endpoint
 from cluster.errors import ConfigError
@@ -88,7 +81,7 @@ class NodeConfig(BaseModel):
     """What others connect to; `listen` with the bound port unless given."""
     metrics_listen: Address | None = None
     """Where Prometheus scrapes; None: nowhere."""
-    data: Annotated[tuple[str, ...], NoDecode]
+    data: tuple[str, ...]
     rack: str | None = None
     settings: Settings = Field(default_factory=Settings)
 
@@ -129,35 +122,37 @@ class NodeConfig(BaseModel):
         return Endpoint(host, bound_port if port == 0 else port)
 
 
+class _Environment(BaseSettings):
+    """What `KLAMM_*` variables say; values stay text until all layers are merged."""
+
+    model_config = SettingsConfigDict(env_prefix="KLAMM_")
+
+    id: Any = None
+    zookeeper: Any = None
+    listen: Any = None
+    advertised: Any = None
+    metrics_listen: Any = None
+    data: Any = None
+    rack: Any = None
+    settings: Any = None
+
+
 def load_config(path: str | Path | None, overrides: Mapping[str, Any] | None = None) -> NodeConfig:
     """Merge the file, `KLAMM_*` variables and `overrides` (None values are left out; later ones win).
 
     `settings` merge key by key. Raises ConfigError with every mistake.
     """
     in_file = {} if path is None else _read_file(Path(path))
-    given = {name: value for name, value in (overrides or {}).items() if value is not None}
-    for layer in (in_file, given):
-        if isinstance(layer.get("settings"), str):
-            layer["settings"] = _parse_settings(layer["settings"])
-
-    class LayeredConfig(NodeConfig, BaseSettings):
-        model_config = SettingsConfigDict(extra="forbid", env_prefix="KLAMM_")
-
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=in_file)
-
+    environment = _Environment().model_dump(exclude_unset=True)
+    flags = {name: value for name, value in (overrides or {}).items() if value is not None}
+    settings: dict[str, Any] = {}
+    for layer in (in_file, environment, flags):
+        settings |= _parse_settings(layer.pop("settings", {}))
     try:
-        config = LayeredConfig(**given)
-    except SettingsError as error:
-        raise ConfigError([f"KLAMM_SETTINGS: must be a JSON object ({error.__cause__})"]) from error
+        # Settings only under Kafka's spelling: the attributes' names are for code.
+        config = NodeConfig.model_validate(
+            {**in_file, **environment, **flags, "settings": settings}, by_alias=True, by_name=False
+        )
     except ValidationError as error:
         raise ConfigError(_mistakes(error)) from error
     if disagreements := _disagreements(config):
@@ -174,14 +169,14 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError([f"{path}: is not TOML: {error}"]) from error
 
 
-def _parse_settings(text: str) -> dict[str, Any]:
+def _parse_settings(given: object) -> dict[str, Any]:
     try:
-        settings = json.loads(text)
+        settings = json.loads(given) if isinstance(given, str) else given
     except json.JSONDecodeError as error:
-        raise ConfigError([f"settings: {text!r}: is not JSON: {error}"]) from error
-    if not isinstance(settings, dict):
-        raise ConfigError([f"settings: {text!r}: must be a JSON object"])
-    return settings
+        raise ConfigError([f"settings: {given!r}: is not JSON: {error}"]) from error
+    if not isinstance(settings, Mapping):
+        raise ConfigError([f"settings: {given!r}: must be a table or a JSON object"])
+    return dict(settings)
 
 
 def _mistakes(error: ValidationError) -> list[str]:
@@ -193,8 +188,7 @@ def _mistakes(error: ValidationError) -> list[str]:
 def _describe(detail: ErrorDetails) -> str:
     location = [str(part) for part in detail["loc"]]
     in_settings = location[0] == "settings" and len(location) > 1
-    # A cross check of a default names the attribute, anything else the key.
-    name = f'settings."{location[1].replace("_", ".")}"' if in_settings else ".".join(location)
+    name = f'settings."{location[1]}"' if in_settings else ".".join(location)
     match detail["type"]:
         case "missing":
             return f"{name}: is missing"
@@ -203,7 +197,8 @@ def _describe(detail: ErrorDetails) -> str:
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
     why = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    return f"{name}: {detail['input']!r}: {why}"
+    # A check of a default names the attribute instead of the key.
+    return f"{name.replace('_', '.') if in_settings else name}: {detail['input']!r}: {why}"
 
 
 def _disagreements(config: NodeConfig) -> list[str]:

@@ -1,10 +1,11 @@
 """What a controller serves over gRPC."""
 
 from cluster.node import RequestHandler
+from cluster.process.metrics import Metrics
 from cluster.rpc.methods import CLUSTER_SERVICE, CONTROLLER_SERVICE
 from cluster.rpc.serving import RpcServer, start_server
 
 
-async def serve_controller(listen: str, handler: RequestHandler) -> RpcServer:
+async def serve_controller(listen: str, handler: RequestHandler, metrics: Metrics) -> RpcServer:
     """Serve ClusterService and ControllerService. Raises StartupError when the address cannot be bound."""
-    return await start_server(listen, handler, (*CLUSTER_SERVICE, *CONTROLLER_SERVICE))
+    return await start_server(listen, handler, (*CLUSTER_SERVICE, *CONTROLLER_SERVICE), metrics)

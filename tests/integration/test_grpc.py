@@ -23,6 +23,7 @@ from cluster.broker import (
     Offset,
 )
 from cluster.errors import ApiError, ControllerMovedError, ErrorCode, PeerUnreachableError, StartupError
+from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.requests import (
     AlterPartitionRequest,
@@ -82,7 +83,7 @@ def refuse(error: Exception) -> Callable[[Any], Any]:
 @asynccontextmanager
 async def controller(answer: Callable[[Any], Any]) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
     handler = Scripted(answer)
-    server, client = await serve_controller("127.0.0.1:0", handler), RpcClient()
+    server, client = await serve_controller("127.0.0.1:0", handler, Metrics()), RpcClient()
     try:
         yield server, handler, client
     finally:
@@ -91,9 +92,11 @@ async def controller(answer: Callable[[Any], Any]) -> AsyncIterator[tuple[RpcSer
 
 
 @asynccontextmanager
-async def agent(answer: Callable[[Any], Any]) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
+async def agent(
+    answer: Callable[[Any], Any], metrics: Metrics | None = None
+) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
     handler = Scripted(answer)
-    server, client = await serve_broker_agent("127.0.0.1:0", handler), RpcClient()
+    server, client = await serve_broker_agent("127.0.0.1:0", handler, metrics or Metrics()), RpcClient()
     try:
         yield server, handler, client
     finally:
@@ -242,7 +245,7 @@ async def test_health_and_reflection_are_served() -> None:
 async def test_a_port_in_use_is_a_startup_error_that_names_it() -> None:
     async with controller(lambda _: DESCRIPTION) as (server, _, _client):
         with pytest.raises(StartupError, match=server.address):
-            await serve_controller(server.address, Scripted(lambda _: None))
+            await serve_controller(server.address, Scripted(lambda _: None), Metrics())
 
 
 async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
@@ -256,13 +259,13 @@ async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
 
 async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> None:
     address, client = f"127.0.0.1:{free_port()}", RpcClient()
-    server = await serve_controller(address, Scripted(lambda _: DESCRIPTION))
+    server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
     try:
         await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
         await server.stop(0)
         with pytest.raises(PeerUnreachableError):
             await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
-        server = await serve_controller(address, Scripted(lambda _: DESCRIPTION))
+        server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
         async with asyncio.timeout(20):
             while True:
                 try:
@@ -357,3 +360,29 @@ async def test_an_agent_reads_refusals_as_the_error_of_the_whole_request() -> No
                 await client.list_offsets(endpoint, ListOffsetsRequest(BrokerId(1), ()))
         finally:
             await client.close()
+
+
+async def test_requests_and_their_errors_are_counted_by_api() -> None:
+    outcomes = iter([FetchResponse(ErrorCode.NONE), FetchResponse(ErrorCode.UNKNOWN_TOPIC_ID)])
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, FetchRequest):
+            return next(outcomes)
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks 7")
+
+    def count(name: str, **tags: object) -> int:
+        return metrics.meter("kafka.network", "RequestMetrics", name, **tags).count
+
+    metrics = Metrics()
+    async with agent(answer, metrics) as (server, _, client):
+        for replica in (BrokerId(2), BrokerId(-1)):
+            await client.call(server.address, FetchRequest(replica, (), 0, 1, 9), TIMEOUT_MS)
+        with pytest.raises(ApiError):
+            await client.call(server.address, ProduceRequest(7, 1000, ()), TIMEOUT_MS)
+    for api in ("FetchFollower", "FetchConsumer", "Produce"):
+        assert count("RequestsPerSec", request=api) == 1
+        assert metrics.timer("kafka.network", "RequestMetrics", "TotalTimeMs", request=api).count == 1
+        assert metrics.histogram("kafka.network", "RequestMetrics", "RequestBytes", request=api).sum > 0
+    assert count("ErrorsPerSec", request="FetchFollower", error="NONE") == 1
+    assert count("ErrorsPerSec", request="FetchConsumer", error="UNKNOWN_TOPIC_ID") == 1
+    assert count("ErrorsPerSec", request="Produce", error="INVALID_REQUIRED_ACKS") == 1

@@ -101,6 +101,7 @@ def test_all_mistakes_are_reported_at_once_with_their_fields(write: Any) -> None
         ('"leader.imbalance.check.interval.seconds" = 0', "leader.imbalance.check.interval.seconds"),
         ('"min.insync.replicas" = 0', "min.insync.replicas"),
         ('"log.segment.bytes" = 9999999999', "log.segment.bytes"),
+        ('"num_partitions" = 1', "num_partitions"),
         ('"broker.id" = 8', "broker.id"),
         ('"zookeeper.connect" = "elsewhere:2181"', "zookeeper.connect"),
     ],
@@ -112,7 +113,11 @@ def test_a_value_out_of_range_or_in_contradiction_names_its_key(write: Any, sett
 
 @pytest.mark.parametrize(
     ("text", "part"),
-    [("id = ", "is not TOML"), ('settings = "{"', "is not JSON"), ('settings = "[1]"', "must be a JSON object")],
+    [
+        ("id = ", "is not TOML"),
+        ('settings = "{"', "is not JSON"),
+        ('settings = "[1]"', "must be a table or a JSON object"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_one_clear_mistake(write: Any, text: str, part: str) -> None:
     (mistake,) = mistakes(write(text))
@@ -127,7 +132,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_settings_in_the_environment_that_are_no_json_are_refused(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KLAMM_SETTINGS", "{")
     (mistake,) = mistakes(write(FILE))
-    assert mistake.startswith("KLAMM_SETTINGS: must be a JSON object")
+    assert mistake.startswith("settings: '{': is not JSON")
 
 
 def test_kafka_keys_stand_in_for_fields_that_are_not_given(write: Any) -> None:
