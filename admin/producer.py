@@ -136,6 +136,12 @@ class Producer:
         if self._accumulator.append(topic, partitions, partition, (key, value), timestamp=timestamp, now=now):
             self._wake.set()
 
+    def refuse(self, count: int, error: ClusterError) -> None:
+        """Count records as failed, whether they were given up or never taken."""
+        self.totals.failed += count
+        if self.totals.first_error is None:
+            self.totals.first_error = error
+
     async def flush(self) -> None:
         """Send everything at once and wait until each batch was acknowledged or given up."""
         self._flushing = True
@@ -234,9 +240,7 @@ class Producer:
         return False
 
     def _give_up(self, queue: PartitionQueue, error: ClusterError) -> None:
-        self.totals.failed += queue.batches[0].count
-        if self.totals.first_error is None:
-            self.totals.first_error = error
+        self.refuse(queue.batches[0].count, error)
         self._end_first(queue, UNKNOWN_OFFSET, error)
         self._progress.set()
 

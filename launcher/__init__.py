@@ -1,1 +1,1 @@
-"""The `klamm` command: the only package that may name all others, by lazy import."""
+"""The one command, `klamm`: the only package that may name all others, each at the moment it is needed."""

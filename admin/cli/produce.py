@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from admin.cli.options import DEFAULT_DATA, Acks, BootstrapOption, DataOption, connect, run
 from admin.cli.output import say
-from cluster.errors import ClusterError
+from cluster.errors import ApiError, ClusterError, ErrorCode
 
 if TYPE_CHECKING:
     from admin.producer import Producer
@@ -114,7 +114,13 @@ async def _send_all(producer: "Producer", order: _Order) -> int:
     async for records in _records(order):
         for key, value in records:
             size += len(value) + (0 if key is None else len(key))
-            await producer.send(order.topic, key, value, order.partition)
+            try:
+                await producer.send(order.topic, key, value, order.partition)
+            except ApiError as error:
+                # One record that is too large is refused; the lines around it are none the worse for it.
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    raise
+                producer.refuse(1, error)
     return size
 
 

@@ -1,0 +1,77 @@
+"""`klamm`: every command of the project, from one list. What a command needs is imported when it runs.
+
+Exit codes: 0 done, 1 the cluster refused or is not there, 2 wrong usage, 3 an audit found something.
+"""
+
+import sys
+from typing import Final
+
+import typer
+
+from admin.cli import clusters, topics
+from admin.cli.consume import consume
+from admin.cli.output import say
+from admin.cli.produce import produce
+from admin.cli.story import story
+from cluster.errors import ApiError, ClusterError, ConfigError
+from launcher import audits, benches, local_cluster, nodes
+from launcher.checks import run_checks
+from launcher.demo_command import demo
+
+EXIT_REFUSED: Final = 1
+EXIT_WRONG_USAGE: Final = 2
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A Kafka-style cluster controller on ZooKeeper, its broker agents, and the audit of what they did.",
+    epilog="Begin with:  klamm demo  ·  klamm up --detach, klamm topics create orders --partitions 6,"
+    " seq 1000 | klamm produce orders, klamm consume orders --from-beginning --until-end, klamm down",
+)
+
+_LOCAL: Final = "A cluster on this machine"
+_CLIENTS: Final = "Talking to a cluster"
+_PROCESSES: Final = "Single processes"
+_CHECKS: Final = "Audit and checks"
+
+app.command(rich_help_panel=_LOCAL)(demo)
+app.command(rich_help_panel=_LOCAL)(local_cluster.up)
+app.command(rich_help_panel=_LOCAL)(local_cluster.down)
+app.command(rich_help_panel=_LOCAL)(local_cluster.status)
+app.add_typer(topics.app, name="topics", rich_help_panel=_CLIENTS)
+app.add_typer(clusters.cluster_app, name="cluster", rich_help_panel=_CLIENTS)
+app.add_typer(clusters.brokers_app, name="brokers", rich_help_panel=_CLIENTS)
+app.command(rich_help_panel=_CLIENTS)(produce)
+app.command(rich_help_panel=_CLIENTS)(consume)
+app.command(rich_help_panel=_CLIENTS)(story)
+app.command(rich_help_panel=_PROCESSES)(nodes.zookeeper)
+app.command(rich_help_panel=_PROCESSES)(nodes.controller)
+app.command(rich_help_panel=_PROCESSES)(nodes.broker)
+app.add_typer(audits.app, name="audit", rich_help_panel=_CHECKS)
+app.add_typer(benches.app, name="bench", rich_help_panel=_CHECKS)
+app.command(
+    "test", rich_help_panel=_CHECKS, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(run_checks)
+
+
+def main() -> None:
+    """Run the command line; a failure that is the environment's or the caller's ends with words, not a traceback."""
+    try:
+        app(prog_name="klamm")
+    except ConfigError as error:
+        for mistake in error.mistakes:
+            say(f"klamm: {mistake}")
+        sys.exit(EXIT_WRONG_USAGE)
+    except ApiError as error:
+        about = "" if error.field is None else f" ({error.field}: {error.value})"
+        say(f"klamm: {error}{about}")
+        sys.exit(EXIT_REFUSED)
+    except ClusterError as error:
+        say(f"klamm: {error}")
+        sys.exit(EXIT_REFUSED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""`klamm test`: every check of the project, the same for a person and for a machine."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from admin.cli.output import say
+from cluster.errors import StartupError
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def run_checks(
+    context: typer.Context,
+    deep: Annotated[bool, typer.Option("--deep", help="The long tests too.")] = False,
+) -> None:
+    """Run formatting, lint, types, import rules and tests. Further arguments go to pytest.
+
+    With arguments for pytest only the tests run: klamm test tests/unit -k partitioner
+    """
+    if not (_ROOT / "tests").is_dir():
+        raise StartupError("the tests are in the repository only: run ./klamm test in a clone")
+    pytest_arguments = list(context.args)
+    if not deep and not any(a == "-m" or a.startswith("-m=") for a in pytest_arguments):
+        pytest_arguments += ["-m", "not deep"]
+    pytest = [sys.executable, "-m", "pytest", *pytest_arguments]
+    checks = [
+        [sys.executable, "-m", "ruff", "format", "--check", "."],
+        [sys.executable, "-m", "ruff", "check", "."],
+        [sys.executable, "-m", "mypy"],
+        [str(Path(sys.executable).parent / "lint-imports")],
+    ]
+    failed = []
+    for command in [pytest] if context.args else [*checks, pytest]:
+        shown = " ".join(["python" if part == sys.executable else part for part in command])
+        say(f"--- {shown}")
+        if subprocess.run(command, cwd=_ROOT, check=False).returncode != 0:
+            failed.append(shown)
+    for shown in failed:
+        say(f"failed: {shown}")
+    if not failed:
+        say("all checks passed")
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,142 @@
+"""How an embedded cluster is: what each of its processes says, and waiting until it serves."""
+
+import asyncio
+import time
+from typing import Any
+
+from msgspec import Struct
+
+from admin.client import AdminClient
+from cluster.errors import ClusterError, StartupError
+from cluster.requests import DescribeClusterResponse
+from deploy.local.cluster import BROKER, CONTROLLER, ZOOKEEPER, LocalCluster, Member
+from deploy.local.processes import GONE, RUNNING
+from deploy.local.zookeeper import is_serving
+
+_PROBE_MS = 1_500
+_POLL_S = 0.2
+
+
+class Picture(Struct, frozen=True):
+    """One look at a cluster. `answers` has what each process said, by member name; None: nothing."""
+
+    answers: dict[str, DescribeClusterResponse | None]
+
+    def active(self) -> DescribeClusterResponse | None:
+        """What the controller in office says of the cluster."""
+        for name, answer in self.answers.items():
+            if answer is not None and name == f"{CONTROLLER}-{answer.controller_id}":
+                return answer
+        return None
+
+    def registered_brokers(self) -> set[int]:
+        """Brokers that the controller in office knows to be alive."""
+        active = self.active()
+        return set() if active is None else {int(b.id) for b in active.brokers}
+
+
+async def take_picture(cluster: LocalCluster, client: AdminClient) -> Picture:
+    """Ask every running controller and agent at once."""
+    asked = [m for m in cluster.state.members if m.role != ZOOKEEPER]
+    answers = await asyncio.gather(*(_ask(cluster, client, m) for m in asked))
+    return Picture({m.name: answer for m, answer in zip(asked, answers, strict=True)})
+
+
+def wait_until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
+    """Wait until a controller is in office and knows every broker that is to run; what it says then.
+
+    Brokers that give up meanwhile are started again. Raises StartupError, with the last words of whoever failed.
+    """
+    return asyncio.run(until_serving(cluster, timeout_s))
+
+
+async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
+    """As `wait_until_serving`, for callers on an event loop."""
+    deadline = time.monotonic() + timeout_s
+    wanted = {m.id for m in cluster.members(BROKER)}
+    async with AdminClient(cluster.bootstrap) as client:
+        while True:
+            picture = await take_picture(cluster, client)
+            active = picture.active()
+            heard = sum(answer is not None and answer.controller_id >= 0 for answer in picture.answers.values())
+            if active is not None and picture.registered_brokers() >= wanted and heard == len(picture.answers):
+                return active
+            cluster.tend()
+            if time.monotonic() > deadline:
+                raise StartupError(_why_not(cluster, picture, timeout_s))
+            await asyncio.sleep(_POLL_S)
+
+
+async def look(cluster: LocalCluster) -> dict[str, Any]:
+    """The document of `klamm status`."""
+    async with AdminClient(cluster.bootstrap) as client:
+        picture = await take_picture(cluster, client)
+    known = picture.registered_brokers()
+    return {
+        "data": str(cluster.folder),
+        "zookeeper": cluster.state.zookeeper,
+        "zookeeper_state": _zookeeper_state(cluster),
+        "controllers": [_controller(cluster, m, picture) for m in cluster.members(CONTROLLER)],
+        "brokers": [_broker(cluster, m, m.id in known) for m in cluster.members(BROKER)],
+        "state_change_logs": [str(folder) for folder in cluster.state_change_logs],
+    }
+
+
+async def _ask(cluster: LocalCluster, client: AdminClient, member: Member) -> DescribeClusterResponse | None:
+    if cluster.state_of(member.name) != RUNNING:
+        return None
+    try:
+        return await client.describe_node(member.address, _PROBE_MS)
+    except ClusterError:
+        return None
+
+
+def _controller(cluster: LocalCluster, member: Member, picture: Picture) -> dict[str, Any]:
+    answer = picture.answers[member.name]
+    process = cluster.state_of(member.name)
+    return {
+        "id": member.id,
+        "pid": _pid(cluster, member),
+        "address": member.address,
+        "metrics": f"127.0.0.1:{member.metrics_port}",
+        "active": answer is not None and answer.controller_id == member.id,
+        "epoch": None if answer is None else answer.controller_epoch,
+        "state": "starting" if process == RUNNING and answer is None else process,
+    }
+
+
+def _broker(cluster: LocalCluster, member: Member, registered: bool) -> dict[str, Any]:
+    process = cluster.state_of(member.name)
+    return {
+        "id": member.id,
+        "pid": _pid(cluster, member),
+        "address": member.address,
+        "metrics": f"127.0.0.1:{member.metrics_port}",
+        "log_dirs": [str(cluster.folder / "data" / member.name)],
+        "state": "unregistered" if process == RUNNING and not registered else process,
+    }
+
+
+def _pid(cluster: LocalCluster, member: Member) -> int | None:
+    return None if member.process is None or cluster.state_of(member.name) == GONE else member.process.pid
+
+
+def _zookeeper_state(cluster: LocalCluster) -> str:
+    for member in cluster.members(ZOOKEEPER):
+        return cluster.state_of(member.name)
+    host, _, port = cluster.state.zookeeper.partition("/")[0].partition(",")[0].rpartition(":")
+    return RUNNING if is_serving(host, int(port)) else "unreachable"
+
+
+def _why_not(cluster: LocalCluster, picture: Picture, timeout_s: float) -> str:
+    missing = [name for name, answer in sorted(picture.answers.items()) if answer is None]
+    reasons = [f"the cluster does not serve after {timeout_s:g} s"]
+    if missing:
+        reasons.append(f"no answer from {', '.join(missing)}")
+    elif picture.active() is None:
+        reasons.append("no controller is in office")
+    else:
+        wanted = {m.id for m in cluster.members(BROKER)}
+        reasons.append(f"the controller does not know brokers {sorted(wanted - picture.registered_brokers())}")
+    reasons += cluster.failures()
+    return "\n  ".join([*reasons, f"logs are in {cluster.folder / 'logs'}"])
