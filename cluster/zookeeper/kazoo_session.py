@@ -103,15 +103,16 @@ class Watches:
         if kind is WatchKind.CHILDREN:
             self.children.discard(path)
             return True
-        is_news = kind is not WatchKind.DELETED or path in self.data or path in self.children
+        if kind is WatchKind.DELETED and path not in self.data and path not in self.children:
+            self._early.add(path)
+            return False
         if path not in self.data and path not in self.exists:
             self._early.add(path)
         self.data.discard(path)
-        if is_news:
-            self.exists.discard(path)
+        self.exists.discard(path)
         if kind is WatchKind.DELETED:
             self.children.discard(path)
-        return is_news
+        return True
 
     def requests(self, since_zxid: int) -> Iterator[SetWatches]:
         """Requests that leave all of them again, and tell what happened since."""

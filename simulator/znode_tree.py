@@ -1,0 +1,210 @@
+"""The data of a simulated ZooKeeper: nodes, versions and transactions, with the real server's results.
+
+Pure: no time, no sessions beyond the owner of ephemeral nodes, no watches. What changed is returned as the watch
+events that a watcher of the path would get.
+
+Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks), DataTree (versions, sequence numbers).
+"""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from cluster.zookeeper.port import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Node,
+    Op,
+    OpResult,
+    SetData,
+    Stat,
+    WatchEvent,
+    WatchKind,
+    ZkError,
+)
+
+
+class Znode(Struct):
+    """One node. `creates` counts the children ever created, which numbers sequential ones."""
+
+    data: bytes
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime: int
+    mtime: int
+    owner: int
+    version: int = 0
+    creates: int = 0
+    children: set[str] = set()
+
+    def stat(self) -> Stat:
+        return Stat(
+            self.czxid, self.mzxid, self.version, self.owner, self.ctime, self.mtime, num_children=len(self.children)
+        )
+
+
+class RefusalError(Exception):
+    """An operation of a transaction failed; the transaction is undone."""
+
+    def __init__(self, error: ZkError) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class ZnodeTree:
+    """All nodes by absolute path, and the transaction counter."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0, 0, 0, 0)}
+        self._ephemerals: dict[int, set[str]] = {}
+
+    def get(self, path: str) -> Node | None:
+        node = self.nodes.get(path)
+        return None if node is None else Node(node.data, node.stat())
+
+    def exists(self, path: str) -> Stat | None:
+        node = self.nodes.get(path)
+        return None if node is None else node.stat()
+
+    def children(self, path: str) -> tuple[str, ...] | None:
+        node = self.nodes.get(path)
+        return None if node is None else tuple(sorted(node.children))
+
+    def apply(self, ops: Sequence[Op], session_id: int, now_ms: int) -> tuple[list[OpResult], list[WatchEvent]]:
+        """Carry out all operations, or none; one zxid is used up either way."""
+        self.zxid += 1
+        transaction = _Transaction(self, session_id, now_ms)
+        results: list[OpResult] = []
+        for op in ops:
+            try:
+                results.append(transaction.carry_out(op))
+            except RefusalError as refusal:
+                transaction.undo()
+                undone = [OpResult(ZkError.RUNTIME_INCONSISTENCY) for _ in ops]
+                undone[len(results)] = OpResult(refusal.error)
+                return undone, []
+        return results, transaction.changes
+
+    def end_session(self, session_id: int) -> list[WatchEvent]:
+        """Delete the ephemeral nodes of the session, as one transaction."""
+        self.zxid += 1
+        transaction = _Transaction(self, session_id, now_ms=0)
+        for path in sorted(self._ephemerals.get(session_id, ())):
+            transaction.carry_out(Delete(path))
+        return transaction.changes
+
+    def note_owner(self, path: str, owner: int) -> None:
+        self._ephemerals.setdefault(owner, set()).add(path)
+
+    def forget_owner(self, path: str, owner: int) -> None:
+        self._ephemerals[owner].discard(path)
+
+
+class _Transaction:
+    """Operations in progress: what they changed, and how to take it back."""
+
+    def __init__(self, tree: ZnodeTree, session_id: int, now_ms: int) -> None:
+        self._tree, self._session_id, self._now_ms = tree, session_id, now_ms
+        self._undo: list[Callable[[], None]] = []
+        self.changes: list[WatchEvent] = []
+
+    def carry_out(self, op: Op) -> OpResult:
+        match op:
+            case Create():
+                return self._create(op)
+            case SetData():
+                return self._set_data(op)
+            case Delete():
+                return self._delete(op)
+            case Check():
+                self._versioned(op.path, op.version)
+                return OpResult(ZkError.OK)
+
+    def undo(self) -> None:
+        for step in reversed(self._undo):
+            step()
+
+    def _create(self, op: Create) -> OpResult:
+        nodes, zxid = self._tree.nodes, self._tree.zxid
+        parent_path = _parent(op.path)
+        parent = self._present(parent_path)
+        path = f"{op.path}{parent.creates:010d}" if op.sequential else op.path
+        if path in nodes:
+            raise RefusalError(ZkError.NODE_EXISTS)
+        if parent.owner:
+            raise RefusalError(ZkError.NO_CHILDREN_FOR_EPHEMERALS)
+        owner = self._session_id if op.ephemeral else 0
+        node = Znode(op.data, zxid, zxid, zxid, self._now_ms, self._now_ms, owner, children=set())
+        name, pzxid_before = path.rpartition("/")[2], parent.pzxid
+        self._attach(path, node, parent, name)
+        parent.creates, parent.pzxid = parent.creates + 1, zxid
+
+        def undo() -> None:
+            self._detach(path, node, parent, name)
+            parent.creates, parent.pzxid = parent.creates - 1, pzxid_before
+
+        self._undo.append(undo)
+        self.changes += (WatchEvent(path, WatchKind.CREATED), WatchEvent(parent_path, WatchKind.CHILDREN))
+        return OpResult(ZkError.OK, path, node.stat())
+
+    def _set_data(self, op: SetData) -> OpResult:
+        node = self._versioned(op.path, op.version)
+        before = (node.data, node.version, node.mzxid, node.mtime)
+
+        def undo() -> None:
+            node.data, node.version, node.mzxid, node.mtime = before
+
+        self._undo.append(undo)
+        node.data, node.version, node.mzxid, node.mtime = op.data, node.version + 1, self._tree.zxid, self._now_ms
+        self.changes.append(WatchEvent(op.path, WatchKind.CHANGED))
+        return OpResult(ZkError.OK, stat=node.stat())
+
+    def _delete(self, op: Delete) -> OpResult:
+        node = self._versioned(op.path, op.version)
+        if node.children:
+            raise RefusalError(ZkError.NOT_EMPTY)
+        parent_path = _parent(op.path)
+        parent, name = self._tree.nodes[parent_path], op.path.rpartition("/")[2]
+        pzxid_before = parent.pzxid
+        self._detach(op.path, node, parent, name)
+        parent.pzxid = self._tree.zxid
+
+        def undo() -> None:
+            self._attach(op.path, node, parent, name)
+            parent.pzxid = pzxid_before
+
+        self._undo.append(undo)
+        self.changes += (WatchEvent(op.path, WatchKind.DELETED), WatchEvent(parent_path, WatchKind.CHILDREN))
+        return OpResult(ZkError.OK)
+
+    def _attach(self, path: str, node: Znode, parent: Znode, name: str) -> None:
+        self._tree.nodes[path] = node
+        parent.children.add(name)
+        if node.owner:
+            self._tree.note_owner(path, node.owner)
+
+    def _detach(self, path: str, node: Znode, parent: Znode, name: str) -> None:
+        del self._tree.nodes[path]
+        parent.children.discard(name)
+        if node.owner:
+            self._tree.forget_owner(path, node.owner)
+
+    def _present(self, path: str) -> Znode:
+        node = self._tree.nodes.get(path)
+        if node is None:
+            raise RefusalError(ZkError.NO_NODE)
+        return node
+
+    def _versioned(self, path: str, version: int) -> Znode:
+        node = self._present(path)
+        if version not in (ANY_VERSION, node.version):
+            raise RefusalError(ZkError.BAD_VERSION)
+        return node
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

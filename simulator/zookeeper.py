@@ -1,0 +1,183 @@
+"""A ZooKeeper server in memory, on virtual time: its sessions, its watches and the lines to its clients.
+
+Each client talks to the server over one ordered connection with random latencies, so watch events and answers
+arrive in the order in which the server sent them, as over TCP. Pings are not simulated: a session lives as long
+as its connection stands and expires one session timeout after that broke (or after its process was paused).
+"""
+
+import asyncio
+from asyncio import TimerHandle
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Protocol
+
+from cluster.zookeeper.port import Node, Op, OpResult, Stat, WatchEvent, WatchKind
+from simulator.znode_tree import ZnodeTree
+
+
+class Peer(Protocol):
+    """The client's end of a connection, as the server sees it."""
+
+    def send_event(self, event: WatchEvent) -> None:
+        """Put a watch event on the line, behind everything that was sent before."""
+
+    def hang_up(self, session: "ServerSession") -> None:
+        """Close the session's connection behind everything that was sent before."""
+
+    def disconnect(self) -> None:
+        """Break the connection now; what is under way is lost."""
+
+
+class SimulatedZooKeeper:
+    """The server. Latencies of single messages are drawn from `random`, between the two bounds in seconds."""
+
+    def __init__(self, random: Random, *, latency_seconds: tuple[float, float] = (0.0002, 0.003)) -> None:
+        self.tree = ZnodeTree()
+        self.is_reachable = True
+        self._random, self._latency = random, latency_seconds
+        self._sessions: dict[int, ServerSession] = {}
+        self._last_session_id = 0x1000
+
+    def latency(self) -> float:
+        return self._random.uniform(*self._latency)
+
+    def shut_down(self) -> None:
+        """Become unreachable to all. No session expires meanwhile: that takes a server."""
+        self.is_reachable = False
+        for session in self._sessions.values():
+            session.client.disconnect()
+            session.keep()
+
+    def start_up(self) -> None:
+        """Be reachable again; sessions get their whole timeout anew."""
+        self.is_reachable = True
+        for session in self._sessions.values():
+            session.let_expire()
+
+    def open_session(self, client: Peer, timeout_seconds: float) -> "ServerSession":
+        self._last_session_id += 1
+        session = ServerSession(self, client, self._last_session_id, timeout_seconds)
+        self._sessions[session.id] = session
+        return session
+
+    def end_session(self, session: "ServerSession") -> None:
+        """Close or expire: the ephemerals go, and so does the connection."""
+        if self._sessions.pop(session.id, None) is not None:
+            session.end()
+            self._notify(self.tree.end_session(session.id))
+            session.client.hang_up(session)
+
+    def write(self, session: "ServerSession", ops: Sequence[Op]) -> list[OpResult]:
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        results, changes = self.tree.apply(ops, session.id, now_ms)
+        self._notify(changes)
+        return results
+
+    def _notify(self, changes: Iterable[WatchEvent]) -> None:
+        for change in changes:
+            for session in self._sessions.values():
+                session.notify(change)
+
+
+class ServerSession:
+    """One session as the server sees it: its watches, and whether it will expire."""
+
+    def __init__(self, server: SimulatedZooKeeper, client: Peer, id_: int, timeout_seconds: float) -> None:
+        self.server, self.client, self.id = server, client, id_
+        self.is_alive = True
+        self._timeout_seconds = timeout_seconds
+        self._expiry: TimerHandle | None = None
+        self._data: set[str] = set()
+        self._children: set[str] = set()
+
+    def keep(self) -> None:
+        """The client is heard of: the session does not expire."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def let_expire(self) -> None:
+        """The client is not heard of any more, since now or since earlier."""
+        if self.is_alive and self._expiry is None:
+            self._expiry = asyncio.get_running_loop().call_later(self._timeout_seconds, self.server.end_session, self)
+
+    def end(self) -> None:
+        self.keep()
+        self.forget_watches()
+        self.is_alive = False
+
+    def forget_watches(self) -> None:
+        self._data.clear()
+        self._children.clear()
+
+    def notify(self, change: WatchEvent) -> None:
+        """Send the event if a watch of this session waits for it; the watch is spent then."""
+        watched = change.path in self._children
+        if change.kind is not WatchKind.CHILDREN:
+            watched = change.path in self._data or (change.kind is WatchKind.DELETED and watched)
+            self._data.discard(change.path)
+        if change.kind in (WatchKind.CHILDREN, WatchKind.DELETED):
+            self._children.discard(change.path)
+        if watched:
+            self.client.send_event(change)
+
+    def exists(self, path: str, watch: bool) -> Stat | None:
+        if watch:
+            self._data.add(path)
+        return self.server.tree.exists(path)
+
+    def children(self, path: str, watch: bool) -> tuple[str, ...] | None:
+        names = self.server.tree.children(path)
+        if watch and names is not None:
+            self._children.add(path)
+        return names
+
+    def get_many(self, paths: Sequence[str], watch: bool) -> list[Node | None]:
+        if watch:
+            self._data.update(paths)
+        return [self.server.tree.get(path) for path in paths]
+
+    def watch_again(self, data: Iterable[str], exists: Iterable[str], children: Iterable[str], since_zxid: int) -> None:
+        """What SetWatches does on reconnection: report what happened meanwhile, watch the rest."""
+        nodes = self.server.tree.nodes
+        self._data.update(data)
+        self._data.update(exists)
+        self._children.update(children)
+        for path in sorted(data):
+            node = nodes.get(path)
+            if node is None:
+                self.notify(WatchEvent(path, WatchKind.DELETED))
+            elif node.mzxid > since_zxid:
+                self.notify(WatchEvent(path, WatchKind.CHANGED))
+        for path in sorted(exists):
+            if path in nodes:
+                self.notify(WatchEvent(path, WatchKind.CREATED))
+        for path in sorted(children):
+            node = nodes.get(path)
+            if node is None:
+                self.notify(WatchEvent(path, WatchKind.DELETED))
+            elif node.pzxid > since_zxid:
+                self.notify(WatchEvent(path, WatchKind.CHILDREN))
+
+
+class Line:
+    """One direction of a connection: messages arrive in order, each after its latency, unless the line is cut."""
+
+    def __init__(self, latency: Callable[[], float]) -> None:
+        self._latency = latency
+        self._last_arrival = 0.0
+        self.cuts = 0
+
+    def send(self, arrive: Callable[..., None], *args: object) -> None:
+        loop = asyncio.get_running_loop()
+        self._last_arrival = max(self._last_arrival, loop.time() + self._latency())
+        loop.call_at(self._last_arrival, self._arrive, self.cuts, arrive, args)
+
+    def cut(self) -> None:
+        """What is under way never arrives."""
+        self.cuts += 1
+        self._last_arrival = 0.0
+
+    def _arrive(self, cuts: int, arrive: Callable[..., None], args: tuple[object, ...]) -> None:
+        if cuts == self.cuts:
+            arrive(*args)

@@ -1,0 +1,385 @@
+"""The client of the simulated ZooKeeper: the port of `cluster.zookeeper.port`, and what can happen to it.
+
+It keeps its promises in the way of the real one: the same things are repeated, lost or unknown at the same moments.
+"""
+
+import asyncio
+from asyncio import Future
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from msgspec import structs
+
+from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
+from cluster.zookeeper.port import (
+    Create,
+    Listener,
+    Node,
+    Op,
+    OpResult,
+    SessionEvent,
+    SessionState,
+    Stat,
+    WatchEvent,
+    WatchKind,
+)
+from simulator.zookeeper import Line, ServerSession, SimulatedZooKeeper
+
+READS_PER_REQUEST: Final = 1000
+RECONNECT_SECONDS: Final = 0.1
+
+
+class Call:
+    """One request: what the server does with it, and the future of its answer."""
+
+    __slots__ = ("answer", "is_write", "on_answer", "perform")
+
+    def __init__(
+        self,
+        perform: Callable[[ServerSession], Any],
+        on_answer: Callable[[Any], None] | None = None,
+        *,
+        is_write: bool = False,
+    ) -> None:
+        self.perform, self.on_answer, self.is_write = perform, on_answer, is_write
+        self.answer: Future[Any] = asyncio.get_running_loop().create_future()
+
+
+class SimulatedZooKeeperClient:
+    """`cluster.zookeeper.port.ZooKeeper` on the simulated server.
+
+    The faults: `disconnect`, `expire`, `lose_answer_of_next_write`, `pause` and `resume` (the whole process stands
+    still), `crash` (nothing is heard of it any more, and it hears nothing).
+    """
+
+    def __init__(
+        self,
+        server: SimulatedZooKeeper,
+        *,
+        session_timeout_ms: int = 18_000,
+        connection_timeout_ms: int = 18_000,
+        chroot: str = "",
+    ) -> None:
+        self._server, self._chroot = server, chroot.rstrip("/")
+        self._session_timeout, self._connection_timeout = session_timeout_ms / 1000, connection_timeout_ms / 1000
+        self._listener: Listener | None = None
+        self._session: ServerSession | None = None
+        self._session_id = 0
+        self._opened: Future[None] | None = None
+        self._is_connected = self._is_paused = self._is_crashed = self._loses_next_answer = False
+        self._up, self._down = Line(server.latency), Line(server.latency)
+        # Not sent yet, sent and not answered yet, arrived while paused.
+        self._waiting: deque[Call] = deque()
+        self._in_flight: deque[Call] = deque()
+        self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._forget_watches()
+        self.requests = 0
+        self.round_trips = 0
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    def listen(self, listener: Listener) -> None:
+        self._listener = listener
+
+    async def start_session(self) -> None:
+        assert self._listener is not None, "listen before starting a session"
+        assert self._session is None, "the present session has not ended"
+        try:
+            async with asyncio.timeout(self._connection_timeout):
+                while not self._server.is_reachable:  # noqa: ASYNC110 - as a real client tries again and again.
+                    await asyncio.sleep(RECONNECT_SECONDS)
+                self._opened = asyncio.get_running_loop().create_future()
+                self._up.send(self._open_at_server)
+                await self._opened
+        except TimeoutError:
+            raise ZooKeeperUnreachableError(f"no connection to ZooKeeper within {self._connection_timeout} s") from None
+
+    async def close(self) -> None:
+        session, was_connected = self._session, self._is_connected
+        self._finish()
+        self._up.cut()
+        self._down.cut()
+        if session is None or self._is_crashed:
+            return
+        if was_connected:
+            await asyncio.sleep(self._server.latency())
+            self._server.end_session(session)
+        else:
+            session.let_expire()
+
+    async def get(self, path: str, *, watch: bool = False) -> Node | None:
+        (node,) = await self.get_many([path], watch=watch)
+        return node
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        absolute = self._absolute(path)
+
+        def remember(stat: Stat | None) -> None:
+            if watch:
+                (self._exists if stat is None else self._data).add(absolute)
+
+        stat: Stat | None
+        (stat,) = await self._ask([Call(lambda session: session.exists(absolute, watch), remember)])
+        return stat
+
+    async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
+        absolute = self._absolute(path)
+
+        def remember(names: tuple[str, ...] | None) -> None:
+            if watch and names is not None:
+                self._children.add(absolute)
+
+        names: tuple[str, ...] | None
+        (names,) = await self._ask([Call(lambda session: session.children(absolute, watch), remember)])
+        return names
+
+    async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
+        absolute = [self._absolute(path) for path in paths]
+        parts = await self._ask([self._read_call(chunk, watch) for chunk in _chunks(absolute)])
+        return [node for part in parts for node in part]
+
+    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        absolute = [self._absolute(path) for path in paths]
+        calls = [Call(partial(_list_children, paths=chunk)) for chunk in _chunks(absolute)]
+        return [names for part in await self._ask(calls) for names in part]
+
+    async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
+        (result,) = await self.multi_many([ops])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | Exception]:
+        calls = [self._write_call(ops) for ops in transactions]
+        self._queue(calls)
+        return [self._without_chroot(await call.answer) for call in calls]
+
+    def disconnect(self, seconds: float = RECONNECT_SECONDS) -> None:
+        """Break the connection; what is under way in either direction is lost. It heals after `seconds`."""
+        if self._session is None or self._is_crashed:
+            return
+        self._up.cut()
+        self._down.cut()
+        self._session.let_expire()
+        self._session.forget_watches()
+        if self._is_connected:
+            self._is_connected = False
+            self._tell(SessionEvent(SessionState.DISCONNECTED, self._session_id))
+            self._settle_in_flight()
+        asyncio.get_running_loop().call_later(seconds, self._reconnect, self._session, self._up.cuts)
+
+    def expire(self) -> None:
+        """Let the server expire the session now, while this client lives and is connected."""
+        if self._session is not None:
+            self._server.end_session(self._session)
+
+    def lose_answer_of_next_write(self) -> None:
+        """The server carries out the next write, and the connection breaks before its answer arrives."""
+        self._loses_next_answer = True
+
+    def pause(self) -> None:
+        """Stand still, as a stopped process does: nothing is received, nothing sent, no pings."""
+        self._is_paused = True
+        if self._session is not None:
+            self._session.let_expire()
+
+    def resume(self) -> None:
+        """Go on: first with what arrived meanwhile."""
+        self._is_paused = False
+        if self._session is not None and self._is_connected:
+            self._session.keep()
+        while self._held:
+            arrive, arguments = self._held.popleft()
+            arrive(*arguments)
+        self._send_waiting()
+
+    def crash(self) -> None:
+        """Fall silent for good; the session expires after its timeout."""
+        if self._session is not None:
+            self._session.let_expire()
+        self._is_crashed = True
+        self._up.cut()
+        self._down.cut()
+
+    def send_event(self, event: WatchEvent) -> None:
+        self._down.send(self._receive, self._on_watch_event, event)
+
+    def hang_up(self, session: ServerSession) -> None:
+        self._down.send(self._receive, self._on_hung_up, session)
+
+    def _open_at_server(self) -> None:
+        if not self._server.is_reachable:
+            return
+        session = self._server.open_session(self, self._session_timeout)
+        names = self._chroot.split("/")[1:]
+        for depth in range(len(names)):
+            self._server.write(session, [Create("/" + "/".join(names[: depth + 1]))])
+        self._down.send(self._receive, self._on_opened, session)
+
+    def _on_opened(self, session: ServerSession) -> None:
+        if self._opened is None or self._opened.done():
+            # The caller has given up waiting.
+            self._server.end_session(session)
+            return
+        self._session, self._session_id = session, session.id
+        self._opened.set_result(None)
+        self._on_connected(session)
+
+    def _on_connected(self, session: ServerSession) -> None:
+        self._is_connected = True
+        self._tell(SessionEvent(SessionState.CONNECTED, session.id))
+        self._send_waiting()
+
+    def _reconnect(self, session: ServerSession, cuts: int) -> None:
+        if self._session is not session or self._up.cuts != cuts:
+            return
+        if self._server.is_reachable and not self._is_paused:
+            self._up.send(self._resume_at_server, session, self._last_zxid)
+        else:
+            asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self._reconnect, session, cuts)
+
+    def _resume_at_server(self, session: ServerSession, since_zxid: int) -> None:
+        if not session.is_alive:
+            self._down.send(self._receive, self._on_expired, session)
+            return
+        session.keep()
+        self._down.send(self._receive, self._on_connected, session)
+        session.watch_again(self._data, self._exists, self._children, since_zxid)
+
+    def _on_hung_up(self, session: ServerSession) -> None:
+        if session is self._session:
+            self.disconnect()
+
+    def _on_expired(self, session: ServerSession) -> None:
+        self._finish()
+        self._tell(SessionEvent(SessionState.EXPIRED, session.id))
+
+    def _on_watch_event(self, event: WatchEvent) -> None:
+        if event.kind is not WatchKind.CHILDREN:
+            self._data.discard(event.path)
+            self._exists.discard(event.path)
+        if event.kind in (WatchKind.CHILDREN, WatchKind.DELETED):
+            self._children.discard(event.path)
+        self._tell(WatchEvent(event.path[len(self._chroot) :] or "/", event.kind))
+
+    def _read_call(self, paths: Sequence[str], watch: bool) -> Call:
+        def remember(nodes: list[Node | None]) -> None:
+            for path, node in zip(paths, nodes, strict=True):
+                (self._exists if node is None else self._data).add(path)
+
+        return Call(lambda session: session.get_many(paths, watch), remember if watch else None)
+
+    def _write_call(self, ops: Sequence[Op]) -> Call:
+        if self._chroot:
+            ops = [structs.replace(op, path=self._absolute(op.path)) for op in ops]
+        return Call(lambda session: self._server.write(session, ops), is_write=True)
+
+    async def _ask(self, calls: Sequence[Call]) -> list[Any]:
+        """Queue the calls and wait for all answers. Raises what any of them became instead of an answer."""
+        self._queue(calls)
+        answers = [await call.answer for call in calls]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def _queue(self, calls: Sequence[Call]) -> None:
+        self.requests += len(calls)
+        self.round_trips += 1
+        self._waiting.extend(calls)
+        if self._session is None:
+            self._fail_all()
+        else:
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        while self._waiting and self._is_connected and not self._is_paused and self._session is not None:
+            call = self._waiting.popleft()
+            self._in_flight.append(call)
+            self._up.send(self._perform_at_server, self._session, call)
+
+    def _perform_at_server(self, session: ServerSession, call: Call) -> None:
+        if not session.is_alive:
+            # The server has hung up, which is under way to us.
+            return
+        answer = call.perform(session)
+        if call.is_write and self._loses_next_answer:
+            self._loses_next_answer = False
+            self.disconnect()
+        else:
+            self._down.send(self._receive, self._on_answer, call, answer, self._server.tree.zxid)
+
+    def _on_answer(self, call: Call, answer: Any, zxid: int) -> None:
+        assert self._in_flight.popleft() is call, "answers come in the order of the requests"
+        self._last_zxid = zxid
+        if call.on_answer is not None:
+            call.on_answer(answer)
+        if not call.answer.done():
+            call.answer.set_result(answer)
+
+    def _settle_in_flight(self) -> None:
+        """After a lost connection: reads are sent again, of writes nobody knows."""
+        repeated = []
+        for call in self._in_flight:
+            if not call.is_write:
+                repeated.append(call)
+            elif not call.answer.done():
+                call.answer.set_result(OutcomeUnknownError("the connection was lost before the answer came"))
+        self._in_flight.clear()
+        self._waiting.extendleft(reversed(repeated))
+
+    def _receive(self, arrive: Callable[..., None], *arguments: Any) -> None:
+        if self._is_paused:
+            self._held.append((arrive, arguments))
+        elif not self._is_crashed:
+            arrive(*arguments)
+
+    def _finish(self) -> None:
+        """The session is over for this client."""
+        self._session = None
+        self._is_connected = False
+        self._forget_watches()
+        self._fail_all()
+
+    def _fail_all(self) -> None:
+        for call in (*self._in_flight, *self._waiting):
+            if not call.answer.done():
+                call.answer.set_result(SessionExpiredError("the ZooKeeper session is over"))
+        self._in_flight.clear()
+        self._waiting.clear()
+
+    def _forget_watches(self) -> None:
+        # Where this client believes to have watches; the zxid of the last answer says since when it must be told.
+        self._data: set[str] = set()
+        self._exists: set[str] = set()
+        self._children: set[str] = set()
+        self._last_zxid = 0
+
+    def _tell(self, event: WatchEvent | SessionEvent) -> None:
+        if not self._is_crashed:
+            assert self._listener is not None, "sessions start with a listener"
+            asyncio.get_running_loop().call_soon(self._listener, event)
+
+    def _absolute(self, path: str) -> str:
+        return path if not self._chroot else self._chroot if path == "/" else self._chroot + path
+
+    def _without_chroot(self, answer: Any) -> list[OpResult] | Exception:
+        if isinstance(answer, Exception):
+            return answer
+        cut = len(self._chroot)
+        return [
+            result if result.path is None else OpResult(result.error, result.path[cut:], result.stat)
+            for result in answer
+        ]
+
+
+def _list_children(session: ServerSession, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+    return [session.children(path, watch=False) for path in paths]
+
+
+def _chunks(paths: Sequence[str]) -> list[Sequence[str]]:
+    return [paths[start : start + READS_PER_REQUEST] for start in range(0, len(paths), READS_PER_REQUEST)]

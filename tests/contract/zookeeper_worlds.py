@@ -1,0 +1,223 @@
+"""The two worlds in which the contract of the ZooKeeper port is tried: the real server, and the twin.
+
+A test is a coroutine function that gets a world; the world knows how to make clients, how to hurt them, and on
+which event loop all of it runs. Every real client talks through a relay of its own, which can be cut.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.port import Create, SessionEvent, SessionState, WatchEvent, WatchKind, ZooKeeper
+from simulator.virtual_time_loop import VirtualTimeLoop
+from simulator.zookeeper import SimulatedZooKeeper
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+
+SESSION_TIMEOUT_MS = 2000
+
+
+class Events:
+    """Everything a client's listener was told, in order."""
+
+    def __init__(self) -> None:
+        self.all: list[WatchEvent | SessionEvent] = []
+
+    def __call__(self, event: WatchEvent | SessionEvent) -> None:
+        self.all.append(event)
+
+    @property
+    def watches(self) -> list[tuple[str, WatchKind]]:
+        return [(event.path, event.kind) for event in self.all if isinstance(event, WatchEvent)]
+
+    @property
+    def states(self) -> list[SessionState]:
+        return [event.state for event in self.all if isinstance(event, SessionEvent)]
+
+
+class World(Protocol):
+    """Makes clients of one ZooKeeper and hurts them."""
+
+    chroot: str
+
+    def run(self, test: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        """Run one test to its end."""
+
+    async def client(self, chroot: str | None = None) -> tuple[ZooKeeper, Events]:
+        """A client with a session, and what its listener hears."""
+
+    async def expire(self, client: ZooKeeper) -> None:
+        """Let the server end the session while the client lives."""
+
+    async def disconnect(self, client: ZooKeeper, seconds: float) -> None:
+        """Cut the connection for a while shorter than the session."""
+
+    async def lose_answer_of_next_write(self, client: ZooKeeper) -> None:
+        """The next write is applied, and the connection breaks before its answer."""
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait until the condition holds; fail after the deadline."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "the condition never came true"
+        await asyncio.sleep(0.005)
+
+
+class SimulatedWorld:
+    """The twin, on virtual time."""
+
+    def __init__(self) -> None:
+        self.chroot = "/world"
+        self._server = SimulatedZooKeeper(Random(1))
+
+    def run(self, test: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        loop = VirtualTimeLoop()
+        loop.run_until_complete(test(self))
+        assert loop.unhandled == []
+
+    async def client(self, chroot: str | None = None) -> tuple[ZooKeeper, Events]:
+        events = Events()
+        client = SimulatedZooKeeperClient(
+            self._server,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            chroot=self.chroot if chroot is None else chroot,
+        )
+        client.listen(events)
+        await client.start_session()
+        return client, events
+
+    async def expire(self, client: ZooKeeper) -> None:
+        assert isinstance(client, SimulatedZooKeeperClient)
+        client.expire()
+
+    async def disconnect(self, client: ZooKeeper, seconds: float) -> None:
+        assert isinstance(client, SimulatedZooKeeperClient)
+        client.disconnect(seconds)
+
+    async def lose_answer_of_next_write(self, client: ZooKeeper) -> None:
+        assert isinstance(client, SimulatedZooKeeperClient)
+        client.lose_answer_of_next_write()
+
+
+class Relay:
+    """Passes bytes between one client and the server, until told not to."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._refuses = False
+        self._swallows = self._has_passed_a_request = False
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def open(self) -> int:
+        self._listening = await asyncio.start_server(self._on_client, "127.0.0.1", 0)
+        port: int = self._listening.sockets[0].getsockname()[1]
+        return port
+
+    def cut(self, seconds: float) -> None:
+        """Break all connections, and take no new ones for so long."""
+        self._refuses, self._swallows = True, False
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+        asyncio.get_running_loop().call_later(seconds, setattr, self, "_refuses", False)
+
+    def swallow_next_answer(self) -> None:
+        """Whatever the server says next is not passed on, and the connection breaks."""
+        self._swallows, self._has_passed_a_request = True, False
+
+    async def close(self) -> None:
+        self._listening.close()
+        self.cut(0)
+
+    async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refuses:
+            writer.transport.abort()
+            return
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        self._writers += [writer, up_writer]
+        await asyncio.gather(self._pass(reader, up_writer, False), self._pass(up_reader, writer, True))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_answer: bool) -> None:
+        try:
+            while chunk := await reader.read(65536):
+                # A ping takes 12 bytes; its answer is not the one that is meant.
+                self._has_passed_a_request |= not is_answer and len(chunk) > 12
+                if is_answer and self._swallows and self._has_passed_a_request:
+                    self.cut(0.1)
+                    return
+                writer.write(chunk)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+
+class RealWorld:
+    """kazoo on a real server."""
+
+    def __init__(self, connect: str) -> None:
+        self._address, _, name = connect.partition("/")
+        self.chroot = f"/{name}"
+        self._relays: dict[ZooKeeper, Relay] = {}
+
+    def run(self, test: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            try:
+                async with asyncio.timeout(120):
+                    await test(self)
+            finally:
+                for client, relay in self._relays.items():
+                    await client.close()
+                    await relay.close()
+
+        asyncio.run(main())
+
+    async def client(self, chroot: str | None = None) -> tuple[ZooKeeper, Events]:
+        relay, events = Relay(int(self._address.partition(":")[2])), Events()
+        port = await relay.open()
+        client = KazooZooKeeper(
+            f"127.0.0.1:{port}{self.chroot if chroot is None else chroot}",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            connection_timeout_ms=20_000,
+        )
+        self._relays[client] = relay
+        client.listen(events)
+        await client.start_session()
+        return client, events
+
+    async def expire(self, client: ZooKeeper) -> None:
+        """Close the session from a second connection that knows its password."""
+        assert isinstance(client, KazooZooKeeper)
+        assert client._session is not None
+        identity = client._session.client_id
+
+        def end_session() -> None:
+            other = KazooClient(hosts=self._address, client_id=identity, timeout=SESSION_TIMEOUT_MS / 1000)
+            other.start()
+            other.stop()
+            other.close()
+
+        await asyncio.to_thread(end_session)
+
+    async def disconnect(self, client: ZooKeeper, seconds: float) -> None:
+        self._relays[client].cut(seconds)
+
+    async def lose_answer_of_next_write(self, client: ZooKeeper) -> None:
+        self._relays[client].swallow_next_answer()
+
+
+async def create(client: ZooKeeper, *paths: str, data: bytes = b"") -> None:
+    """Create persistent nodes, each expected not to exist."""
+    results = await client.multi([Create(path, data) for path in paths])
+    assert all(result.ok for result in results), results
+
+
+async def race(first: Awaitable[Any], second: Awaitable[Any]) -> tuple[Any, Any]:
+    """Two calls at the same time; exceptions are results."""
+    one, other = await asyncio.gather(first, second, return_exceptions=True)
+    return one, other
