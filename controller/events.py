@@ -21,6 +21,8 @@ from cluster.requests import (
     ListTopicsRequest,
     UpdateMetadataResponse,
 )
+from cluster.znodes import BROKERS_IDS, BROKERS_TOPICS, CONTROLLER
+from cluster.zookeeper.port import WatchEvent, WatchKind
 
 
 class ControllerState(IntEnum):
@@ -188,3 +190,24 @@ STATE_OF_EVENT: Final[dict[type[Event], ControllerState]] = {
     CreateTopicsReceived: ControllerState.TOPIC_CHANGE,
     QueryReceived: ControllerState.IDLE,
 }
+
+
+def event_of_watch(watch: WatchEvent, own_registration: str) -> Event | None:
+    """Which event the notification of a znode means; None for those that mean nothing here."""
+    path, kind = watch.path, watch.kind
+    if path == CONTROLLER:
+        return Reelect() if kind is WatchKind.DELETED else ControllerChange()
+    if path == own_registration:
+        return RegisterAndReelect() if kind is WatchKind.DELETED else None
+    if kind is WatchKind.CHILDREN:
+        return _EVENT_OF_LIST.get(path)
+    if kind is not WatchKind.CHANGED:
+        # Whether such a node came or went shows in its parent's list.
+        return None
+    parent, _, name = path.rpartition("/")
+    if parent == BROKERS_IDS and name.isdecimal():
+        return BrokerModifications(BrokerId(int(name)))
+    return PartitionModifications(name) if parent == BROKERS_TOPICS else None
+
+
+_EVENT_OF_LIST: Final[dict[str, Event]] = {BROKERS_IDS: BrokerChange(), BROKERS_TOPICS: TopicChange()}

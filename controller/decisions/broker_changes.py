@@ -18,7 +18,7 @@ class BrokerChanges(Struct, frozen=True):
 def plan_broker_changes(
     registered: Mapping[BrokerId, RegisteredBroker], known: Mapping[BrokerId, BrokerEpoch]
 ) -> BrokerChanges:
-    """Compare what ZooKeeper has with what is known, so that late and repeated notifications do no harm (BK-1, BK-4)."""
+    """Compare what ZooKeeper has with what is known: late and repeated notifications do no harm (BK-1, BK-4)."""
     return BrokerChanges(
         new=tuple(sorted(registered.keys() - known.keys())),
         bounced=tuple(b for b in sorted(registered.keys() & known.keys()) if registered[b].epoch > known[b]),

@@ -23,7 +23,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 async def broker_change(active: ActiveController) -> None:
     """Compare the registrations with what is known (BK-1 to BK-4)."""
-    registered = {r.broker.id: r for r in await active.store.read_brokers()}
+    registered = {r.broker.id: r for r in await compatible_brokers(active, await active.store.read_brokers())}
     changes = plan_broker_changes(registered, active.context.broker_epochs)
     for broker in changes.new:
         active.channels.add(registered[broker].broker)
@@ -36,11 +36,13 @@ async def broker_change(active: ActiveController) -> None:
     _record(active, "bounced", changes.bounced, registered)
     _record(active, "dead", changes.dead, registered)
     if changes.new:
-        await _start(active, [registered[b] for b in changes.new])
+        active.context.add_brokers([registered[b] for b in changes.new])
+        await brokers_started(active, changes.new)
     if changes.bounced:
         active.context.remove_brokers(changes.bounced)
         await brokers_failed(active, changes.bounced)
-        await _start(active, [registered[b] for b in changes.bounced])
+        active.context.add_brokers([registered[b] for b in changes.bounced])
+        await brokers_started(active, changes.bounced)
     if changes.dead:
         active.context.remove_brokers(changes.dead)
         await brokers_failed(active, changes.dead)
@@ -83,11 +85,6 @@ async def compatible_brokers(
         else:
             compatible.append(candidate)
     return compatible
-
-
-async def _start(active: ActiveController, registered: Sequence[RegisteredBroker]) -> None:
-    active.context.add_brokers(await compatible_brokers(active, registered))
-    await brokers_started(active, [r.broker.id for r in registered])
 
 
 async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId]) -> None:

@@ -63,12 +63,10 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
     if topic in context.topics_to_be_deleted:
         await _restore_partitions(active, topic)
         return
-    if found.topic_id is not None and topic not in context.topic_ids:
-        _record_id(active, topic, found.topic_id)
-    partitions = [TopicPartition(topic, p) for p in added]
-    for tp in partitions:
-        context.set_assignment(tp, found.partitions[tp.partition])
-    await create_partitions(active, partitions)
+    # A topic has no id yet when its node was malformed before and has been mended now.
+    new_parts = TopicAssignment({p: found.partitions[p] for p in added}, context.topic_ids.get(topic))
+    await record_topics(active, {topic: new_parts if topic in context.topic_ids else found})
+    await create_partitions(active, [TopicPartition(topic, p) for p in added])
 
 
 async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
@@ -97,7 +95,7 @@ async def create_partitions(active: ActiveController, partitions: Sequence[Topic
 
 async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> dict[str, TopicId]:
     """The id of each topic; new ones are in ZooKeeper before they are used (TI-1, TI-2)."""
-    ids = {topic: TopicId(a.topic_id) for topic, a in topics.items() if a.topic_id is not None}
+    ids: dict[str, TopicId] = {t: TopicId(a.topic_id) for t, a in topics.items() if a.topic_id is not None}
     if not active.config.protocol_version.assigns_topic_ids:
         return ids
     fresh = {topic: new_topic_id(active.random) for topic, a in topics.items() if a.topic_id is None}

@@ -1,0 +1,280 @@
+"""A candidate for the office: standby or active, and which handler each event goes to.
+
+Source: Kafka KafkaController.process, maybeResign, triggerControllerMove.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+import structlog
+
+from cluster.broker import BrokerId
+from cluster.errors import ControllerMovedError, ZooKeeperError
+from cluster.node import WallClock
+from cluster.process.metrics import Metrics
+from cluster.process.tasks import TaskSet
+from cluster.requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrResponse,
+    UpdateMetadataResponse,
+)
+from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
+from cluster.znodes import controller_registration_path
+from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
+from controller.active_controller import ActiveController
+from controller.broker_channels import BrokerChannels
+from controller.config import ControllerConfig
+from controller.context import ControllerContext
+from controller.controller_election import ControllerElection, Office
+from controller.dispatch import dispatch
+from controller.event_loop import EventLoop, preempt
+from controller.events import (
+    ControllerChange,
+    Event,
+    Expire,
+    LeaderAndIsrResponseReceived,
+    Reelect,
+    RegisterAndReelect,
+    ShutdownEventLoop,
+    Startup,
+    UpdateMetadataResponseReceived,
+    event_of_watch,
+)
+from controller.handlers.activation import activate
+from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.ports import BrokerClient
+from controller.store import ControllerStore
+
+NEXT_ATTEMPT_S: Final = 1
+"""Between attempts to make a session, and before competing again for an office that was given up."""
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Controller:
+    """One candidate, for the life of its process."""
+
+    def __init__(
+        self,
+        *,
+        config: ControllerConfig,
+        zookeeper: ZooKeeper,
+        broker_client: BrokerClient,
+        sink: StateChangeSink,
+        registry: Metrics,
+        clock: WallClock,
+        random: Random,
+    ) -> None:
+        self.config = config
+        self.metrics = ControllerMetrics(registry)
+        self.events = EventLoop(self, self.metrics)
+        self.election = ControllerElection(zookeeper, config, clock, random)
+        self._zookeeper = zookeeper
+        self._broker_client = broker_client
+        self._sink = sink
+        self._random = random
+        self._own_registration = controller_registration_path(config.id)
+        self._active: ActiveController | None = None
+        self._tasks = TaskSet()
+        self._session_lost = asyncio.Event()
+        self._compete_from = 0.0
+
+    @property
+    def in_office(self) -> bool:
+        """Whether a reign of this candidate has begun; its context may still be loading."""
+        return self._active is not None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Compete and rule until `stop` is set; then close the session, which frees the office (EL-13).
+
+        Raises ZooKeeperUnreachableError when the first session cannot be made.
+        """
+        self._zookeeper.listen(self._on_zookeeper)
+        await self._zookeeper.start_session()
+        async with self._tasks:
+            self.events.put(Startup())
+            loop = self._tasks.start(self.events.run(), name="event loop")
+            self._tasks.start(self._keep_session(), name="session keeper")
+            await stop.wait()
+            self.events.clear_and_put(ShutdownEventLoop())
+            await loop
+            self.metrics.remove_event_loop()
+            self._resign()
+            self.metrics.remove_gauges()
+        await self._zookeeper.close()
+
+    # What the event loop asks for
+
+    async def process(self, event: Event, cause: Cause) -> None:
+        match event:
+            case Startup() | RegisterAndReelect():
+                await self._enter(cause)
+            case Reelect():
+                await self.look_who_rules()
+                await self._elect(cause)
+            case ControllerChange():
+                await self.look_who_rules()
+                if self.election.active_controller_id < 0:
+                    # Its deletion may have come before the watch was armed again, and would not be heard of.
+                    await self._elect(cause)
+            case Expire():
+                self.election.forget()
+                self._resign()
+                self._session_lost.set()
+            case ShutdownEventLoop():
+                pass
+            case _ if self._active is None:
+                preempt(event)
+            case _:
+                self._active.cause = cause
+                await dispatch(self._active, event)
+
+    async def look_who_rules(self) -> None:
+        """Read `/controller` again and resign if the office is lost (EL-10)."""
+        await self.election.look()
+        if not self.election.is_active:
+            self._resign()
+
+    async def step_down(self) -> None:
+        """Give the office up after an internal failure, so that some candidate starts afresh (EL-12, D-2)."""
+        await self.election.look()
+        active = self._active
+        held = self.election.is_active
+        self._resign()
+        self._compete_from = asyncio.get_running_loop().time() + NEXT_ATTEMPT_S
+        if held and active is not None:
+            self.election.forget()
+            try:
+                await active.store.leave_office()
+            except ControllerMovedError:
+                log.info("Another controller was elected before the office was given up")
+        elif self.election.active_controller_id < 0:
+            # Nobody rules and no watch will fire: the attempt failed before there was an office.
+            self._put_later(RegisterAndReelect())
+        else:
+            log.warning(
+                "Stepping down, but another controller rules already", active=self.election.active_controller_id
+            )
+
+    def after_event(self) -> None:
+        active = self._active
+        self.metrics.current_controller_id.set(self.election.active_controller_id)
+        self.metrics.show(None if active is None else active.context)
+        if active is not None:
+            active.settle_waiters()
+
+    # Coming to office and leaving it
+
+    async def _enter(self, cause: Cause) -> None:
+        """Register, then compete. While an earlier incarnation still owns the registration, wait for its end."""
+        await self.election.create_paths()
+        if await self.election.register():
+            await self.look_who_rules()
+            await self._elect(cause)
+
+    async def _elect(self, cause: Cause) -> None:
+        pause = self._compete_from - asyncio.get_running_loop().time()
+        if pause > 0:
+            # This candidate has just failed in office: the others go first.
+            self._put_later(Reelect())
+            return
+        try:
+            office = await self.election.elect()
+        except ControllerMovedError:
+            await self.look_who_rules()
+            if self.election.active_controller_id < 0:
+                # Whoever was faster is gone already, perhaps before the watch was armed.
+                self.events.put(Reelect())
+            return
+        if office is not None:
+            await self._take_office(office, cause)
+
+    async def _take_office(self, office: Office, cause: Cause) -> None:
+        registry = self.metrics.registry
+        timings = FailoverTimings(registry, asyncio.get_running_loop().time())
+        log.info("Elected", controller_epoch=office.epoch)
+        channels = BrokerChannels(
+            self._broker_client,
+            self._tasks,
+            registry,
+            listener=self.config.inter_broker_listener,
+            timings=timings,
+            on_answer=self._on_answer,
+        )
+        self._active = ActiveController(
+            config=self.config,
+            context=ControllerContext(office.epoch, office.epoch_zk_version),
+            store=ControllerStore(self._zookeeper, office.epoch_zk_version),
+            channels=channels,
+            sink=self._sink,
+            metrics=self.metrics,
+            timings=timings,
+            random=self._random,
+        )
+        self._active.cause = cause
+        await activate(self._active)
+
+    def _resign(self) -> None:
+        """End the reign, if there is one (§5.3). Watches that are still armed find no reign and are ignored."""
+        active, self._active = self._active, None
+        if active is None:
+            return
+        active.stop()
+        log.info("Resigned", controller_epoch=active.epoch)
+        active.record(
+            [
+                StateChange(
+                    kind=Kind.CONTROLLER,
+                    cause=active.cause,
+                    controller_epoch=active.epoch,
+                    broker=self.config.id,
+                    to_state="resigned",
+                )
+            ]
+        )
+
+    # What comes from outside; each only enqueues
+
+    def _on_zookeeper(self, notification: WatchEvent | SessionEvent) -> None:
+        if isinstance(notification, SessionEvent):
+            if notification.state in {SessionState.EXPIRED, SessionState.AUTH_FAILED}:
+                # Nothing that was queued under the old session may run under the new one (EL-20).
+                self.events.clear_and_put(Expire())
+            log.info("ZooKeeper session", state=notification.state.value)
+            return
+        event = event_of_watch(notification, self._own_registration)
+        if event is not None:
+            self.events.put(event)
+
+    def _on_answer(self, broker: BrokerId, _request: ControlRequest, response: ControlResponse) -> None:
+        match response:
+            case LeaderAndIsrResponse():
+                self.events.put(LeaderAndIsrResponseReceived(broker, response))
+            case UpdateMetadataResponse():
+                self.events.put(UpdateMetadataResponseReceived(broker, response))
+            case _:
+                # Only deletions wait for the answer to a StopReplica.
+                pass
+
+    async def _keep_session(self) -> None:
+        """After the event loop has seen the old session's end, make a new one, however long it takes (EL-22)."""
+        while True:
+            await self._session_lost.wait()
+            self._session_lost.clear()
+            while True:
+                try:
+                    await self._zookeeper.start_session()
+                except ZooKeeperError as error:
+                    log.warning("No new ZooKeeper session yet", error=str(error))
+                    await asyncio.sleep(NEXT_ATTEMPT_S)
+                else:
+                    break
+            self.events.put(RegisterAndReelect())
+
+    def _put_later(self, event: Event) -> None:
+        async def put() -> None:
+            await asyncio.sleep(NEXT_ATTEMPT_S)
+            self.events.put(event)
+
+        self._tasks.start(put(), name="next attempt")

@@ -1,0 +1,196 @@
+"""Who rules: `/controller` and `/controller_epoch`, and this candidate's own registration.
+
+A candidate is in office only if its *present session* owns `/controller`. The id alone does not tell, because a
+process that restarts within its predecessor's session time would take the predecessor's node for its own (D-26).
+Source: Kafka KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
+"""
+
+import base64
+import uuid
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from cluster.broker import INITIAL_CONTROLLER_EPOCH, NO_CONTROLLER, ControllerEpoch, ControllerId, Endpoint, ZkVersion
+from cluster.errors import ControllerMovedError, MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
+from cluster.node import WallClock
+from cluster.znodes import (
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    CONTROLLERS_IDS,
+    PERSISTENT_PATHS,
+    controller_registration_path,
+    decode_controller,
+    decode_controller_epoch,
+    decode_controller_registration,
+    encode_cluster_id,
+    encode_controller,
+    encode_controller_epoch,
+    encode_controller_registration,
+)
+from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper
+from controller.config import ControllerConfig
+
+_LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Office(Struct, frozen=True):
+    """An election won: the epoch of the reign, and the data version that fences its writes (EL-8)."""
+
+    epoch: ControllerEpoch
+    epoch_zk_version: ZkVersion
+
+
+class ControllerElection:
+    """One candidate. `active_controller_id` is who was last seen in `/controller`, -1 for nobody."""
+
+    def __init__(self, zookeeper: ZooKeeper, config: ControllerConfig, clock: WallClock, random: Random) -> None:
+        self._zookeeper = zookeeper
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._former_sessions: set[int] = set()
+        self.active_controller_id = NO_CONTROLLER
+        self.is_active = False
+        """Whether this very session owns `/controller`, as far as was last seen."""
+
+    async def create_paths(self) -> None:
+        """Create the persistent nodes and the cluster id where they are missing (§1.2)."""
+        paths = list(dict.fromkeys(_with_parents((*PERSISTENT_PATHS, CONTROLLERS_IDS, CLUSTER_ID))))[:-1]
+        nodes = await self._zookeeper.get_many(paths)
+        ops: list[Op] = [Create(path) for path, node in zip(paths, nodes, strict=True) if node is None]
+        if await self._zookeeper.exists(CLUSTER_ID) is None:
+            drawn = uuid.UUID(int=self._random.getrandbits(128), version=4)
+            cluster_id = base64.urlsafe_b64encode(drawn.bytes).decode().rstrip("=")
+            ops.append(Create(CLUSTER_ID, encode_cluster_id(cluster_id)))
+        for op in ops:
+            # One by one: another process may be creating the same nodes, and some of ours must not fail with others.
+            results = await self._try([op])
+            if results is not None and results[0].error not in {ZkError.OK, ZkError.NODE_EXISTS}:
+                raise ZooKeeperError(f"{op.path} cannot be created: {results[0].error.name}")
+
+    async def register(self) -> bool:
+        """Create `/controllers/ids/<id>` for this session, or find that another session still owns it.
+
+        False: a watch is left, and whoever sees the node go calls again.
+        """
+        path = controller_registration_path(self._config.id)
+        data = encode_controller_registration(self._config.id, self._config.endpoint, self._clock.now_ms())
+        session = self._zookeeper.session_id
+        while True:
+            results = await self._try([Create(path, ephemeral=True), SetData(path, data, 0)])
+            if results is not None and all(result.ok for result in results):
+                break
+            stat = await self._zookeeper.exists(path, watch=True)
+            if stat is None:
+                continue
+            if stat.ephemeral_owner == session:
+                break
+            if stat.ephemeral_owner not in self._former_sessions:
+                log.warning("Another session is registered under this id; waiting", path=path, id=self._config.id)
+                return False
+            await self._try([Delete(path)])
+        self._former_sessions.add(session)
+        return True
+
+    async def look(self) -> None:
+        """Read `/controller` and arm its watch, whether or not the node exists (EL-9)."""
+        node = await self._zookeeper.get(CONTROLLER, watch=True)
+        found = None if node is None else decode_controller(node.data)
+        self.active_controller_id = NO_CONTROLLER if found is None else found
+        owned = node is not None and node.stat.ephemeral_owner == self._zookeeper.session_id
+        self.is_active = owned and found == self._config.id
+
+    def forget(self) -> None:
+        """Nobody is known to rule: the session is gone, or the office was given up."""
+        self.active_controller_id = NO_CONTROLLER
+        self.is_active = False
+
+    async def elect(self) -> Office | None:
+        """Compete (EL-1 to EL-6); None when somebody is in office already.
+
+        Raises ControllerMovedError when somebody else was faster.
+        """
+        while True:
+            await self.look()
+            if self.active_controller_id != NO_CONTROLLER:
+                return None
+            epoch, version = await self._read_epoch()
+            wanted = ControllerEpoch(epoch + 1)
+            body = encode_controller(self._config.id, self._clock.now_ms())
+            results = await self._try(
+                [
+                    Create(CONTROLLER, body, ephemeral=True),
+                    SetData(CONTROLLER_EPOCH, encode_controller_epoch(wanted), version),
+                ]
+            )
+            if results is not None and all(result.ok for result in results):
+                assert results[1].stat is not None, "set-data answers with a stat"
+                office: Office | None = Office(wanted, ZkVersion(results[1].stat.version))
+            else:
+                office = await self._find_out(wanted, results)
+            if office is not None:
+                self.active_controller_id = self._config.id
+                self.is_active = True
+                return office
+
+    async def address_of_active(self) -> tuple[ControllerId, str]:
+        """Who rules and where, as ZooKeeper has it; (-1, "") while nobody is in office."""
+        node = await self._zookeeper.get(CONTROLLER)
+        found = None if node is None else decode_controller(node.data)
+        if found is None:
+            return NO_CONTROLLER, ""
+        registration = await self._zookeeper.get(controller_registration_path(found))
+        try:
+            endpoint: Endpoint | None = (
+                None if registration is None else decode_controller_registration(found, registration.data)
+            )
+        except MalformedZnodeError as error:
+            log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
+            endpoint = None
+        return (NO_CONTROLLER, "") if endpoint is None else (found, endpoint.address)
+
+    async def _find_out(self, wanted: ControllerEpoch, results: list[OpResult] | None) -> Office | None:
+        """Whether an attempt without a clear success succeeded after all (EL-5); None: compete again.
+
+        Competing again is for attempts whose answer was lost and that show nowhere: should one still arrive
+        late, the next attempt collides with it and finds out here.
+        """
+        if results is not None:
+            errors = {result.error for result in results} - {ZkError.OK, ZkError.RUNTIME_INCONSISTENCY}
+            if not errors & _LOST_RACE:
+                raise ZooKeeperError(f"the election failed: {', '.join(sorted(e.name for e in errors))}")
+        await self.look()
+        if self.is_active:
+            epoch, version = await self._read_epoch()
+            if epoch == wanted:
+                return Office(epoch, version)
+        if results is None and self.active_controller_id == NO_CONTROLLER:
+            return None
+        raise ControllerMovedError(f"controller {self.active_controller_id} was faster")
+
+    async def _read_epoch(self) -> tuple[ControllerEpoch, ZkVersion]:
+        """`/controller_epoch` and its data version, created with 0 where absent (EL-2)."""
+        while True:
+            node = await self._zookeeper.get(CONTROLLER_EPOCH)
+            if node is not None:
+                return decode_controller_epoch(node.data), ZkVersion(node.stat.version)
+            await self._try([Create(CONTROLLER_EPOCH, encode_controller_epoch(INITIAL_CONTROLLER_EPOCH))])
+
+    async def _try(self, ops: list[Op]) -> list[OpResult] | None:
+        """One transaction; None when its answer was lost."""
+        try:
+            return await self._zookeeper.multi(ops)
+        except OutcomeUnknownError:
+            return None
+
+
+def _with_parents(paths: Iterable[str]) -> Iterable[str]:
+    for path in paths:
+        parts = path.strip("/").split("/")
+        yield from ("/" + "/".join(parts[:length]) for length in range(1, len(parts) + 1))

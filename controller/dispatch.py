@@ -1,0 +1,72 @@
+"""Which handler each event of a controller in office goes to, and where its answer goes."""
+
+from asyncio import Future
+from collections import Counter
+from typing import TypeVar
+
+import structlog
+
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.requests import LeaderAndIsrResponse
+from controller.active_controller import ActiveController
+from controller.events import (
+    AlterPartitionReceived,
+    BrokerChange,
+    BrokerModifications,
+    CreateTopicsReceived,
+    Event,
+    LeaderAndIsrResponseReceived,
+    PartitionModifications,
+    QueryReceived,
+    TopicChange,
+    UpdateMetadataResponseReceived,
+)
+from controller.handlers.broker_changes import broker_change, broker_modifications
+from controller.handlers.isr_changes import alter_partition
+from controller.handlers.queries import answer_query
+from controller.handlers.topic_changes import partition_modifications, topic_change
+from controller.handlers.topic_requests import create_topics
+
+_Answer = TypeVar("_Answer")
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def dispatch(active: ActiveController, event: Event) -> None:
+    match event:
+        case BrokerChange():
+            await broker_change(active)
+        case BrokerModifications(broker):
+            await broker_modifications(active, broker)
+        case TopicChange():
+            await topic_change(active)
+        case PartitionModifications(topic):
+            await partition_modifications(active, topic)
+        case AlterPartitionReceived(request, reply):
+            _reply(reply, await alter_partition(active, request))
+        case CreateTopicsReceived(creation, decided):
+            _reply(decided, await create_topics(active, creation))
+        case QueryReceived(query, answer):
+            _reply(answer, await answer_query(active, query))
+        case LeaderAndIsrResponseReceived(broker, response):
+            _log_leader_and_isr_errors(broker, response)
+        case UpdateMetadataResponseReceived(broker, metadata_response):
+            if metadata_response.error_code is not ErrorCode.NONE:
+                log.warning("UpdateMetadata was refused", broker=broker, error=metadata_response.error_code.name)
+        case _:
+            raise AssertionError(f"{type(event).__name__} is no event of a controller in office")
+
+
+def _reply(reply: "Future[_Answer]", answer: _Answer) -> None:
+    # Done already means that the caller went away.
+    if not reply.done():
+        reply.set_result(answer)
+
+
+def _log_leader_and_isr_errors(broker: BrokerId, response: LeaderAndIsrResponse) -> None:
+    """Refusals never make a controller step down: only ZooKeeper tells it that it was replaced (FN-9)."""
+    if response.error_code is not ErrorCode.NONE:
+        log.warning("LeaderAndIsr was refused", broker=broker, error=response.error_code.name)
+    codes = Counter(e.error_code.name for e in response.partition_errors if e.error_code is not ErrorCode.NONE)
+    if codes:
+        log.warning("LeaderAndIsr was refused for partitions", broker=broker, errors=dict(codes))

@@ -1,0 +1,106 @@
+"""What the controller in office knows, for those who ask."""
+
+from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, PartitionEpoch
+from cluster.errors import ErrorCode, MalformedZnodeError
+from cluster.partition import TopicPartition
+from cluster.requests import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribedBroker,
+    DescribedPartition,
+    DescribedTopic,
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    ListedTopic,
+    ListTopicsRequest,
+    ListTopicsResponse,
+)
+from cluster.znodes import CLUSTER_ID, decode_cluster_id
+from controller.active_controller import ActiveController
+from controller.context import ControllerContext
+from controller.events import Query
+
+
+async def answer_query(
+    active: ActiveController, query: Query
+) -> DescribeClusterResponse | ListTopicsResponse | DescribeTopicsResponse:
+    match query:
+        case DescribeClusterRequest():
+            return await describe_cluster(active)
+        case ListTopicsRequest():
+            return list_topics(active.context)
+        case DescribeTopicsRequest():
+            return await describe_topics(active, query)
+
+
+async def describe_cluster(active: ActiveController) -> DescribeClusterResponse:
+    context, config = active.context, active.config
+    data = await active.store.read_node(CLUSTER_ID)
+    brokers: list[DescribedBroker] = []
+    for broker_id in sorted(context.live_or_shutting_down_ids):
+        broker = context.brokers[broker_id]
+        endpoint = broker.endpoint(config.inter_broker_listener)
+        if endpoint is not None:
+            state = "shutting_down" if broker_id in context.shutting_down else "running"
+            brokers.append(DescribedBroker(broker_id, endpoint, context.broker_epochs[broker_id], broker.rack, state))
+    return DescribeClusterResponse(
+        cluster_id="" if data is None else decode_cluster_id(data),
+        controller_id=config.id,
+        controller_address=config.endpoint.address,
+        controller_epoch=context.epoch,
+        brokers=tuple(brokers),
+        node_id=config.id,
+        node_role="controller",
+    )
+
+
+def list_topics(context: ControllerContext) -> ListTopicsResponse:
+    listed: list[ListedTopic] = []
+    for topic in sorted(context.topics):
+        partitions = context.assignments.get(topic, {})
+        factor = max((len(a.replicas) for a in partitions.values()), default=0)
+        listed.append(ListedTopic(topic, context.topic_ids.get(topic), len(partitions), factor))
+    return ListTopicsResponse(tuple(listed))
+
+
+async def describe_topics(active: ActiveController, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
+    """Unknown topics are answered one by one with UNKNOWN_TOPIC_OR_PARTITION."""
+    context = active.context
+    names = sorted(context.topics) if request.topics is None else list(dict.fromkeys(request.topics))
+    configs = await active.store.read_topic_configs([name for name in names if name in context.topics])
+    described: list[DescribedTopic] = []
+    for name in names:
+        overrides = configs.get(name)
+        if overrides is None:
+            described.append(DescribedTopic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
+        described.append(
+            DescribedTopic(
+                name,
+                ErrorCode.NONE,
+                context.topic_ids.get(name),
+                {} if isinstance(overrides, MalformedZnodeError) else overrides,
+                tuple(_describe_partition(context, TopicPartition(name, p)) for p in _numbers(context, name)),
+            )
+        )
+    return DescribeTopicsResponse(tuple(described))
+
+
+def _numbers(context: ControllerContext, topic: str) -> list[int]:
+    return sorted(context.assignments.get(topic, {}))
+
+
+def _describe_partition(context: ControllerContext, tp: TopicPartition) -> DescribedPartition:
+    assignment, leadership = context.assignment(tp), context.leaderships.get(tp)
+    online = context.online_brokers(tp)
+    return DescribedPartition(
+        partition=tp.partition,
+        leader=NO_LEADER if leadership is None else leadership.leader,
+        leader_epoch=NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch,
+        partition_epoch=PartitionEpoch(-1) if leadership is None else leadership.partition_epoch,
+        isr=() if leadership is None else leadership.isr,
+        replicas=assignment.replicas,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+        offline_replicas=tuple(b for b in assignment.replicas if b not in online),
+    )

@@ -1,0 +1,117 @@
+"""Topics created through the API: checked and written here, their partitions created by TopicChange.
+
+So a topic that a tool wrote into ZooKeeper and one that was asked for come into being the same way.
+Source: Kafka ZkAdminManager.createTopics, AdminZkClient.
+"""
+
+import asyncio
+
+from cluster.broker import TopicId
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import TopicAssignment
+from cluster.requests import CreatableTopicResult, CreateTopicsRequest, NewTopic
+from controller.active_controller import ActiveController
+from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
+from controller.events import TopicsDecided
+from controller.fenced_writes import Conflict, Outcome, Written
+
+
+async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> TopicsDecided:
+    """Decide on each topic by itself, then write those accepted (TP-1).
+
+    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may exist then.
+    """
+    marked = await active.store.marked_for_deletion([topic.name for topic in request.topics if topic.name])
+    repeated = duplicate_names(request.topics)
+    results: dict[int, CreatableTopicResult] = {}
+    accepted: dict[int, TopicAssignment] = {}
+    taken = active.context.topics | marked
+    for position, topic in enumerate(request.topics):
+        try:
+            if topic.name in repeated:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=topic.name)
+            accepted[position] = _plan(active, topic, taken)
+        except ApiError as error:
+            results[position] = refused_topic(topic.name, error)
+        else:
+            # Two new topics of one request may collide with each other as well.
+            taken = taken | {topic.name}
+    outcomes: dict[str, Outcome] = {}
+    if not request.validate_only:
+        outcomes = await active.store.create_topics(
+            {request.topics[i].name: (assignment, request.topics[i].configs) for i, assignment in accepted.items()}
+        )
+    for position, assignment in accepted.items():
+        name = request.topics[position].name
+        results[position] = _result(name, assignment, outcomes.get(name))
+    return TopicsDecided(
+        tuple(results[position] for position in range(len(request.topics))),
+        {name: active.leaders_elected(name) for name, outcome in outcomes.items() if isinstance(outcome, Written)},
+    )
+
+
+def _plan(active: ActiveController, topic: NewTopic, taken: set[str]) -> TopicAssignment:
+    context, config = active.context, active.config
+    partitions = plan_new_topic(
+        topic,
+        taken,
+        [context.brokers[b] for b in sorted(context.live_broker_ids)],
+        default_partitions=config.default_partitions,
+        default_replication_factor=config.default_replication_factor,
+        random=active.random,
+    )
+    topic_id = new_topic_id(active.random) if config.protocol_version.assigns_topic_ids else None
+    return TopicAssignment(partitions, topic_id)
+
+
+def _result(name: str, assignment: TopicAssignment, outcome: Outcome | None) -> CreatableTopicResult:
+    """`outcome` is None where the request was only to be validated."""
+    match outcome:
+        case None | Written():
+            return CreatableTopicResult(
+                name,
+                ErrorCode.NONE,
+                topic_id=None if outcome is None or assignment.topic_id is None else TopicId(assignment.topic_id),
+                num_partitions=len(assignment.partitions),
+                replication_factor=len(assignment.partitions[0].replicas),
+            )
+        case Conflict():
+            taken = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists", field="name", value=name)
+            return refused_topic(name, taken)
+        case _:
+            return refused_topic(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}"))
+
+
+def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name,
+        error.code,
+        error.message,
+        error_field="" if error.field is None else error.field,
+        error_value="" if error.value is None else str(error.value),
+    )
+
+
+async def wait_for_leaders(decided: TopicsDecided, timeout_ms: int) -> tuple[CreatableTopicResult, ...]:
+    """The results once every created topic has all its leaders, at most `timeout_ms` later (TP-4).
+
+    Runs outside the event loop's turn, which goes on to create the partitions. A topic that is not led in time,
+    or whose controller lost the office, answers REQUEST_TIMED_OUT, although it exists.
+    """
+    waiting = decided.leaders_elected
+    if waiting and timeout_ms > 0:
+        await asyncio.wait(waiting.values(), timeout=timeout_ms / 1000)
+    late = {name for name, led in waiting.items() if not (led.done() and led.result())}
+    return tuple(
+        CreatableTopicResult(
+            result.name,
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the topic is created, but not all its partitions had a leader in time",
+            topic_id=result.topic_id,
+            num_partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+        )
+        if result.name in late
+        else result
+        for result in decided.results
+    )

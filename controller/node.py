@@ -1,0 +1,138 @@
+"""A controller process as the wire sees it: requests in, answers out, whatever its role is at the moment."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+
+from cluster.broker import ControllerEpoch
+from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeTopicsRequest,
+    ListTopicsRequest,
+    ReadStateChangesRequest,
+    ReadStateChangesResponse,
+    RequestContext,
+)
+from cluster.znodes import CLUSTER_ID, CONTROLLER_EPOCH, decode_cluster_id, decode_controller_epoch
+from cluster.zookeeper.port import ZooKeeper
+from controller.controller import Controller
+from controller.events import (
+    AlterPartitionReceived,
+    CreateTopicsReceived,
+    Event,
+    Query,
+    QueryReceived,
+    TopicsDecided,
+)
+from controller.handlers.topic_requests import wait_for_leaders
+
+REDIRECT_TIMEOUT_S: Final = 2
+"""How long a standby looks for the active controller before it refuses without an address."""
+log = structlog.stdlib.get_logger(__name__)
+
+ReadStateChanges = Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
+
+
+class ControllerNode:
+    """The RequestHandler of a controller process."""
+
+    def __init__(self, controller: Controller, zookeeper: ZooKeeper, read_state_changes: ReadStateChanges) -> None:
+        self._controller = controller
+        self._zookeeper = zookeeper
+        self._read_state_changes = read_state_changes
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer a request of ControllerService or ClusterService.
+
+        Between nodes an error is a code in the answer. Administrative requests raise ApiError; NOT_CONTROLLER
+        then carries the address of the controller in office, if there is one.
+        """
+        match request:
+            case AlterPartitionRequest():
+                return await self._alter_partition(request)
+            case CreateTopicsRequest():
+                return await self._redirecting(self._create_topics(request))
+            case DescribeClusterRequest():
+                return await self._describe_cluster(request)
+            case ListTopicsRequest() | DescribeTopicsRequest():
+                return await self._redirecting(self._query(request))
+            case ReadStateChangesRequest():
+                return await self._read_state_changes(request)
+            case _:
+                kind = type(request).__name__
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
+
+    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        if not self._controller.in_office:
+            return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
+        reply: asyncio.Future[AlterPartitionResponse] = asyncio.get_running_loop().create_future()
+        self._controller.events.put(AlterPartitionReceived(request, reply))
+        return await reply
+
+    async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        reply: asyncio.Future[TopicsDecided] = asyncio.get_running_loop().create_future()
+        self._enqueue(CreateTopicsReceived(request, reply))
+        return CreateTopicsResponse(await wait_for_leaders(await reply, request.timeout_ms))
+
+    async def _query(self, query: Query) -> Any:
+        reply: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._enqueue(QueryReceived(query, reply))
+        return await reply
+
+    def _enqueue(self, event: Event) -> None:
+        if not self._controller.in_office:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not in office")
+        self._controller.events.put(event)
+
+    async def _redirecting(self, answer: Awaitable[Any]) -> Any:
+        try:
+            return await answer
+        except ApiError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+            message = error.message
+        raise ApiError(ErrorCode.NOT_CONTROLLER, message, leader_address=await self._active_address())
+
+    async def _active_address(self) -> str | None:
+        try:
+            async with asyncio.timeout(REDIRECT_TIMEOUT_S):
+                _, address = await self._controller.election.address_of_active()
+        except TimeoutError:
+            return None
+        return address if address else None
+
+    async def _describe_cluster(self, request: DescribeClusterRequest) -> Any:
+        """The controller in office tells what it knows; a standby at least who is in office."""
+        try:
+            return await self._query(request)
+        except ApiError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+        return await self._describe_from_zookeeper()
+
+    async def _describe_from_zookeeper(self) -> DescribeClusterResponse:
+        active, address = await self._controller.election.address_of_active()
+        data = await self._zookeeper.get(CLUSTER_ID)
+        epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
+        try:
+            cluster_id = "" if data is None else decode_cluster_id(data.data)
+            controller_epoch = ControllerEpoch(0) if epoch is None else decode_controller_epoch(epoch.data)
+        except MalformedZnodeError as error:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        return DescribeClusterResponse(
+            cluster_id=cluster_id,
+            controller_id=active,
+            controller_address=address,
+            controller_epoch=controller_epoch,
+            brokers=(),
+            node_id=self._controller.config.id,
+            node_role="controller",
+        )
