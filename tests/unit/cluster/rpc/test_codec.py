@@ -182,3 +182,13 @@ def test_an_error_of_a_newer_peer_reads_as_unknown() -> None:
 def test_types_that_drifted_apart_do_not_get_a_codec() -> None:
     with pytest.raises(AssertionError, match="differ in"):
         codec_for(AlterPartitionRequest, broker_agent_pb2.FetchRequest)
+
+
+@pytest.mark.parametrize("around", [127, 16_384])
+def test_topic_states_of_any_length_are_framed_right(around: int) -> None:
+    codec = METHOD_OF_REQUEST[LeaderAndIsrRequest].request
+    topics = tuple(LeaderAndIsrTopicState("t" * n, None, ()) for n in range(around - 8, around + 8))
+    request = LeaderAndIsrRequest(ControllerId(1001), ControllerEpoch(1), BrokerEpoch(9), topics)
+    data = encode_request(request)
+    assert codec.decode(data).topic_states == topics
+    assert data == codec.encode(request)
