@@ -207,7 +207,10 @@ class LogDirectories(Protocol):
         ...
 
     async def flush_due(self) -> None:
-        """Fsync the logs whose flush.ms / flush.messages / roll asks for it (R10.15); by a periodic task."""
+        """Fsync the logs whose flush.ms / flush.messages / roll asks for it (R10.15); by a periodic task.
+
+        Rewrites the recovery points of directories where a log was truncated (R10.13).
+        """
         ...
 
     async def enforce_retention(self, now_ms: int) -> None:

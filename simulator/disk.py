@@ -1,7 +1,8 @@
 """A disk in memory whose unflushed data is lost or torn when the power goes: the twin of `FileDisk`.
 
 The very same log code runs on it. Names (create, rename, remove) are durable at once; the content of a
-file is durable up to what its last flush saw. A cut below that point may be undone by a power failure.
+file is durable up to what its last flush saw. A cut below that point may be undone by a power failure, as
+long as no name changed since.
 """
 
 import asyncio
@@ -37,15 +38,15 @@ class _Inode:
         self.durable_size = len(self.content)
         self.content_before_cut = None
 
-    def lose_power(self, random: Random) -> None:
-        if self.content_before_cut is not None and random.random() < 0.5:
+    def lose_power(self, chance: Random) -> None:
+        if self.content_before_cut is not None and chance.random() < 0.5:
             self.content = bytearray(self.content_before_cut)
         else:
-            kept = random.randint(self.durable_size, len(self.content))
+            kept = chance.randint(self.durable_size, len(self.content))
             del self.content[kept:]
-            if kept > self.durable_size and random.random() < 0.25:
+            if kept > self.durable_size and chance.random() < 0.25:
                 # Blocks reach the device in any order: the size may be right where the bytes are not.
-                self.content[random.randrange(self.durable_size, kept)] ^= 0xFF
+                self.content[chance.randrange(self.durable_size, kept)] ^= 0xFF
         self.flush()
 
 
@@ -131,12 +132,19 @@ class SimulatedDisk:
 
     # Disk
 
+    def _names_change(self, path: str) -> None:
+        """Cuts become durable before any later change of a name, as in the journal of a file system."""
+        self.check(path)
+        for inode in self._files.values():
+            inode.content_before_cut = None
+
     def open_file(self, path: str) -> SimulatedFile:
         self.check(path)
         parent, _, _ = path.rpartition("/")
         if parent not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", parent)
         if path not in self._files:
+            self._names_change(path)
             self._files[path] = _Inode(self.clock.now_ms())
         return SimulatedFile(self, path, self._files[path])
 
@@ -163,7 +171,7 @@ class SimulatedDisk:
             path = path.rpartition("/")[0]
 
     def rename(self, old: str, new: str) -> None:
-        self.check(old)
+        self._names_change(old)
         if old in self._files:
             self._files[new] = self._files.pop(old)
             return
@@ -179,7 +187,7 @@ class SimulatedDisk:
         return new + path.removeprefix(old) if path == old or path.startswith(f"{old}/") else path
 
     def remove_file(self, path: str) -> None:
-        self.check(path)
+        self._names_change(path)
         self._files.pop(path, None)
 
     def remove_tree(self, path: str) -> None:

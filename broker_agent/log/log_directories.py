@@ -164,6 +164,7 @@ class DiskLogDirectories:
     async def _write_offsets(self, directory: str) -> None:
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
+                self._directories[directory].has_stale_points = False
                 logs = [log for log in self._logs.values() if log.directory == directory]
                 points = {log.topic_partition: log.recovery_point for log in logs}
                 starts = {
@@ -185,6 +186,11 @@ class DiskLogDirectories:
         for log in [log for log in self._logs.values() if log.flush_is_due(now_s)]:
             try:
                 await log.flush()
+            except StorageError:
+                continue
+        for path in [path for path in self.live_directories if self._directories[path].has_stale_points]:
+            try:
+                await self._write_offsets(path)
             except StorageError:
                 continue
 

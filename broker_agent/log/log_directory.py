@@ -25,6 +25,8 @@ class LogDirectory:
         self.failure: OSError | None = None
         self.checkpoint_writing = asyncio.Lock()
         """Serialises writers of the directory's checkpoints: they share the temporary file's name."""
+        self.has_stale_points = False
+        """Whether a log was cut below what the recovery-point checkpoint may say."""
         self._disk = disk
         self._on_failure = on_failure
         self._release: Callable[[], None] | None = None

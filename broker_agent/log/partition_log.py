@@ -284,7 +284,7 @@ class PartitionLog:
 
     def _note_truncation(self, offset: Offset) -> None:
         self._truncations += 1
-        self._names_are_dirty = True
+        self._names_are_dirty = self._log_directory.has_stale_points = True
         self._recovery_point = min(self._recovery_point, offset)
         self._flush_captured = min(self._flush_captured, offset)
         remove_snapshots_after(self._around.disk, self.path, offset)
