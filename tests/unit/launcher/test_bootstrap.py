@@ -1,0 +1,106 @@
+"""The bootstrap: when it installs, and what it leaves when it cannot."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher import bootstrap
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "made_from", "extras", "installed"),
+    [
+        (None, "1 2 /r", "embedded,audit", False),
+        ("1 2 /r\nembedded,audit\n", "1 2 /r", "embedded,audit", True),
+        ("1 2 /r\nembedded,audit,dev\n", "1 2 /r", "embedded,audit", True),
+        ("1 2 /r\nembedded,audit\n", "1 2 /r", "embedded,audit,dev", False),
+        ("1 2 /elsewhere\nembedded,audit\n", "1 2 /r", "embedded,audit", False),
+        ("1 2 /r\n", "1 2 /r", "embedded,audit", False),
+    ],
+)
+def test_only_a_whole_stamp_of_this_project_counts_as_installed(
+    tmp_path: Path, stamp: str | None, made_from: str, extras: str, installed: bool
+) -> None:
+    if stamp is not None:
+        (tmp_path / bootstrap.STAMP).write_text(stamp)
+    assert bootstrap.is_installed(tmp_path, made_from, extras) is installed
+
+
+def test_the_shell_script_parses_as_posix_shell() -> None:
+    assert subprocess.run(["sh", "-n", str(ROOT / "klamm")], check=False).returncode == 0
+
+
+def clone(folder: Path) -> Path:
+    """A clone as the bootstrap sees it: the script, the bootstrap and a project file."""
+    (folder / "launcher").mkdir(parents=True)
+    for name in ("klamm", "launcher/bootstrap.py", "pyproject.toml"):
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+    (folder / "klamm").chmod(0o755)
+    return folder
+
+
+def path_with(folder: Path, **scripts: str) -> str:
+    """A PATH with the basic tools and these scripts, and no Python of the machine."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname", "cksum", "readlink", "cat", "env"):
+        found = next(p for d in ("/usr/bin", "/bin") if (p := Path(d) / name).exists())
+        (tools / name).symlink_to(found)
+    for name, body in scripts.items():
+        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / name).chmod(0o755)
+    return str(tools)
+
+
+def run(script: Path, path: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(script), "--help"], env={"PATH": path, "HOME": ""}, capture_output=True, text=True, check=False
+    )
+
+
+def test_without_a_new_enough_python_the_bootstrap_says_what_to_install(tmp_path: Path) -> None:
+    root = clone(tmp_path / "clone")
+    old = 'case "$*" in *exit*) exit 1;; *print*) echo 3.9;; esac'
+    answer = run(root / "klamm", path_with(tmp_path, python3=old))
+    assert answer.returncode == 1
+    assert "Python 3.11 or newer" in answer.stderr
+    assert "python3=3.9" in answer.stderr
+    assert not (root / ".venv").exists()
+
+
+def test_a_python_without_venv_gets_the_name_of_the_missing_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("launcher.bootstrap.importlib.util.find_spec", lambda name: None)
+    code = bootstrap.main(["--root", str(tmp_path), "--extras", "embedded,audit", "--made-from", "x"])
+    assert code == 1
+    assert f"python{sys.version_info.major}.{sys.version_info.minor}-venv" in capsys.readouterr().err
+    assert not (tmp_path / ".venv" / bootstrap.STAMP).exists()
+
+
+def test_an_installation_that_failed_leaves_no_stamp_and_an_exit_code(tmp_path: Path) -> None:
+    root = clone(tmp_path / "clone")
+    (root / "pyproject.toml").write_text("this is not a project")
+    answer = subprocess.run(
+        [str(root / "klamm"), "--help"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert answer.returncode == 1
+    assert "pip could not install" in answer.stderr
+    assert answer.stdout == ""
+    assert not (root / ".venv" / bootstrap.STAMP).exists()
+
+
+def test_an_installed_environment_is_used_without_asking_python_for_anything(tmp_path: Path) -> None:
+    root = clone(tmp_path / "a clone")
+    bin_folder = root / ".venv" / "bin"
+    bin_folder.mkdir(parents=True)
+    (bin_folder / "python").write_text('#!/bin/sh\necho "ran $*"\n')
+    (bin_folder / "python").chmod(0o755)
+    checksum = subprocess.run(["cksum"], input=(root / "pyproject.toml").read_bytes(), capture_output=True, check=True)
+    (root / ".venv" / bootstrap.STAMP).write_text(f"{checksum.stdout.decode().strip()} {root}\nembedded,audit\n")
+    answer = run(root / "klamm", path_with(tmp_path))
+    assert (answer.returncode, answer.stdout) == (0, "ran -P -m launcher --help\n")

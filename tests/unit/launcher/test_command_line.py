@@ -1,0 +1,107 @@
+"""The command line as a program sees it: exit codes, streams, and what is not imported."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
+
+
+def klamm(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "launcher", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, stdin=subprocess.DEVNULL, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-command"],
+        ["topics", "create"],
+        ["topics", "create", "t", "--partitions", "0"],
+        ["topics", "create", "t", "--partitions", "many"],
+        ["topics", "create", "t", "--config", "no-equals-sign", "--bootstrap", "localhost:1"],
+        ["topics", "create", "t", "--replica-assignment", "1:x", "--bootstrap", "localhost:1"],
+        ["topics", "create", "t", "--replica-assignment", "1:2", "--partitions", "1", "--bootstrap", "localhost:1"],
+        ["topics", "list", "--bootstrap", "nohost"],
+        ["topics", "list", "--bootstrap", ","],
+        ["topics", "list", "-o", "xml"],
+        ["produce", "t", "--acks", "2"],
+        ["produce", "t", "--count", "0"],
+        ["consume", "t", "--from-beginning", "--offset", "3"],
+        ["story", "orders"],
+        ["broker"],
+    ],
+)
+def test_wrong_usage_exits_2_and_leaves_stdout_alone(arguments: list[str], tmp_path: Path) -> None:
+    answer = klamm(*arguments, folder=tmp_path)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topics", "list"], ["status"], ["down"], ["produce", "t", "--count", "1"], ["story", "orders-0"]],
+)
+def test_without_a_cluster_every_command_says_how_to_get_one(arguments: list[str], tmp_path: Path) -> None:
+    answer = klamm(*arguments, folder=tmp_path)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "klamm up" in answer.stderr or "--data" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_nobody_at_the_address_is_an_error_that_names_it(tmp_path: Path) -> None:
+    answer = klamm("topics", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "1", folder=tmp_path)
+    assert answer.returncode == 1
+    assert "127.0.0.1:1" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_count_that_is_no_cluster_is_refused(tmp_path: Path) -> None:
+    answer = klamm("up", "--brokers", "0", "--data", str(tmp_path / "d"))
+    assert answer.returncode == 1
+    assert "--brokers 0" in answer.stderr
+
+
+@pytest.mark.parametrize("command", ["topics list", "cluster describe", "produce t --count 1", "--help", "status"])
+def test_a_command_imports_no_more_than_it_needs(command: str, tmp_path: Path) -> None:
+    script = f"""
+import sys
+sys.argv = ["klamm", *{command.split()!r}, *(["--bootstrap", "127.0.0.1:1", "--timeout", "0.2"]
+            if {command.split(maxsplit=1)[0]!r} not in ("--help", "status") else [])]
+from launcher.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+import json
+print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
+"""
+    answer = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60
+    )
+    imported = set(json.loads(answer.stdout.splitlines()[-1]))
+    allowed = {"aiokafka"} if command.startswith("produce") else set()
+    assert imported & set(HEAVY) <= allowed
+
+
+def test_help_of_every_command_works_and_names_no_mistake() -> None:
+    for command in (
+        "",
+        "up",
+        "topics create",
+        "produce",
+        "consume",
+        "story",
+        "audit run",
+        "bench control-plane",
+        "demo",
+    ):
+        answer = klamm(*command.split(), "--help")
+        assert answer.returncode == 0, answer.stderr
+        assert "Usage" in answer.stdout
