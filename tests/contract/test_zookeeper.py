@@ -1,7 +1,10 @@
 """The promises of the ZooKeeper port, each held by the real client on a real server and by the simulator's twin."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
+from functools import partial
+from random import Random
 
 import pytest
 
@@ -506,5 +509,54 @@ def test_a_caller_that_gives_up_does_not_disturb_the_others(world: World) -> Non
         with pytest.raises(asyncio.CancelledError):
             await impatient
         assert await client.get("/a") is not None
+
+    world.run(test)
+
+
+def test_disconnections_at_any_moment_lose_no_change_and_invent_no_success(world: World) -> None:
+    async def test(world: World) -> None:
+        writer, _ = await world.client()
+        paths = [f"/n{i}" for i in range(5)]
+        await create(writer, *paths)
+        reader, events = await world.client()
+        chance, seen, stop = Random(5), {}, asyncio.Event()
+        surely = dict.fromkeys(paths, 0)
+        perhaps = dict.fromkeys(paths, 0)
+
+        def has_heard_more_than(done: int) -> bool:
+            return len(events.watches) > done
+
+        async def write() -> None:
+            for round_ in range(150):
+                await asyncio.sleep(chance.random() * 0.02)
+                path = chance.choice(paths)
+                try:
+                    await writer.multi([SetData(path, f"{path} {round_}".encode())])
+                    surely[path] += 1
+                except OutcomeUnknownError:
+                    perhaps[path] += 1
+            stop.set()
+
+        async def cut() -> None:
+            while not stop.is_set():
+                await asyncio.sleep(chance.random() * 0.05)
+                await world.disconnect(chance.choice([writer, reader]), 0.02)
+                await asyncio.sleep(0.15)
+
+        async def read() -> None:
+            seen.update(zip(paths, await reader.get_many(paths, watch=True), strict=True))
+            for done in itertools.count():
+                await eventually(partial(has_heard_more_than, done))
+                path = events.watches[done][0]
+                seen[path] = await reader.get(path, watch=True)
+
+        reading = asyncio.ensure_future(read())
+        await asyncio.gather(write(), cut())
+        last = dict(zip(paths, await writer.get_many(paths), strict=True))
+        await eventually(lambda: seen == last)
+        reading.cancel()
+        for path, node in last.items():
+            assert node is not None
+            assert surely[path] <= node.stat.version <= surely[path] + perhaps[path]
 
     world.run(test)

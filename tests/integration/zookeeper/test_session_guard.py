@@ -1,0 +1,271 @@
+"""What no contract can show: a stuck event loop, a stopped process, a server that is gone. Real server, real time."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.kazoo_requests import MultiRead
+from cluster.zookeeper.port import Create, SessionState, SetData, ZooKeeper
+from deploy.local.zookeeper import EmbeddedZooKeeper
+from tests.contract.zookeeper_worlds import Events, eventually
+
+pytestmark = pytest.mark.real
+
+# A program whose session is 1 s. It owns /owned, tells what its listener hears, and does what it reads on stdin:
+# "block S" stops its event loop for so long, and then tries a write at once.
+PROGRAM = """
+import asyncio, sys, time
+from cluster.errors import ClusterError
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.kazoo_requests import MultiRead
+from cluster.zookeeper.port import Create, SessionEvent, SetData
+
+def tell(*words):
+    print(*words, flush=True)
+
+async def main():
+    client = KazooZooKeeper(sys.argv[1], session_timeout_ms=1000, connection_timeout_ms=20000)
+    client.listen(lambda event: tell(event.state.value) if isinstance(event, SessionEvent) else None)
+    await client.start_session()
+    await client.multi([Create("/owned", ephemeral=True)])
+    tell("owner")
+    loop, lines = asyncio.get_running_loop(), asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while line := await lines.readline():
+        if line.startswith(b"block"):
+            time.sleep(float(line.split()[1]))
+        try:
+            tell("wrote", (await client.multi([SetData("/written", b"by a zombie")]))[0].error.name)
+        except ClusterError as error:
+            tell("refused", type(error).__name__)
+
+asyncio.run(main())
+"""
+
+
+class Program:
+    """The program above as a process, and what it has said."""
+
+    def __init__(self, connect: str, log: Path) -> None:
+        self._said = log
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, connect], stdin=subprocess.PIPE, stdout=log.open("wb")
+        )
+
+    @property
+    def said(self) -> list[str]:
+        return self._said.read_text().splitlines()
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def program(zookeeper: str, tmp_path: Path) -> Iterator[Program]:
+    program = Program(zookeeper, tmp_path / "said")
+    yield program
+    program.process.kill()
+    program.process.wait()
+
+
+@pytest.fixture
+async def observer(zookeeper: str) -> AsyncIterator[ZooKeeper]:
+    client = KazooZooKeeper(zookeeper, session_timeout_ms=10_000, connection_timeout_ms=20_000)
+    client.listen(Events())
+    await client.start_session()
+    await client.multi([Create("/written")])
+    yield client
+    await client.close()
+
+
+async def gone(client: ZooKeeper, path: str, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while await client.exists(path) is not None:
+        assert time.monotonic() < deadline, f"{path} is still there"
+        await asyncio.sleep(0.02)
+
+
+async def test_a_program_with_a_stuck_event_loop_loses_its_session(observer: ZooKeeper, program: Program) -> None:
+    await eventually(lambda: "owner" in program.said)
+    program.tell("block 8")
+    started = time.monotonic()
+    await gone(observer, "/owned", seconds=7)
+    assert time.monotonic() - started < 7, "it went only because the program woke up"
+    await eventually(lambda: "expired" in program.said)
+    await eventually(lambda: any(line.startswith(("refused", "wrote")) for line in program.said))
+    assert "refused SessionExpiredError" in program.said
+    node = await observer.get("/written")
+    assert node is not None
+    assert node.data == b""
+
+
+async def test_a_short_stall_of_the_event_loop_costs_nothing(observer: ZooKeeper, program: Program) -> None:
+    await eventually(lambda: "owner" in program.said)
+    for _ in range(3):
+        program.tell("block 0.5")
+    await eventually(lambda: program.said.count("wrote OK") == 3)
+    assert program.said == ["connected", "owner", "wrote OK", "wrote OK", "wrote OK"]
+    assert await observer.exists("/owned") is not None
+
+
+async def test_a_program_stopped_beyond_its_session_learns_that_it_expired_and_writes_nothing(
+    observer: ZooKeeper, program: Program
+) -> None:
+    await eventually(lambda: "owner" in program.said)
+    os.kill(program.process.pid, signal.SIGSTOP)
+    program.tell("write")
+    await gone(observer, "/owned")
+    os.kill(program.process.pid, signal.SIGCONT)
+    await eventually(lambda: "expired" in program.said)
+    await eventually(lambda: any(line.startswith(("refused", "wrote")) for line in program.said))
+    assert not any(line.startswith("wrote") for line in program.said)
+    node = await observer.get("/written")
+    assert node is not None
+    assert node.data == b""
+
+
+@pytest.fixture
+async def make_client(
+    own_zookeeper_server: EmbeddedZooKeeper,
+) -> AsyncIterator[Callable[..., tuple[KazooZooKeeper, Events]]]:
+    made: list[KazooZooKeeper] = []
+
+    def make(session_timeout_ms: int = 4000) -> tuple[KazooZooKeeper, Events]:
+        client, events = (
+            KazooZooKeeper(
+                own_zookeeper_server.address, session_timeout_ms=session_timeout_ms, connection_timeout_ms=1000
+            ),
+            Events(),
+        )
+        client.listen(events)
+        made.append(client)
+        return client, events
+
+    yield make
+    for client in made:
+        await client.close()
+
+
+async def test_without_a_server_no_session_starts_and_a_later_attempt_succeeds(
+    own_zookeeper_server: EmbeddedZooKeeper, make_client: Callable[..., tuple[KazooZooKeeper, Events]]
+) -> None:
+    own_zookeeper_server.kill()
+    client, events = make_client()
+    with pytest.raises(ZooKeeperUnreachableError):
+        await client.start_session()
+    with pytest.raises(SessionExpiredError):
+        await client.get("/")
+    await asyncio.to_thread(own_zookeeper_server.start)
+    await client.start_session()
+    assert await client.exists("/") is not None
+    assert events.states == [SessionState.CONNECTED]
+
+
+async def test_a_session_outlives_the_crash_of_its_server(
+    own_zookeeper_server: EmbeddedZooKeeper, make_client: Callable[..., tuple[KazooZooKeeper, Events]]
+) -> None:
+    client, events = make_client(session_timeout_ms=10_000)
+    await client.start_session()
+    await client.multi([Create("/e", ephemeral=True), Create("/p")])
+    await client.get("/p", watch=True)
+    own_zookeeper_server.kill()
+    await eventually(lambda: events.states[-1] is SessionState.DISCONNECTED)
+    waiting = asyncio.ensure_future(client.multi([SetData("/p", b"1", 0)]))
+    await asyncio.to_thread(own_zookeeper_server.start)
+    (written,) = await waiting
+    assert written.ok
+    stat = await client.exists("/e")
+    assert stat is not None
+    assert stat.ephemeral_owner == client.session_id
+    assert len(events.watches) == 1
+    assert events.states == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.CONNECTED]
+
+
+async def test_a_write_to_a_paused_server_ends_in_an_unknown_outcome_or_is_done(
+    own_zookeeper_server: EmbeddedZooKeeper, make_client: Callable[..., tuple[KazooZooKeeper, Events]]
+) -> None:
+    client, events = make_client()
+    await client.start_session()
+    await client.multi([Create("/a")])
+    own_zookeeper_server.pause()
+    write = asyncio.ensure_future(client.multi([SetData("/a", b"1", 0)]))
+    await eventually(lambda: SessionState.DISCONNECTED in events.states)
+    with pytest.raises(OutcomeUnknownError):
+        await write
+    own_zookeeper_server.resume()
+    node = await client.get("/a")
+    assert node is not None
+    assert node.data in (b"", b"1")
+
+
+async def test_closing_does_not_wait_for_a_server_that_does_not_answer(
+    own_zookeeper_server: EmbeddedZooKeeper, make_client: Callable[..., tuple[KazooZooKeeper, Events]]
+) -> None:
+    client, _ = make_client(session_timeout_ms=30_000)
+    await client.start_session()
+    own_zookeeper_server.pause()
+    reading = asyncio.ensure_future(client.get("/"))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(15):
+        await client.close()
+    with pytest.raises(SessionExpiredError):
+        await reading
+    own_zookeeper_server.resume()
+
+
+async def test_a_server_without_multi_read_is_read_node_by_node(
+    zookeeper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A request type that this server does not know, as an older one does not know MultiRead.
+    monkeypatch.setattr(MultiRead, "type", 99)
+    client = KazooZooKeeper(zookeeper, session_timeout_ms=10_000, connection_timeout_ms=20_000)
+    client.listen(Events())
+    await client.start_session()
+    await client.multi([Create("/a", b"1"), Create("/b"), Create("/b/c")])
+    first, absent, third = await client.get_many(["/a", "/none", "/b"], watch=True)
+    assert first is not None
+    assert third is not None
+    assert (first.data, absent, third.data) == (b"1", None, b"")
+    assert await client.children_many(["/b", "/none"]) == [("c",), None]
+    await client.close()
+
+
+async def test_no_session_is_opened_behind_our_back_after_an_expiry(
+    own_zookeeper_server: EmbeddedZooKeeper, make_client: Callable[..., tuple[KazooZooKeeper, Events]]
+) -> None:
+    client, events = make_client()
+    await client.start_session()
+    assert client._session is not None
+    identity = client._session.client_id
+
+    def end_session() -> None:
+        other = KazooClient(hosts=own_zookeeper_server.address, client_id=identity)
+        other.start()
+        other.stop()
+        other.close()
+
+    await asyncio.to_thread(end_session)
+    await eventually(lambda: events.states[-1] is SessionState.EXPIRED)
+
+    def connections() -> bytes:
+        with socket.create_connection(("127.0.0.1", own_zookeeper_server.port), timeout=5) as connection:
+            connection.sendall(b"cons")
+            return connection.makefile("rb").read()
+
+    await eventually(lambda: b"sid=" not in connections())
+    # A connection of kazoo's own making would come back within its longest pause of a second.
+    await asyncio.sleep(1.2)
+    assert b"sid=" not in connections()
