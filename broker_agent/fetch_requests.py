@@ -54,8 +54,7 @@ class FetchRequests:
             limit = min(item.partition_max_bytes, remaining)
             try:
                 data = self._read(request, item, limit, at_least_one=is_empty, arrival_ms=arrival_ms)
-            except StorageError as error:
-                self._manager.storage_failed(error)
+            except StorageError:
                 data = _refusal(item, ErrorCode.KAFKA_STORAGE_ERROR)
             results.append(data)
             remaining -= len(data.records)

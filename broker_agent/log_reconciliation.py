@@ -58,10 +58,6 @@ class HostedReplicas(Protocol):
         """A follower's high watermark went up: waiting fetches may go on."""
         ...
 
-    def storage_failed(self, error: StorageError) -> None:
-        """An operation found a log directory failed."""
-        ...
-
 
 class FetchSetup(Struct, frozen=True):
     """What all fetchers of an agent share. `broker_epoch` is asked anew for each request."""
@@ -255,7 +251,6 @@ class LogReconciliation:
             truncate()
         except StorageError as error:
             self.give_up(tp, str(error))
-            self.setup.replicas.storage_failed(error)
         except Exception as error:
             _log.exception("truncation failed", partition=str(tp))
             self.give_up(tp, repr(error))

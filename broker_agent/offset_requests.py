@@ -56,8 +56,7 @@ class OffsetRequests:
             return _latest(item, partition, log.log_end_offset if is_follower else log.high_watermark)
         try:
             return self._at_time(item, log, is_follower=is_follower, is_settled=is_settled)
-        except StorageError as error:
-            self._manager.storage_failed(error)
+        except StorageError:
             return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     @staticmethod

@@ -106,10 +106,7 @@ class ProduceRequests:
             )
         try:
             appended = partition.append_as_leader(item.records, self._clock.now_ms())
-        except LogAppendError as error:
-            raise _RefusedError(error.code, error.why) from None
-        except StorageError as error:
-            self._manager.storage_failed(error)
+        except (LogAppendError, StorageError) as error:
             raise _RefusedError(error.code, error.why) from None
         if not appended.duplicate:
             self._manager.metrics.mark(tp.topic, "MessagesInPerSec", appended.record_count)

@@ -168,7 +168,6 @@ class ReplicaFetcher:
                 reconciliation.give_up(tp, str(error))
         except StorageError as error:
             reconciliation.give_up(tp, str(error))
-            self._setup.replicas.storage_failed(error)
         except Exception as error:
             _log.exception("fetched records could not be appended", partition=str(tp))
             reconciliation.give_up(tp, repr(error))

@@ -48,8 +48,6 @@ class ReplicaManager:
         self.metrics = metrics
         self.produce_purgatory = Purgatory("Produce", metrics.registry)
         self.fetch_purgatory = Purgatory("Fetch", metrics.registry)
-        self.failed_directories: asyncio.Queue[str] = asyncio.Queue()
-        """Directories found failed; whoever takes them out marks their partitions offline."""
         self._proposals = proposals
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}
         self._led: dict[TopicPartition, HostedPartition] = {}
@@ -168,10 +166,6 @@ class ReplicaManager:
         """A follower's high watermark went up (R5.10 step 4)."""
         self.fetch_purgatory.check_and_complete(tp)
 
-    def storage_failed(self, error: StorageError) -> None:
-        """An operation met a failed directory: have it taken out of service."""
-        self.failed_directories.put_nowait(error.directory)
-
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of all online partitions that have a log, by directory (R9.8)."""
         by_directory: dict[str, dict[TopicPartition, Offset]] = {
@@ -185,7 +179,7 @@ class ReplicaManager:
             try:
                 await self.logs.write_high_watermarks(directory, offsets)
             except StorageError as error:
-                self.storage_failed(error)
+                _log.warning("high watermarks not checkpointed", directory=directory, error=str(error))
 
     def expand_isr(self, partition: HostedPartition, replica: BrokerId) -> None:
         """Propose the follower for the ISR if it may join (R8.10)."""

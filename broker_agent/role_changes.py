@@ -151,12 +151,11 @@ class RoleChanges:
                 tp = order.partition.topic_partition
                 try:
                     await work(order)
-                except StorageError as error:
+                except StorageError:
                     _log.exception("log cannot be opened", partition=str(tp))
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     self._fetchers.remove((tp,))
                     self._manager.mark_offline(tp)
-                    self._manager.storage_failed(error)
                 except LogAppendError as error:
                     _log.warning("log refused the order", partition=str(tp), why=error.why)
                     outcome.failures[tp] = error.code

@@ -366,6 +366,14 @@ def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     return [TopicPartition(item.topic, item.partition) for item in body.partitions]
 
 
+# /log_dir_event_notification/log_dir_event_<n>
+
+
+def encode_log_dir_event(broker: BrokerId) -> bytes:
+    """Event 1 says that a log directory of the broker failed; there is no other (KIP-112)."""
+    return msgspec.json.encode({"version": 1, "broker": broker, "event": 1})
+
+
 # /cluster/id
 
 

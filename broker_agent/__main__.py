@@ -1,0 +1,29 @@
+"""`python -m broker_agent --config FILE`: one broker agent, until SIGTERM."""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+from broker_agent.program import run
+from cluster.errors import ConfigError
+from cluster.process.config import load_config
+from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.tasks import EXIT_WRONG_USAGE, run_program
+
+
+def main(config: Path | None) -> int:
+    """Run with that TOML file; the exit code."""
+    configure_diagnostics("broker")
+    try:
+        node = load_config(config)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_WRONG_USAGE
+    return run_program(partial(run, node))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="broker_agent", description="Run one broker agent.")
+    parser.add_argument("--config", type=Path, help="TOML file: id, zookeeper, listen, data, settings")
+    sys.exit(main(parser.parse_args().config))

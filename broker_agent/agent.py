@@ -1,0 +1,331 @@
+"""One broker agent: its parts put together, its start and its end, and the door for every request.
+
+Everything runs on one event loop. Source: Kafka KafkaServer, KafkaApis.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+from msgspec import Struct
+
+from broker_agent.agent_metrics import AgentMetrics
+from broker_agent.cluster_view import ClusterView
+from broker_agent.control_requests import ControlRequests
+from broker_agent.controller_finder import ControllerFinder
+from broker_agent.directory_failures import DirectoryFailures
+from broker_agent.fetch_requests import FetchRequests
+from broker_agent.isr_proposals import IsrProposals
+from broker_agent.log_reconciliation import FetchSetup
+from broker_agent.metadata_cache import MetadataCache
+from broker_agent.offset_requests import OffsetRequests
+from broker_agent.ports import ClusterClient, LogDirectories
+from broker_agent.produce_requests import ProduceRequests
+from broker_agent.registration import Registration
+from broker_agent.replica_fetchers import ReplicaFetchers
+from broker_agent.replica_manager import ReplicaManager
+from broker_agent.role_changes import RoleChanges
+from broker_agent.topic_configs import TopicConfigs
+from cluster.broker import Broker, Endpoint
+from cluster.errors import ApiError, ErrorCode, SessionExpiredError, ZooKeeperError
+from cluster.node import WallClock
+from cluster.process.metrics import Metrics
+from cluster.process.settings import Settings
+from cluster.process.tasks import TaskSet
+from cluster.requests import (
+    DescribeClusterRequest,
+    FetchRequest,
+    LeaderAndIsrRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetsForLeaderEpochRequest,
+    ProduceRequest,
+    ReadStateChangesRequest,
+    ReadStateChangesResponse,
+    RequestContext,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from cluster.state_change_log import Kind, StateChange, StateChangeSink
+from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
+
+STARTING: Final = 1
+RECOVERY: Final = 2
+RUNNING: Final = 3
+SHUTTING_DOWN: Final = 7
+NOT_RUNNING: Final = 0
+"""Values of the gauge BrokerState (R1.11)."""
+
+_RETRY_S: Final = 0.5
+_STEP_PATIENCE_S: Final = 10.0
+_FLUSH_LOOK_MS: Final = 1000
+"""How often logs are looked at for a due flush; rolled segments are always due, whatever the settings say."""
+
+_log = structlog.stdlib.get_logger()
+
+
+class Surroundings(Struct, frozen=True):
+    """What an agent is given: its adapters, its settings, and the queues through which adapters call back.
+
+    `zookeeper_events` is fed by the ZooKeeper listener, `failed_directories` by the logs.
+    """
+
+    settings: Settings
+    cluster_id: str
+    zookeeper: ZooKeeper
+    zookeeper_events: asyncio.Queue[WatchEvent | SessionEvent]
+    logs: LogDirectories
+    failed_directories: asyncio.Queue[str]
+    client: ClusterClient
+    clock: WallClock
+    sink: StateChangeSink
+    read_state_changes: Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
+    metrics: Metrics
+    configs: TopicConfigs
+
+
+class Agent:
+    """A RequestHandler. `start` registers it, after which it serves; `stop` ends it in order.
+
+    `broker` has no endpoints yet: they are known when the server is bound, and given to `start`.
+    """
+
+    def __init__(self, broker: Broker, around: Surroundings, tasks: TaskSet) -> None:
+        self.broker_id = broker.id
+        self._around = around
+        self._tasks = tasks
+        self._background: list[asyncio.Task[None]] = []
+        self._is_serving = asyncio.Event()
+        self._is_stopping = False
+        settings = around.settings
+        self.metrics = AgentMetrics(around.metrics, per_partition=settings.klamm_metrics_partitions)
+        self.metadata = MetadataCache()
+        self.registration = Registration(around.zookeeper, broker, around.clock)
+        self.finder = ControllerFinder(around.zookeeper)
+        self.proposals = IsrProposals(
+            broker.id,
+            broker_epoch=lambda: self.registration.epoch,
+            controller=lambda: self.finder.endpoint,
+            client=around.client,
+            timeout_ms=settings.request_timeout_ms,
+        )
+        self.manager = ReplicaManager(
+            broker.id,
+            settings=settings,
+            logs=around.logs,
+            metadata=self.metadata,
+            metrics=self.metrics,
+            proposals=self.proposals,
+        )
+        setup = FetchSetup(
+            own_id=broker.id,
+            broker_epoch=lambda: self.registration.epoch,
+            settings=settings,
+            client=around.client,
+            metrics=self.metrics,
+            sink=around.sink,
+            replicas=self.manager,
+        )
+        self.fetchers = ReplicaFetchers(setup, tasks)
+        self.control = ControlRequests(
+            self.manager,
+            self.fetchers,
+            RoleChanges(self.manager, self.fetchers, around.configs),
+            broker_epoch=lambda: self.registration.epoch,
+            sink=around.sink,
+        )
+        self._handlers = self._build_handlers()
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request of `cluster.requests`. Requests that come before the start is over wait for it."""
+        del context  # Who asks makes no difference yet: there is no authorizer.
+        await self._is_serving.wait()
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
+        return await handler(request)
+
+    async def start(self, endpoint: Endpoint) -> None:
+        """Register, and serve from then on; logs are loaded and `endpoint` is bound (R1.10 j to m).
+
+        Raises StartupError when the id or the address is taken.
+        """
+        self.metrics.broker_state.set(STARTING)
+        self.registration.advertise(endpoint)
+        await self.registration.check_address_is_free()
+        await self.registration.register()
+        self._note_registration()
+        settings = self._around.settings
+        lag_ms = settings.replica_lag_time_max_ms
+        checkpoint_ms = settings.log_flush_offset_checkpoint_interval_ms
+        flush_ms = max(1, min(settings.log_flush_scheduler_interval_ms, _FLUSH_LOOK_MS))
+        failures = DirectoryFailures(
+            self._around.failed_directories,
+            manager=self.manager,
+            fetchers=self.fetchers,
+            control=self.control,
+            zookeeper=self._around.zookeeper,
+            sink=self._around.sink,
+        )
+        for name, coroutine in (
+            ("zookeeper-events", self._follow_zookeeper()),
+            ("controller-finder", self.finder.run()),
+            ("isr-proposals", self.proposals.run()),
+            ("log-directory-failures", failures.run()),
+            ("isr-expiration", self._every(lag_ms / 2, self._shrink_isrs)),
+            ("high-watermark-checkpoint", self._checkpoint_high_watermarks()),
+            ("recovery-point-checkpoint", self._every(checkpoint_ms, self._around.logs.write_recovery_points)),
+            ("log-flush", self._every(flush_ms, self._around.logs.flush_due)),
+            ("log-retention", self._enforce_retention()),
+            ("fetcher-metrics", self.fetchers.refresh_metrics()),
+        ):
+            self._background.append(self._tasks.start(coroutine, name=name))
+        self.metrics.broker_state.set(RUNNING)
+        self._is_serving.set()
+
+    async def stop(self) -> None:
+        """Graceful end (R12.3); the server has stopped taking requests. A second call does nothing.
+
+        A step that fails or hangs is given up, so that the later ones still run (R12.5).
+        """
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self.control.is_stopping = True
+        self.metrics.broker_state.set(SHUTTING_DOWN)
+        for task in self._background:
+            task.cancel()
+        self.fetchers.close()
+        self.manager.produce_purgatory.close()
+        self.manager.fetch_purgatory.close()
+        await self._step("wait for role changes", self.control.lock.acquire())
+        if self.control.has_roles.is_set():
+            await self._step("checkpoint high watermarks", self.manager.checkpoint_high_watermarks())
+        await self._step("close logs", self._around.logs.close(self.registration.epoch), patience_s=None)
+        await self._step("close the ZooKeeper session", self._around.zookeeper.close())
+        self.metrics.broker_state.set(NOT_RUNNING)
+
+    async def _step(self, name: str, step: Awaitable[object], *, patience_s: float | None = _STEP_PATIENCE_S) -> None:
+        try:
+            async with asyncio.timeout(patience_s):
+                await step
+        except Exception:
+            _log.exception("a step of the shutdown failed", step=name)
+
+    def _build_handlers(self) -> dict[type, Callable[[Any], Awaitable[Any]]]:
+        around = self._around
+        offsets = OffsetRequests(self.manager)
+        view = ClusterView(
+            self.broker_id,
+            around.cluster_id,
+            zookeeper=around.zookeeper,
+            finder=self.finder,
+            metadata=self.metadata,
+        )
+
+        async def list_offsets(request: ListOffsetsRequest) -> object:
+            return offsets.list_offsets(request)
+
+        async def offsets_for_leader_epoch(request: OffsetsForLeaderEpochRequest) -> object:
+            return offsets.offsets_for_leader_epoch(request)
+
+        async def metadata(request: MetadataRequest) -> object:
+            return view.metadata(request)
+
+        async def describe_cluster(_: DescribeClusterRequest) -> object:
+            return await view.describe_cluster(self.control.known_controller_epoch)
+
+        return {
+            LeaderAndIsrRequest: self.control.leader_and_isr,
+            StopReplicaRequest: self.control.stop_replica,
+            UpdateMetadataRequest: self.control.update_metadata,
+            FetchRequest: FetchRequests(self.manager).handle,
+            ProduceRequest: ProduceRequests(self.manager, around.clock).handle,
+            ListOffsetsRequest: list_offsets,
+            OffsetsForLeaderEpochRequest: offsets_for_leader_epoch,
+            MetadataRequest: metadata,
+            DescribeClusterRequest: describe_cluster,
+            ReadStateChangesRequest: around.read_state_changes,
+        }
+
+    async def _follow_zookeeper(self) -> None:
+        """Session and watch events, in their order."""
+        while True:
+            event = await self._around.zookeeper_events.get()
+            match event:
+                case WatchEvent():
+                    self.finder.look_again()
+                case SessionEvent(state=SessionState.CONNECTED):
+                    self.finder.look_again()
+                case SessionEvent(state=SessionState.EXPIRED, session_id=session_id):
+                    # A session that ended while we were opening its successor is dealt with already.
+                    if session_id == self._around.zookeeper.session_id:
+                        await self._renew_session()
+                case SessionEvent(state=state):
+                    _log.warning("ZooKeeper session", state=state.value)
+
+    async def _renew_session(self) -> None:
+        """After an expiry: a new session and a new registration, until both work (R1.12, R1.15).
+
+        Roles, fetchers, logs and pending ISR changes stay as they are: the controller decides anew (R1.13).
+        """
+        _log.warning("ZooKeeper session expired; registering again", broker=self.broker_id)
+        self._around.sink.append(
+            [
+                StateChange(
+                    kind=Kind.REGISTRATION,
+                    broker=self.broker_id,
+                    to_state="expired",
+                    reason=f"broker epoch {self.registration.epoch}",
+                )
+            ]
+        )
+        needs_session = True
+        while True:
+            try:
+                if needs_session:
+                    await self._around.zookeeper.start_session()
+                    needs_session = False
+                await self.registration.register_until_it_works()
+                break
+            except SessionExpiredError:
+                needs_session = True
+            except ZooKeeperError as error:
+                _log.warning("not registered", error=str(error))
+            await asyncio.sleep(_RETRY_S)
+        self._note_registration()
+        self.finder.look_again()
+
+    def _note_registration(self) -> None:
+        self._around.sink.append(
+            [
+                StateChange(
+                    kind=Kind.REGISTRATION,
+                    broker=self.broker_id,
+                    to_state="registered",
+                    reason=f"broker epoch {self.registration.epoch}",
+                )
+            ]
+        )
+
+    async def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await work()
+
+    async def _shrink_isrs(self) -> None:
+        self.manager.shrink_isrs()
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        """Not before the first LeaderAndIsr: a checkpoint of an incomplete table would drop entries (R2.12)."""
+        await self.control.has_roles.wait()
+        interval_ms = self._around.settings.replica_high_watermark_checkpoint_interval_ms
+        await self._every(interval_ms, self.manager.checkpoint_high_watermarks)
+
+    async def _enforce_retention(self) -> None:
+        settings = self._around.settings
+        await asyncio.sleep(settings.log_initial_task_delay_ms / 1000)
+        while True:
+            await self._around.logs.enforce_retention(self._around.clock.now_ms())
+            await asyncio.sleep(settings.log_retention_check_interval_ms / 1000)

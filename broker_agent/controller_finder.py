@@ -1,0 +1,77 @@
+"""Who the active controller is and where it listens, followed in ZooKeeper.
+
+`/controller` names a candidate's id and `/controllers/ids/<id>` its address; both vanish with their session.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from cluster.broker import NO_CONTROLLER, ControllerId, Endpoint
+from cluster.errors import MalformedZnodeError, ZooKeeperError
+from cluster.znodes import (
+    CONTROLLER,
+    controller_registration_path,
+    decode_controller,
+    decode_controller_registration,
+)
+from cluster.zookeeper.port import ZooKeeper
+
+_RETRY_S: Final = 0.5
+
+_log = structlog.stdlib.get_logger()
+
+
+class ControllerFinder:
+    """Keeps `controller_id` and `endpoint` up to date; both are unset while nobody is in office."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self.controller_id: ControllerId = NO_CONTROLLER
+        self.endpoint: Endpoint | None = None
+        self._zookeeper = zookeeper
+        self._changed = asyncio.Event()
+
+    def look_again(self) -> None:
+        """Something changed, or the session is a new one without watches."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Read and watch, for ever."""
+        while True:
+            self._changed.clear()
+            try:
+                await self._look()
+            except ZooKeeperError as error:
+                # After an expiry the next session wakes us; the pause covers what is neither.
+                _log.debug("controller cannot be looked up", error=str(error))
+                self._forget()
+                await self._pause()
+                continue
+            await self._changed.wait()
+
+    async def _look(self) -> None:
+        node = await self._zookeeper.get(CONTROLLER, watch=True)
+        controller = None if node is None else decode_controller(node.data)
+        if controller is None:
+            self._forget()
+            return
+        address = await self._zookeeper.get(controller_registration_path(controller), watch=True)
+        try:
+            endpoint = None if address is None else decode_controller_registration(controller, address.data)
+        except MalformedZnodeError as error:
+            _log.warning("controller registration cannot be read", error=str(error))
+            endpoint = None
+        if (controller, endpoint) != (self.controller_id, self.endpoint):
+            _log.info("controller found", controller=controller, address=endpoint and endpoint.address)
+        self.controller_id, self.endpoint = controller, endpoint
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(_RETRY_S):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _forget(self) -> None:
+        self.controller_id, self.endpoint = NO_CONTROLLER, None

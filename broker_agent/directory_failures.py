@@ -1,0 +1,98 @@
+"""Taking a failed log directory out of service while the others go on.
+
+Source: Kafka ReplicaManager.handleLogDirFailure, LogDirFailureHandler; KIP-112; agent rule R11.3.
+"""
+
+import asyncio
+
+import structlog
+
+from broker_agent.control_requests import ControlRequests
+from broker_agent.replica_fetchers import ReplicaFetchers
+from broker_agent.replica_manager import ReplicaManager
+from cluster.errors import OutcomeUnknownError, StartupError, ZooKeeperError
+from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
+from cluster.znodes import LOG_DIR_EVENT_NOTIFICATION, encode_log_dir_event
+from cluster.zookeeper.port import Create, ZooKeeper
+
+_log = structlog.stdlib.get_logger()
+
+
+class DirectoryFailures:
+    """Handles failed directories one by one, each once, under the replica state change lock."""
+
+    def __init__(
+        self,
+        failed: asyncio.Queue[str],
+        *,
+        manager: ReplicaManager,
+        fetchers: ReplicaFetchers,
+        control: ControlRequests,
+        zookeeper: ZooKeeper,
+        sink: StateChangeSink,
+    ) -> None:
+        self._failed = failed
+        self._manager = manager
+        self._fetchers = fetchers
+        self._control = control
+        self._zookeeper = zookeeper
+        self._sink = sink
+        self._count = manager.metrics.registry.gauge("kafka.log", "LogManager", "OfflineLogDirectoryCount")
+
+    async def run(self) -> None:
+        """Take failures as they come. Raises StartupError when no live directory is left: the agent must halt."""
+        while True:
+            directory = await self._failed.get()
+            async with self._control.lock:
+                self._take_out(directory)
+            if not self._manager.logs.live_directories:
+                raise StartupError(f"no log directory is left: {directory} was the last one to fail")
+            await self._announce()
+
+    def _take_out(self, directory: str) -> None:
+        """Its partitions are offline from now on (P25); waiting requests find that out at once."""
+        _log.error("log directory failed; its partitions are offline", directory=directory)
+        self._count.inc()
+        self._manager.metrics.registry.gauge(
+            "kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=directory
+        ).set(1)
+        lost = [
+            partition.topic_partition
+            for partition in self._manager.online_partitions()
+            if partition.log is not None and partition.log.directory == directory
+        ]
+        self._fetchers.remove(lost)
+        for tp in lost:
+            self._manager.mark_offline(tp)
+        for topic in sorted({tp.topic for tp in lost}):
+            if not self._manager.hosts_any_of(topic):
+                self._manager.metrics.drop_topic(topic)
+        self._sink.append(
+            [
+                StateChange(
+                    kind=Kind.ROLE,
+                    cause=Cause("LogDirectoryFailure"),
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    broker=self._manager.own_id,
+                    to_state="offline",
+                    reason=directory,
+                )
+                for tp in lost
+            ]
+        )
+
+    async def _announce(self) -> None:
+        """Tell the controller, which then asks which replicas are affected (R11.3 step 9)."""
+        node = Create(
+            f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_", encode_log_dir_event(self._manager.own_id), sequential=True
+        )
+        while True:
+            try:
+                await self._zookeeper.multi([node])
+            except OutcomeUnknownError:
+                continue  # Told twice does no harm, told never does.
+            except ZooKeeperError as error:
+                # The next registration makes the controller send LeaderAndIsr, which tells it as well.
+                _log.warning("log directory failure not announced", error=str(error))
+            return

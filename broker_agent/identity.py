@@ -1,0 +1,100 @@
+"""Which cluster an agent belongs to and which id it has, settled in ZooKeeper before anything is opened.
+
+Source: Kafka KafkaServer.startup, BrokerMetadataCheckpoint, ZkClient; agent rules R1.1 to R1.4.
+"""
+
+import base64
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from random import Random
+from typing import Final
+
+from cluster.broker import BrokerId
+from cluster.errors import OutcomeUnknownError, StartupError, ZooKeeperError
+from cluster.znodes import (
+    BROKERS_SEQID,
+    CLUSTER_ID,
+    CONTROLLERS_IDS,
+    PERSISTENT_PATHS,
+    decode_cluster_id,
+    encode_cluster_id,
+)
+from cluster.zookeeper.port import Create, OpResult, SetData, ZkError, ZooKeeper
+
+_OK_OR_THERE: Final = (ZkError.OK, ZkError.NODE_EXISTS)
+
+
+async def create_persistent_paths(zookeeper: ZooKeeper) -> None:
+    """Create what must exist, parents first, where it is missing (R1.1). Raises ZooKeeperError."""
+    paths = {CONTROLLERS_IDS, *PERSISTENT_PATHS}
+    parents = {str(parent) for path in paths for parent in PurePosixPath(path).parents if str(parent) != "/"}
+    ordered = sorted(paths | parents, key=lambda path: (path.count("/"), path))
+    results = await zookeeper.multi_many([[Create(path)] for path in ordered])
+    for path, result in zip(ordered, results, strict=True):
+        if isinstance(result, OutcomeUnknownError):
+            result = await _create_once_more(zookeeper, path)  # noqa: PLW2901 - the attempt that counts.
+        if isinstance(result, Exception):
+            raise result
+        if result[0].error not in _OK_OR_THERE:
+            raise ZooKeeperError(f"{path} cannot be created: {result[0].error.name}")
+
+
+async def _create_once_more(zookeeper: ZooKeeper, path: str, data: bytes = b"") -> list[OpResult]:
+    """Create until the outcome is known; an attempt that went through unseen shows as NODE_EXISTS."""
+    while True:
+        try:
+            return await zookeeper.multi([Create(path, data)])
+        except OutcomeUnknownError:
+            continue
+
+
+async def agree_on_cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
+    """The id under `/cluster/id`; a new one is proposed where there is none, and the first proposal wins (R1.2)."""
+    while (node := await zookeeper.get(CLUSTER_ID)) is None:
+        proposal = base64.urlsafe_b64encode(random.randbytes(16)).rstrip(b"=").decode()
+        parent = str(PurePosixPath(CLUSTER_ID).parent)
+        await _create_once_more(zookeeper, parent)
+        await _create_once_more(zookeeper, CLUSTER_ID, encode_cluster_id(proposal))
+    return decode_cluster_id(node.data)
+
+
+async def choose_broker_id(
+    zookeeper: ZooKeeper,
+    *,
+    configured: int,
+    stored: BrokerId | None,
+    generation_enabled: bool,
+    reserved_max: int,
+) -> BrokerId:
+    """The configured id, else the stored one, else a generated one (R1.4). Raises StartupError."""
+    if configured >= 0:
+        if stored is not None and stored != configured:
+            raise StartupError(
+                f"broker id {configured} is configured, but the log directories belong to broker {stored}: "
+                "correct the id or use other directories"
+            )
+        return BrokerId(configured)
+    if stored is not None:
+        return stored
+    if not generation_enabled:
+        raise StartupError("no broker id is configured or stored, and broker.id.generation.enable is false")
+    return await _generate_broker_id(zookeeper, reserved_max)
+
+
+async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> BrokerId:
+    """Each write of the sequence node has another version; ids that controllers bear are skipped."""
+    taken = await _controller_ids(zookeeper)
+    while True:
+        try:
+            result = (await zookeeper.multi([SetData(BROKERS_SEQID, b"")]))[0]
+        except OutcomeUnknownError:
+            continue
+        if result.stat is None:
+            raise ZooKeeperError(f"{BROKERS_SEQID} cannot be written: {result.error.name}")
+        if (candidate := result.stat.version + reserved_max) not in taken:
+            return BrokerId(candidate)
+
+
+async def _controller_ids(zookeeper: ZooKeeper) -> Sequence[int]:
+    names = await zookeeper.children(CONTROLLERS_IDS) or ()
+    return [int(name) for name in names if name.isdigit()]

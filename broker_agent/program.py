@@ -1,0 +1,188 @@
+"""A broker agent as a process: adapters made and wired, started and stopped in the order of R1.10 and R12.3."""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+import structlog
+
+from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
+from broker_agent.adapters.grpc_server import serve_broker_agent
+from broker_agent.agent import RECOVERY, Agent, Surroundings
+from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
+from broker_agent.log.checkpoints import MetaProperties
+from broker_agent.log.file_disk import FileDisk
+from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
+from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.topic_configs import TopicConfigs, default_log_config
+from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
+from cluster.errors import StartupError, ZooKeeperError, ZooKeeperUnreachableError
+from cluster.process.clock import SystemClock
+from cluster.process.config import NodeConfig
+from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.metrics import Metrics, serve_metrics
+from cluster.process.settings import Settings
+from cluster.process.tasks import TaskSet
+from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
+from cluster.state_change_files import FileStateChangeLog
+from cluster.state_change_log import incarnation_id
+from cluster.state_change_reader import read_lines
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.port import SessionEvent, WatchEvent
+
+_DISK_THREADS: Final = 8
+_STATE_CHANGE_FOLDER: Final = "state-change-log"
+
+_log = structlog.stdlib.get_logger()
+
+
+async def run(config: NodeConfig, stop: asyncio.Event) -> None:
+    """Run one agent until `stop` is set, then end it gracefully. Raises StartupError."""
+    settings, clock, random, metrics = config.settings, SystemClock(), SystemRandom(), Metrics()
+    events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
+    failed_directories: asyncio.Queue[str] = asyncio.Queue()
+    async with AsyncExitStack() as cleanup:
+        zookeeper = await _connect(config, metrics, events)
+        cleanup.push_async_callback(zookeeper.close)
+        disk = FileDisk(_DISK_THREADS)
+        cleanup.callback(disk.close)
+        cluster_id, broker_id = await _settle_identity(config, zookeeper, disk, random)
+        configure_diagnostics("broker", broker_id)
+        sink, state_change_folder = _open_state_change_log(config, broker_id, clock)
+        cleanup.callback(sink.close)
+        configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
+        metrics.gauge("kafka.server", "KafkaServer", "BrokerState").set(RECOVERY)
+        logs = await open_log_directories(
+            LogSurroundings(disk, clock, random),
+            config.data,
+            MetaProperties(broker_id, cluster_id),
+            lambda directory, _error: failed_directories.put_nowait(directory),
+            options=await _load_options(configs, settings),
+        )
+        client = GrpcClusterClient(settings)
+        cleanup.push_async_callback(client.close)
+
+        async def read_state_changes(request: ReadStateChangesRequest) -> ReadStateChangesResponse:
+            return await asyncio.to_thread(read_lines, state_change_folder, request.topic, request.partition)
+
+        around = Surroundings(
+            settings=settings,
+            cluster_id=cluster_id,
+            zookeeper=zookeeper,
+            zookeeper_events=events,
+            logs=logs,
+            failed_directories=failed_directories,
+            client=client,
+            clock=clock,
+            sink=sink,
+            read_state_changes=read_state_changes,
+            metrics=metrics,
+            configs=configs,
+        )
+        if config.metrics_listen is not None:
+            _, close_metrics = serve_metrics(metrics, config.metrics_listen)
+            cleanup.callback(close_metrics)
+        await _serve(config, broker_id, around, sink, logs, stop)
+
+
+async def _serve(
+    config: NodeConfig,
+    broker_id: BrokerId,
+    around: Surroundings,
+    sink: FileStateChangeLog,
+    logs: DiskLogDirectories,
+    stop: asyncio.Event,
+) -> None:
+    """From binding the address to the end. A start that fails leaves the logs closed cleanly."""
+    async with TaskSet() as tasks:
+        tasks.start(sink.run(), name="state-change-log")
+        agent = Agent(Broker(broker_id, (), config.rack), around, tasks)
+        try:
+            server = await serve_broker_agent(config.listen, agent)
+            try:
+                endpoint = config.advertised_endpoint(server.port)
+                await agent.start(endpoint)
+            except BaseException:
+                await server.stop(0)
+                raise
+        except (StartupError, ZooKeeperError):
+            await logs.close(UNKNOWN_BROKER_EPOCH)
+            raise
+        _log.info("agent is running", broker=broker_id, address=endpoint.address, listening=server.address)
+        await stop.wait()
+        _log.info("agent is stopping", broker=broker_id)
+        await server.stop()
+        await agent.stop()
+
+
+async def _connect(
+    config: NodeConfig, metrics: Metrics, events: "asyncio.Queue[WatchEvent | SessionEvent]"
+) -> KazooZooKeeper:
+    settings = config.settings
+    zookeeper = KazooZooKeeper(
+        config.zookeeper,
+        session_timeout_ms=settings.zookeeper_session_timeout_ms,
+        connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
+        metrics=metrics,
+    )
+    zookeeper.listen(events.put_nowait)
+    try:
+        await zookeeper.start_session()
+    except ZooKeeperUnreachableError as error:
+        raise StartupError(f"{error}: check `zookeeper` in the configuration, and that the server runs") from error
+    return zookeeper
+
+
+async def _settle_identity(
+    config: NodeConfig, zookeeper: KazooZooKeeper, disk: FileDisk, random: SystemRandom
+) -> tuple[str, BrokerId]:
+    """Cluster id and broker id (R1.10 a to d)."""
+    await create_persistent_paths(zookeeper)
+    cluster_id = await agree_on_cluster_id(zookeeper, random)
+    stored = await read_stored_broker_id(disk, config.data)
+    broker_id = await choose_broker_id(
+        zookeeper,
+        configured=config.id,
+        stored=stored,
+        generation_enabled=config.settings.broker_id_generation_enable,
+        reserved_max=config.settings.reserved_broker_max_id,
+    )
+    return cluster_id, broker_id
+
+
+def _open_state_change_log(
+    config: NodeConfig, broker_id: BrokerId, clock: SystemClock
+) -> tuple[FileStateChangeLog, Path]:
+    settings = config.settings
+    configured = settings.klamm_state_change_log_dir
+    folder = Path(config.data[0]) / _STATE_CHANGE_FOLDER if configured is None else Path(configured)
+    sink = FileStateChangeLog(
+        folder,
+        node=f"broker-{broker_id}",
+        incarnation=incarnation_id(clock.now_ms(), os.getpid()),
+        clock=clock,
+        segment_bytes=settings.klamm_state_change_log_segment_bytes,
+        segment_ms=settings.klamm_state_change_log_segment_ms,
+        fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
+        retention_ms=settings.klamm_state_change_log_retention_ms,
+        spare_unaudited=not settings.klamm_state_change_log_retention_unaudited,
+    )
+    return sink, folder
+
+
+async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOptions:
+    """Topic settings are read first: retention must never apply the broker's defaults to a topic that overrides them."""
+    try:
+        topic_configs = await configs.read_all()
+    except ZooKeeperError as error:
+        raise StartupError(f"topic configurations cannot be read: {error}") from error
+    return LoadOptions(
+        default_config=configs.defaults,
+        topic_configs=topic_configs,
+        recovery_threads=settings.num_recovery_threads_per_data_dir,
+        producer_expiration_ms=settings.producer_id_expiration_ms,
+    )

@@ -1,0 +1,111 @@
+"""The agent's entry under `/brokers/ids`: its life is the ZooKeeper session, its czxid the broker epoch.
+
+Source: Kafka KafkaZkClient.CheckedEphemeral; controller rules ZK-12, ZK-13; agent rules R1.5 to R1.9.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, BrokerId, Endpoint
+from cluster.errors import MalformedZnodeError, OutcomeUnknownError, StartupError, ZooKeeperError
+from cluster.node import WallClock
+from cluster.znodes import BROKERS_IDS, broker_path, decode_broker, encode_broker
+from cluster.zookeeper.port import Create, Delete, SetData, ZkError, ZooKeeper
+
+_RETRY_S: Final = 0.5
+_NEVER: Final = 0
+
+_log = structlog.stdlib.get_logger()
+
+
+class IdTakenError(StartupError):
+    """Another live session owns the registration of this id."""
+
+
+class Registration:
+    """Registers one broker record, again after each session expiry."""
+
+    def __init__(self, zookeeper: ZooKeeper, broker: Broker, clock: WallClock) -> None:
+        self.broker = broker
+        self.epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+        self._zookeeper = zookeeper
+        self._clock = clock
+        self._session_id = _NEVER
+
+    def advertise(self, endpoint: Endpoint) -> None:
+        """What later registrations say of where this broker listens."""
+        self.broker = replace(self.broker, endpoints=(endpoint,))
+
+    async def check_address_is_free(self) -> None:
+        """Refuse to start where another registered broker advertises the same host and port (R1.8)."""
+        names = await self._zookeeper.children(BROKERS_IDS) or ()
+        others = [BrokerId(int(name)) for name in names if name.isdigit() and int(name) != self.broker.id]
+        own = {endpoint.address for endpoint in self.broker.endpoints}
+        nodes = await self._zookeeper.get_many([broker_path(other) for other in others])
+        for other, node in zip(others, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                taken = own & {endpoint.address for endpoint in decode_broker(other, node.data).endpoints}
+            except MalformedZnodeError as error:
+                _log.warning("registration cannot be read", broker=other, error=str(error))
+                continue
+            if taken:
+                raise StartupError(
+                    f"broker {other} is already registered with address {min(taken)}: "
+                    "give this broker another `listen` or `advertised`"
+                )
+
+    async def register(self) -> None:
+        """Create the node and take its czxid as broker epoch.
+
+        Raises IdTakenError when another process holds the id, and ZooKeeperError.
+        """
+        path = broker_path(self.broker.id)
+        while True:
+            data = encode_broker(self.broker, self._clock.now_ms())
+            try:
+                created, written = await self._zookeeper.multi(
+                    [Create(path, ephemeral=True), SetData(path, data, version=0)]
+                )
+                if written.stat is not None:
+                    return self._take(written.stat.czxid)
+                if created.error is not ZkError.NODE_EXISTS:
+                    raise ZooKeeperError(f"{path} cannot be created: {created.error.name}")
+                if await self._resolve_existing(path):
+                    return None
+            except OutcomeUnknownError:
+                _log.info("registration interrupted; looking again", path=path)
+
+    async def register_until_it_works(self) -> None:
+        """After an expiry: try again until registered (R1.15). SessionExpiredError ends it: a new session is due."""
+        while True:
+            try:
+                return await self.register()
+            except IdTakenError as error:
+                _log.warning("not registered", why=str(error))
+                await asyncio.sleep(_RETRY_S)
+
+    async def _resolve_existing(self, path: str) -> bool:
+        """The node is there already (R1.9): true if it is ours; false to create again."""
+        stat = await self._zookeeper.exists(path)
+        if stat is None:
+            return False
+        if stat.ephemeral_owner == self._zookeeper.session_id:
+            self._take(stat.czxid)
+            return True
+        if stat.ephemeral_owner == self._session_id != _NEVER:
+            await self._zookeeper.multi([Delete(path)])
+            return False
+        raise IdTakenError(
+            f"broker id {self.broker.id} is registered by another session (0x{stat.ephemeral_owner:x}): "
+            "stop the process that holds it, or wait until the session of one that died has expired"
+        )
+
+    def _take(self, czxid: int) -> None:
+        self.epoch = BrokerEpoch(czxid)
+        self._session_id = self._zookeeper.session_id
+        _log.info("registered", broker=self.broker.id, epoch=czxid)
