@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cluster.broker import DEFAULT_LISTENER, Broker
+from cluster.broker import Broker
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.settings import Settings
 from cluster.requests import (
@@ -42,6 +42,10 @@ class GrpcBrokerClient:
         except ApiError as error:
             # A refusal of the whole request is an answer, as Kafka's top-level error code is.
             return _RESPONSE_OF[type(request)](error_code=error.code)
+        except PeerUnreachableError:
+            # The next attempt opens a connection of its own instead of waiting for this one's turn to reconnect.
+            await self._client.forget(address)
+            raise
         return response
 
     async def forget(self, broker: Broker) -> None:
@@ -53,5 +57,5 @@ class GrpcBrokerClient:
         await self._client.close()
 
     def _address(self, broker: Broker) -> str | None:
-        endpoint = broker.endpoint(self._listener) or broker.endpoint(DEFAULT_LISTENER)
+        endpoint = broker.endpoint(self._listener)
         return None if endpoint is None else endpoint.address

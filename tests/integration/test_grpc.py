@@ -338,6 +338,25 @@ async def test_control_requests_reach_a_broker_and_its_refusals_are_answers() ->
             await client.close()
 
 
+@pytest.mark.rule("RQ-32")
+async def test_a_broker_that_returns_gets_its_request_at_the_next_attempt() -> None:
+    stop = StopReplicaRequest(ControllerId(1001), ControllerEpoch(1), BrokerEpoch(4), ())
+    answer = StopReplicaResponse(ErrorCode.NONE)
+    port = free_port()
+    at_port = Broker(BrokerId(1), (Endpoint("127.0.0.1", port),))
+    client = GrpcBrokerClient(Settings())
+    try:
+        for _ in range(5):
+            with pytest.raises(PeerUnreachableError):
+                await client.send(at_port, stop)
+        server = await serve_broker_agent(f"127.0.0.1:{port}", Scripted(lambda _: answer), Metrics())
+        assert await client.send(at_port, stop) == answer
+        await server.stop(0)
+    finally:
+        await client.close()
+
+
+@pytest.mark.rule("RQ-30")
 async def test_a_broker_without_the_listener_is_unreachable() -> None:
     client = GrpcBrokerClient(Settings(inter_broker_listener_name="INTERNAL"))
     elsewhere = Broker(BrokerId(1), (Endpoint("h", 1, listener="EXTERNAL"),))

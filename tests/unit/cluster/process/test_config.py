@@ -1,5 +1,6 @@
 """Configuration: layers, Kafka's keys, and every mistake at once."""
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from cluster.errors import ConfigError
 from cluster.process.config import NodeConfig, host_and_port, load_config
 from cluster.process.settings import Settings
 
+ROOT = Path(__file__).resolve().parents[4]
 FILE = """
 id = 3
 zookeeper = "localhost:2181/klamm"
@@ -192,3 +194,18 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 def test_what_is_no_connect_string_is_refused(connect: str) -> None:
     with pytest.raises(ValueError, match="must be"):
         NodeConfig(zookeeper=connect, listen="h:1", data=("/a",))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy" / "config").glob("*.toml")), ids=lambda path: path.name)
+def test_the_example_files_are_valid(path: Path) -> None:
+    assert load_config(path).id > 0
+
+
+def test_the_documented_settings_are_the_codes_own() -> None:
+    spec = importlib.util.spec_from_file_location("make_settings_table", ROOT / "docs" / "make_settings_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    assert module.with_table(text) == text, "run .venv/bin/python docs/make_settings_table.py"
