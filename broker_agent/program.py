@@ -14,8 +14,8 @@ from broker_agent.adapters.grpc_server import serve_broker_agent
 from broker_agent.agent import RECOVERY, Agent, Surroundings
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
+from broker_agent.log.directory_names import STATE_CHANGE_FOLDER
 from broker_agent.log.file_disk import FileDisk
-from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
 from broker_agent.log.segments import Surroundings as LogSurroundings
 from broker_agent.topic_configs import TopicConfigs, default_log_config
@@ -35,7 +35,6 @@ from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 
 _DISK_THREADS: Final = 8
-_STATE_CHANGE_FOLDER: Final = "state-change-log"
 
 _log = structlog.stdlib.get_logger()
 
@@ -86,37 +85,29 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         if config.metrics_listen is not None:
             _, close_metrics = serve_metrics(metrics, config.metrics_listen)
             cleanup.callback(close_metrics)
-        await _serve(config, broker_id, around, sink, logs, stop)
+        async with TaskSet() as tasks:
+            tasks.start(sink.run(), name="state-change-log")
+            await _serve(config, Agent(Broker(broker_id, (), config.rack), around, tasks), around, stop)
 
 
-async def _serve(
-    config: NodeConfig,
-    broker_id: BrokerId,
-    around: Surroundings,
-    sink: FileStateChangeLog,
-    logs: DiskLogDirectories,
-    stop: asyncio.Event,
-) -> None:
+async def _serve(config: NodeConfig, agent: Agent, around: Surroundings, stop: asyncio.Event) -> None:
     """From binding the address to the end. A start that fails leaves the logs closed cleanly."""
-    async with TaskSet() as tasks:
-        tasks.start(sink.run(), name="state-change-log")
-        agent = Agent(Broker(broker_id, (), config.rack), around, tasks)
+    try:
+        server = await serve_broker_agent(config.listen, agent, around.metrics)
         try:
-            server = await serve_broker_agent(config.listen, agent)
-            try:
-                endpoint = config.advertised_endpoint(server.port)
-                await agent.start(endpoint)
-            except BaseException:
-                await server.stop(0)
-                raise
-        except (StartupError, ZooKeeperError):
-            await logs.close(UNKNOWN_BROKER_EPOCH)
+            endpoint = config.advertised_endpoint(server.port)
+            await agent.start(endpoint)
+        except BaseException:
+            await server.stop(0)
             raise
-        _log.info("agent is running", broker=broker_id, address=endpoint.address, listening=server.address)
-        await stop.wait()
-        _log.info("agent is stopping", broker=broker_id)
-        await server.stop()
-        await agent.stop()
+    except (StartupError, ZooKeeperError):
+        await around.logs.close(UNKNOWN_BROKER_EPOCH)
+        raise
+    _log.info("agent is running", broker=agent.broker_id, address=endpoint.address, listening=server.address)
+    await stop.wait()
+    _log.info("agent is stopping", broker=agent.broker_id)
+    await server.stop()
+    await agent.stop()
 
 
 async def _connect(
@@ -159,7 +150,7 @@ def _open_state_change_log(
 ) -> tuple[FileStateChangeLog, Path]:
     settings = config.settings
     configured = settings.klamm_state_change_log_dir
-    folder = Path(config.data[0]) / _STATE_CHANGE_FOLDER if configured is None else Path(configured)
+    folder = Path(config.data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
     sink = FileStateChangeLog(
         folder,
         node=f"broker-{broker_id}",
@@ -169,13 +160,13 @@ def _open_state_change_log(
         segment_ms=settings.klamm_state_change_log_segment_ms,
         fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
         retention_ms=settings.klamm_state_change_log_retention_ms,
-        spare_unaudited=not settings.klamm_state_change_log_retention_unaudited,
+        spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
     )
     return sink, folder
 
 
 async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOptions:
-    """Topic settings are read first: retention must never apply the broker's defaults to a topic that overrides them."""
+    """Topic settings come first: retention must never apply the defaults to a topic that overrides them."""
     try:
         topic_configs = await configs.read_all()
     except ZooKeeperError as error:

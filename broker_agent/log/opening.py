@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
-from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
+from broker_agent.log.directory_names import STATE_CHANGE_FOLDER, DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
@@ -197,7 +197,7 @@ def _sort_names(disk: Disk, path: str) -> tuple[list[TopicPartition], list[str]]
     current: list[TopicPartition] = []
     removable: list[str] = []
     for name in disk.list_directory(path):
-        if not disk.is_directory(f"{path}/{name}"):
+        if name == STATE_CHANGE_FOLDER or not disk.is_directory(f"{path}/{name}"):
             continue
         parsed = parse_directory_name(name)
         if parsed is None:
