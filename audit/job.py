@@ -27,6 +27,8 @@ from audit.source import FORMAT, StateChangeSource
 from cluster.state_change_files import write_audited
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+_QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""The work is done in Python; the JVM only has to be there soon."""
 _BATCH_BYTES: Final = 128 << 20
 _POLL_SECONDS: Final = 5
 
@@ -78,8 +80,7 @@ def start_session(output: Path, parallelism: int = 2) -> SparkSession:
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # The work is in Python; the JVM only has to be there soon.
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Dlog4j2.configurationFile={_LOG4J.as_uri()}",
         "spark.sql.shuffle.partitions": str(parallelism),
         "spark.sql.warehouse.dir": str(output / "warehouse"),
         "spark.local.dir": str(output / "scratch"),

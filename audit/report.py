@@ -26,8 +26,8 @@ class AuditResult(Struct, frozen=True):
     incarnations: int
 
 
-class Read(Struct, frozen=True):
-    """One incarnation as far as the audit has read it."""
+class IncarnationProgress(Struct, frozen=True):
+    """One incarnation as far as the audit has read it: its last number, and how many of its records there were."""
 
     node: str
     incarnation: str
@@ -53,11 +53,11 @@ def read_result(output: Path) -> AuditResult:
     )
 
 
-def read_incarnations(output: Path) -> list[Read]:
+def read_incarnations(output: Path) -> list[IncarnationProgress]:
     """The newest state of each incarnation, sorted by node and incarnation."""
-    newest: dict[tuple[str, str], Read] = {}
+    newest: dict[tuple[str, str], IncarnationProgress] = {}
     for row in rows(output, "incarnations"):
-        now = Read(row["node"], row["incarnation"], row["last_seq"], row["records"])
+        now = IncarnationProgress(row["node"], row["incarnation"], row["last_seq"], row["records"])
         key = (now.node, now.incarnation)
         known = newest.get(key)
         if known is None or (now.last_seq, now.records) > (known.last_seq, known.records):

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 import pandas
-from msgspec import Struct
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from audit import source
+from audit.report import IncarnationProgress
 from cluster.invariants import ControllerReigns, Finding, check_partition, check_reign
 from cluster.log_chain import IncarnationLog, Stretch, join
 from cluster.partition_history import PartitionHistory
@@ -24,15 +24,6 @@ STATE: Final = StructType([StructField("state", BinaryType())])
 
 Outcome = tuple[str, bytes]
 """The table that a row belongs to, and the row as JSON."""
-
-
-class IncarnationRow(Struct, frozen=True):
-    """How far an incarnation was read: its last number and how many of its records there were."""
-
-    node: str
-    incarnation: str
-    last_seq: int
-    records: int
 
 
 def judge(key: tuple[str], frames: Iterator[pandas.DataFrame], state: GroupState) -> Iterator[pandas.DataFrame]:
@@ -84,7 +75,7 @@ def _judge_incarnation(values: Sequence[bytes], before: bytes | None) -> tuple[b
         reference = f"{stretch.node}/{stretch.incarnation}/{stretch.first_seq}"
         found += [Finding(rule, f"{reference}: {words}", (reference,)) for rule, words in wrong]
     node, incarnation = stretches[0].node, stretches[0].incarnation
-    row = IncarnationRow(node, incarnation, log.next_seq - 1, log.records)
+    row = IncarnationProgress(node, incarnation, log.next_seq - 1, log.records)
     return _pack(log), [*_finding_rows(found), ("incarnations", _encode(row))]
 
 

@@ -1,0 +1,71 @@
+"""`klamm audit run` as a process that follows growing logs, and its exit codes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.state_change_files import read_audited
+from tests.state_change_histories import draw, write_logs
+from tests.unit.cluster.test_invariants import second_leader_by_an_agent
+
+COMMAND = [sys.executable, "-c", "from audit.cli import app; app()"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.real
+@pytest.mark.deep
+def test_the_job_follows_logs_that_grow_until_it_is_told_to_end(tmp_path: Path) -> None:
+    cluster, logs, output = draw(3, steps=40), tmp_path / "logs", tmp_path / "output"
+    paths = write_logs(cluster.logs, logs)
+    arguments = ["run", "--log-dir", str(logs), "--output", str(output), "-o", "json"]
+    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        wait_until_audited(paths[cluster.controller])
+        second_leader_by_an_agent(cluster)
+        added = write_logs(cluster.logs, logs)
+        wait_until_audited(added["broker-9", "1800000000000.1"])
+        process.send_signal(signal.SIGTERM)
+        result = json.loads(process.communicate(timeout=60)[0])
+    assert process.returncode == 3
+    assert result["findings"] == {"one-leader-per-epoch": 1}
+    assert result["records"] == sum(len(changes) for changes in cluster.logs.values())
+    reported = run("report", "--output", str(output), "-o", "json")
+    assert (reported.returncode, json.loads(reported.stdout)["verdict"]) == (3, "findings")
+
+
+def wait_until_audited(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while read_audited(path.parent).get(path.name) != path.stat().st_size:
+        assert time.monotonic() < deadline, f"{path} was not read"
+        time.sleep(0.2)
+
+
+def test_verify_tells_an_untouched_log_from_an_altered_one(tmp_path: Path) -> None:
+    cluster = draw(3, steps=10)
+    path = write_logs(cluster.logs, tmp_path)[cluster.controller]
+    clean = run("verify", "--log-dir", str(tmp_path), "-o", "json")
+    assert (clean.returncode, json.loads(clean.stdout)) == (0, {"verdict": "clean", "breaks": []})
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[1:]))
+    broken = run("verify", "--log-dir", str(tmp_path), "-o", "json")
+    assert broken.returncode == 3
+    assert [found["rule"] for found in json.loads(broken.stdout)["breaks"]] == ["sequence-gap"]
+
+
+def test_wrong_usage_is_told_apart_from_findings(tmp_path: Path) -> None:
+    missing = run("run", "--log-dir", str(tmp_path / "absent"), "--output", str(tmp_path / "out"))
+    assert missing.returncode == 2
+    assert "absent" in missing.stderr
+    assert run("report", "--output", str(tmp_path / "absent")).returncode == 2
+
+
+def test_help_loads_no_spark() -> None:
+    probe = "import sys, audit.cli; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout == "[]\n"
