@@ -1,0 +1,26 @@
+"""`python -m controller --config FILE`: one controller process."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from cluster.errors import ConfigError
+from cluster.process.config import load_config
+from cluster.process.tasks import EXIT_WRONG_USAGE, run_program
+from controller.program import run
+
+
+def main(config_path: Path) -> int:
+    """Run until SIGTERM or SIGINT; the exit code."""
+    try:
+        config = load_config(config_path)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_WRONG_USAGE
+    return run_program(lambda stop: run(config, stop))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m controller", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="TOML file")
+    sys.exit(main(parser.parse_args().config))

@@ -1,0 +1,118 @@
+"""The composition root of a controller process: every adapter is made and wired here, and nowhere else."""
+
+import asyncio
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+import structlog
+
+from cluster.broker import ControllerId
+from cluster.errors import ConfigError, StartupError, ZooKeeperUnreachableError
+from cluster.node import RequestHandler
+from cluster.process.clock import SystemClock
+from cluster.process.config import NodeConfig
+from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.metrics import Metrics, serve_metrics
+from cluster.process.tasks import TaskSet
+from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse, RequestContext
+from cluster.state_change_files import FileStateChangeLog
+from cluster.state_change_reader import read_lines
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.grpc_server import serve_controller
+from controller.config import ControllerConfig
+from controller.controller import Controller
+from controller.node import ControllerNode
+
+STATE_CHANGE_LOG: Final = "state-change-log"
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def run(config: NodeConfig, stop: asyncio.Event) -> None:
+    """Run one controller until `stop` is set.
+
+    Raises StartupError when an address cannot be bound or ZooKeeper cannot be reached, and ConfigError
+    without an id.
+    """
+    if config.id < 0:
+        raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
+    configure_diagnostics("controller", config.id)
+    metrics, clock = Metrics(), SystemClock()
+    state_changes, directory = _state_change_log(config, clock)
+    client = GrpcBrokerClient(config.settings)
+    zookeeper = KazooZooKeeper(
+        config.zookeeper,
+        session_timeout_ms=config.settings.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.settings.zookeeper_connection_timeout_ms,
+        max_in_flight=config.settings.zookeeper_max_in_flight_requests,
+        metrics=metrics,
+    )
+    entrance = _Entrance()
+    server = await serve_controller(config.listen, entrance, metrics)
+    with ExitStack() as cleanup:
+        cleanup.callback(state_changes.close)
+        if config.metrics_listen is not None:
+            address, close_metrics = serve_metrics(metrics, config.metrics_listen)
+            cleanup.callback(close_metrics)
+            log.info("Metrics served", address=address)
+        endpoint = config.advertised_endpoint(server.port)
+        controller = Controller(
+            config=ControllerConfig.from_settings(ControllerId(config.id), endpoint, config.settings),
+            zookeeper=zookeeper,
+            broker_client=client,
+            sink=state_changes,
+            registry=metrics,
+            clock=clock,
+            random=SystemRandom(),
+        )
+
+        async def read_state_changes(request: ReadStateChangesRequest) -> ReadStateChangesResponse:
+            return await asyncio.to_thread(read_lines, directory, request.topic, request.partition)
+
+        entrance.open(ControllerNode(controller, zookeeper, read_state_changes))
+        log.info("Controller started", address=endpoint.address, zookeeper=config.zookeeper)
+        try:
+            async with TaskSet() as tasks:
+                tasks.start(state_changes.run(), name="state-change log")
+                await controller.run(stop)
+        except* ZooKeeperUnreachableError as group:
+            raise StartupError(f"ZooKeeper at {config.zookeeper} cannot be reached: {group.exceptions[0]}") from group
+        finally:
+            await server.stop()
+            await client.close()
+
+
+def _state_change_log(config: NodeConfig, clock: SystemClock) -> tuple[FileStateChangeLog, Path]:
+    settings = config.settings
+    chosen = settings.klamm_state_change_log_dir
+    directory = Path(config.data[0]) / STATE_CHANGE_LOG if chosen is None else Path(chosen)
+    sink = FileStateChangeLog(
+        directory,
+        node=f"controller-{config.id}",
+        # Incarnations sort by the time of their start; the process id tells two of the same instant apart.
+        incarnation=f"{clock.now_ms():013d}-{os.getpid()}",
+        clock=clock,
+        segment_bytes=settings.klamm_state_change_log_segment_bytes,
+        segment_ms=settings.klamm_state_change_log_segment_ms,
+        fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
+        retention_ms=settings.klamm_state_change_log_retention_ms,
+        spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
+    )
+    return sink, directory
+
+
+class _Entrance:
+    """Stands for the node while it is being made: the port must be bound before the address can be advertised."""
+
+    def __init__(self) -> None:
+        self._node: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()
+
+    def open(self, node: RequestHandler) -> None:
+        self._node.set_result(node)
+
+    async def handle(self, context: RequestContext, request: object) -> object:
+        node = await asyncio.shield(self._node)
+        return await node.handle(context, request)
