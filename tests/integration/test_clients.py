@@ -1,0 +1,361 @@
+"""Producer, consumer and administrative client over real gRPC, against nodes that answer by a script."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from aiokafka.record.memory_records import MemoryRecords
+
+from admin.accumulator import ProducerOptions
+from admin.client import AdminClient
+from admin.consumer import Consumer, list_offsets
+from admin.producer import Delivery, Producer
+from admin.topology import Topology
+from broker_agent.adapters.grpc_server import serve_broker_agent
+from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, Offset
+from cluster.errors import ApiError, ErrorCode
+from cluster.process.clock import SystemClock
+from cluster.process.metrics import Metrics
+from cluster.requests import (
+    EARLIEST_TIMESTAMP,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribedBroker,
+    DescribedTopic,
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+    ListedTopic,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+    ListTopicsRequest,
+    ListTopicsResponse,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    RequestContext,
+)
+from cluster.rpc.serving import RpcServer
+from controller.adapters.grpc_server import serve_controller
+
+TOPIC = "orders"
+FIRST_CONTROLLER = 1001
+Refusal = Callable[[ProducePartition], ErrorCode]
+
+
+class ScriptedCluster:
+    """Three nodes over one set of logs in memory. Tests move leaders and script refusals."""
+
+    def __init__(self, partitions: int) -> None:
+        self.servers: dict[int, RpcServer] = {}
+        self.leaders: dict[int, tuple[int, int]] = {p: (p % 3, 0) for p in range(partitions)}
+        self.batches: dict[int, list[bytes]] = {p: [] for p in range(partitions)}
+        self.ends = dict.fromkeys(range(partitions), 0)
+        self.refusals: list[Refusal] = []
+        self.lose_answers = 0
+        self.controller = FIRST_CONTROLLER
+        self.produce_requests = 0
+
+    def lead(self, partition: int, broker: int) -> None:
+        self.leaders[partition] = (broker, self.leaders[partition][1] + 1)
+
+    def values(self, partition: int) -> list[bytes]:
+        return [r.value for batch in self.batches[partition] for r in MemoryRecords(batch).next_batch()]
+
+    def describe(self) -> DescribeClusterResponse:
+        brokers = tuple(
+            DescribedBroker(BrokerId(i), Endpoint(s.host, s.port), BrokerEpoch(i))
+            for i, s in self.servers.items()
+            if i < FIRST_CONTROLLER
+        )
+        address = self.servers[self.controller].address if self.controller >= 0 else ""
+        return DescribeClusterResponse("c", ControllerId(self.controller), address, ControllerEpoch(1), brokers)
+
+    def metadata(self) -> MetadataResponse:
+        partitions = tuple(
+            MetadataPartition(p, ErrorCode.NONE, BrokerId(b), LeaderEpoch(e), (), (), ())
+            for p, (b, e) in self.leaders.items()
+        )
+        brokers = tuple(MetadataBroker(BrokerId(i), s.host, s.port) for i, s in self.servers.items())
+        topics = (MetadataTopic(TOPIC, None, ErrorCode.NONE, partitions),)
+        return MetadataResponse(brokers, "c", ControllerId(self.controller), topics)
+
+    def append(self, part: ProducePartition) -> Offset:
+        batch = MemoryRecords(part.records).next_batch()
+        assert batch is not None
+        assert batch.validate_crc()
+        base = self.ends[part.partition]
+        self.batches[part.partition].append(base.to_bytes(8, "big") + part.records[8:])
+        self.ends[part.partition] += batch.next_offset - batch.base_offset
+        return Offset(base)
+
+
+class ScriptedNode:
+    def __init__(self, cluster: ScriptedCluster, node: int) -> None:
+        self.cluster, self.node = cluster, node
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        match request:
+            case DescribeClusterRequest():
+                return self.cluster.describe()
+            case MetadataRequest():
+                return self.cluster.metadata()
+            case ListTopicsRequest() | DescribeTopicsRequest():
+                return self._administer(request)
+            case ProduceRequest(partitions=parts):
+                return self._produce(parts)
+            case FetchRequest(partitions=parts):
+                return FetchResponse(ErrorCode.NONE, tuple(self._fetch(p) for p in parts))
+            case ListOffsetsRequest(partitions=parts):
+                results = (
+                    ListOffsetsResult(
+                        TOPIC,
+                        p.partition,
+                        ErrorCode.NONE,
+                        offset=Offset(0 if p.timestamp == EARLIEST_TIMESTAMP else self.cluster.ends[p.partition]),
+                    )
+                    for p in parts
+                )
+                return ListOffsetsResponse(tuple(results))
+        raise AssertionError(f"no script for {request}")
+
+    def _administer(self, request: ListTopicsRequest | DescribeTopicsRequest) -> Any:
+        if self.cluster.controller != self.node:
+            leader = self.cluster.describe().controller_address
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "not in office", leader_address=leader)
+        if isinstance(request, ListTopicsRequest):
+            return ListTopicsResponse((ListedTopic(TOPIC, None, len(self.cluster.leaders), 1),))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return DescribeTopicsResponse(tuple(DescribedTopic(t, unknown) for t in request.topics or ()))
+
+    def _produce(self, parts: tuple[ProducePartition, ...]) -> ProduceResponse:
+        cluster = self.cluster
+        cluster.produce_requests += 1
+        results = []
+        for part in parts:
+            code = ErrorCode.NONE
+            if cluster.leaders[part.partition][0] != self.node:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif cluster.refusals:
+                code = cluster.refusals[0](part)
+                if code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    cluster.refusals.pop(0)
+            base = cluster.append(part) if code is ErrorCode.NONE else Offset(-1)
+            results.append(ProducePartitionResult(TOPIC, part.partition, code, base))
+        if cluster.lose_answers:
+            cluster.lose_answers -= 1
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the answer is lost, the records are not")
+        return ProduceResponse(tuple(results))
+
+    def _fetch(self, part: FetchPartition) -> FetchPartitionData:
+        if self.cluster.leaders[part.partition][0] != self.node:
+            return FetchPartitionData(TOPIC, part.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        end = Offset(self.cluster.ends[part.partition])
+        if part.fetch_offset > end:
+            return FetchPartitionData(TOPIC, part.partition, ErrorCode.OFFSET_OUT_OF_RANGE, end, end, Offset(0))
+        found = b"".join(
+            b
+            for b in self.cluster.batches[part.partition]
+            if MemoryRecords(b).next_batch().next_offset > part.fetch_offset
+        )
+        return FetchPartitionData(TOPIC, part.partition, ErrorCode.NONE, end, end, Offset(0), records=found)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    scripted = ScriptedCluster(partitions=6)
+    async with AsyncExitStack() as stack:
+        for node in range(3):
+            server = await serve_broker_agent("127.0.0.1:0", ScriptedNode(scripted, node), Metrics())
+            scripted.servers[node] = server
+            stack.push_async_callback(server.stop, 0)
+        office = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, FIRST_CONTROLLER), Metrics())
+        scripted.servers[FIRST_CONTROLLER] = office
+        stack.push_async_callback(office.stop, 0)
+        yield scripted
+
+
+@pytest.fixture
+async def client(cluster: ScriptedCluster) -> AsyncIterator[AdminClient]:
+    async with AdminClient([s.address for s in cluster.servers.values()], timeout_ms=5_000) as connected:
+        yield connected
+
+
+async def produce(
+    client: AdminClient, values: list[bytes], options: ProducerOptions | None = None, partition: int | None = None
+) -> tuple[Producer, list[Delivery]]:
+    deliveries: list[Delivery] = []
+    producer = Producer(Topology(client), SystemClock(), options, deliveries.append)
+    async with producer:
+        for value in values:
+            await producer.send(TOPIC, None, value, partition)
+    return producer, deliveries
+
+
+async def test_what_is_produced_is_read_back_in_order_per_partition(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    values = [b"%d" % n for n in range(5_000)]
+    producer, deliveries = await produce(client, values, ProducerOptions(batch_size=2_000))
+    assert producer.totals.acknowledged == 5_000
+    assert sorted(int(v or 0) for d in deliveries for v in d.values) == list(range(5_000))
+
+    topology = Topology(client)
+    partitions = await topology.partitions(TOPIC)
+    starts = await list_offsets(topology, TOPIC, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), 5)
+    read: dict[int, list[bytes | None]] = {p: [] for p in partitions}
+    ends = {p: Offset(e) for p, e in cluster.ends.items()}
+    async with Consumer(topology, TOPIC, starts, until=ends) as consumer:
+        async for part in consumer.fetched():
+            read[part.partition] += [r.value for r in part.records]
+    assert read == {p: cluster.values(p) for p in partitions}
+    assert all(len(values) > 0 for values in read.values())
+    assert all([int(v or 0) for v in values] == sorted(int(v or 0) for v in values) for values in read.values())
+
+
+async def test_a_moved_leader_is_followed_without_loss_or_disorder(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    producer = Producer(Topology(client), SystemClock(), ProducerOptions(batch_size=500))
+    async with producer:
+        for number in range(2_000):
+            if number == 1_000:
+                await producer.flush()
+                cluster.lead(0, 2)
+            await producer.send(TOPIC, None, b"%d" % number, 0)
+    assert [int(v) for v in cluster.values(0)] == list(range(2_000))
+    assert producer.totals.batches_retried >= 1
+
+
+async def test_a_lost_answer_is_sent_again_and_counted(cluster: ScriptedCluster, client: AdminClient) -> None:
+    cluster.lose_answers = 1
+    producer, deliveries = await produce(client, [b"a", b"b"], partition=1)
+    assert cluster.values(1) == [b"a", b"b", b"a", b"b"]
+    assert (producer.totals.acknowledged, producer.totals.batches_retried) == (2, 1)
+    assert [d.base_offset for d in deliveries] == [2]
+
+
+async def test_a_refusal_that_no_retry_can_mend_fails_the_batch_at_once(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    cluster.refusals = [lambda _: ErrorCode.INVALID_RECORD]
+    producer, deliveries = await produce(client, [b"a"], partition=0)
+    assert (producer.totals.acknowledged, producer.totals.failed) == (0, 1)
+    assert deliveries[0].error is not None
+    assert deliveries[0].error.code is ErrorCode.INVALID_RECORD
+
+
+async def test_a_retriable_refusal_is_given_up_after_the_delivery_timeout(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    cluster.refusals = [lambda _: ErrorCode.NOT_ENOUGH_REPLICAS] * 1000
+    producer, _ = await produce(client, [b"a"], ProducerOptions(delivery_timeout_ms=500), partition=0)
+    assert (producer.totals.acknowledged, producer.totals.failed) == (0, 1)
+    assert "NOT_ENOUGH_REPLICAS" in str(producer.totals.first_error)
+
+
+async def test_a_batch_above_the_topics_limit_is_split_until_it_fits(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    cluster.refusals = [lambda part: ErrorCode.MESSAGE_TOO_LARGE if len(part.records) > 300 else ErrorCode.NONE] * 1000
+    values = [b"%050d" % n for n in range(40)]
+    producer, _ = await produce(client, values, partition=0)
+    assert cluster.values(0) == values
+    assert producer.totals.acknowledged == 40
+
+
+async def test_batches_due_at_one_leader_share_a_request(cluster: ScriptedCluster, client: AdminClient) -> None:
+    producer = Producer(Topology(client), SystemClock(), ProducerOptions(linger_ms=10_000))
+    async with producer:
+        for partition in range(6):
+            await producer.send(TOPIC, None, b"x", partition)
+    assert cluster.produce_requests == 3
+
+
+async def test_a_full_buffer_makes_the_caller_wait_and_nothing_is_lost(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    options = ProducerOptions(buffer_memory=5_000, batch_size=1_000, linger_ms=10_000)
+    producer, _ = await produce(client, [b"x" * 100] * 300, options)
+    assert producer.totals.acknowledged == 300
+
+
+async def test_an_unknown_topic_is_refused_by_name(client: AdminClient) -> None:
+    async with Producer(Topology(client), SystemClock()) as producer:
+        with pytest.raises(ApiError, match="'no-such-topic' does not exist"):
+            await producer.send("no-such-topic", None, b"x")
+
+
+async def test_an_unknown_partition_and_an_oversized_record_are_refused_before_anything_is_sent(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    async with Producer(Topology(client), SystemClock()) as producer:
+        with pytest.raises(ApiError, match="no partition 99"):
+            await producer.send(TOPIC, None, b"x", 99)
+        with pytest.raises(ApiError, match=r"max\.request\.size"):
+            await producer.send(TOPIC, None, b"x" * 2_000_000)
+    assert cluster.produce_requests == 0
+
+
+async def test_a_consumer_follows_a_moved_leader_and_starts_in_the_middle_of_a_batch(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    await produce(client, [b"%d" % n for n in range(10)], partition=0)
+    topology = Topology(client)
+    await topology.partitions(TOPIC)
+    cluster.lead(0, 1)
+    async with Consumer(topology, TOPIC, {0: Offset(4)}, until={0: Offset(9)}) as consumer:
+        read = [r.value async for part in consumer.fetched() for r in part.records]
+    assert read == [b"4", b"5", b"6", b"7", b"8"]
+
+
+async def test_an_older_leadership_never_replaces_a_newer_one(cluster: ScriptedCluster, client: AdminClient) -> None:
+    topology = Topology(client)
+    cluster.leaders[0] = (1, 7)
+    await topology.partitions(TOPIC)
+    cluster.leaders[0] = (2, 6)
+    await topology.refresh(TOPIC)
+    leader = topology.leader(TOPIC, 0)
+    assert leader is not None
+    assert (leader.broker, leader.epoch) == (1, 7)
+
+
+async def test_an_offset_outside_of_the_log_is_raised_to_the_reader(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    topology = Topology(client)
+    await topology.partitions(TOPIC)
+    async with Consumer(topology, TOPIC, {0: Offset(99)}) as consumer:
+        with pytest.raises(ApiError) as refused:
+            await anext(consumer.fetched())
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_the_client_follows_a_controller_that_moved() -> None:
+    scripted = ScriptedCluster(partitions=1)
+    async with AsyncExitStack() as stack:
+        for node in (FIRST_CONTROLLER, FIRST_CONTROLLER + 1):
+            server = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, node), Metrics())
+            scripted.servers[node] = server
+            stack.push_async_callback(server.stop, 0)
+        async with AdminClient([scripted.servers[FIRST_CONTROLLER].address], timeout_ms=5_000) as client:
+            assert len((await client.list_topics()).topics) == 1
+            scripted.controller = FIRST_CONTROLLER + 1
+            assert len((await client.list_topics()).topics) == 1
+            scripted.controller = -1
+            asyncio.get_running_loop().call_later(0.5, setattr, scripted, "controller", FIRST_CONTROLLER)
+            assert len((await client.list_topics()).topics) == 1
+            described = await client.describe_topics([TOPIC])
+            assert described.topics[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
