@@ -14,8 +14,6 @@ from cluster.partition import TopicPartition
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
     EpochEndOffset,
     FetchRequest,
     FetchResponse,
@@ -30,10 +28,6 @@ class ClusterClient(Protocol):
     """Calls to the controller and to peer agents. Each raises PeerUnreachableError without an answer."""
 
     async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
-
-    async def controlled_shutdown(
-        self, controller: Endpoint, request: ControlledShutdownRequest
-    ) -> ControlledShutdownResponse: ...
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse: ...
 

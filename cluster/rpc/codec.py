@@ -62,8 +62,8 @@ class Codec(NamedTuple):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"not a {name}: {error}", field=name) from error
 
 
-def codec_for(domain_type: type, message_class: type[Message]) -> Codec:
-    """Derive the codec of a domain type (msgspec Struct or NamedTuple) and the message of the same shape."""
+def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -> Codec:
+    """Derive the codec of a domain type and the message of the same shape."""
     descriptor = message_class.DESCRIPTOR
     fields = [f for f in _fields(domain_type) if (domain_type.__name__, f.name) not in _LEFT_OUT]
     names, on_wire = {f.name for f in fields}, set(descriptor.fields_by_name)
@@ -83,15 +83,11 @@ def codec_for(domain_type: type, message_class: type[Message]) -> Codec:
     return Codec(message_class, fill, read)
 
 
-def _fields(domain_type: Any) -> Iterable[_Field]:
+def _fields(domain_type: type[msgspec.Struct]) -> Iterable[_Field]:
     hints = get_type_hints(domain_type)
-    if issubclass(domain_type, msgspec.Struct):
-        for info in msgspec.structs.fields(domain_type):
-            default = _REQUIRED if info.required else None if info.default is msgspec.NODEFAULT else info.default
-            yield _Field(info.name, hints[info.name], default)
-    else:
-        for name in domain_type._fields:
-            yield _Field(name, hints[name], domain_type._field_defaults.get(name, _REQUIRED))
+    for info in msgspec.structs.fields(domain_type):
+        default = _REQUIRED if info.required else None if info.default is msgspec.NODEFAULT else info.default
+        yield _Field(info.name, hints[info.name], default)
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

@@ -41,7 +41,7 @@ CLUSTER_SERVICE: Final = _methods("ClusterService", (cluster_pb2,), ("DescribeCl
 CONTROLLER_SERVICE: Final = _methods(
     "ControllerService",
     (controller_pb2,),
-    ("AlterPartition", "ControlledShutdown", "CreateTopics", "ListTopics", "DescribeTopics"),
+    ("AlterPartition", "CreateTopics", "ListTopics", "DescribeTopics"),
 )
 
 BROKER_AGENT_SERVICE: Final = _methods(

@@ -65,22 +65,6 @@ class AlterPartitionResult(_message.Message):
     partition_epoch: int
     def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ..., partition_epoch: _Optional[int] = ...) -> None: ...
 
-class ControlledShutdownRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch")
-    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
-    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    broker_id: int
-    broker_epoch: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
-
-class ControlledShutdownResponse(_message.Message):
-    __slots__ = ("error_code", "remaining_partitions")
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    REMAINING_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    error_code: int
-    remaining_partitions: _containers.RepeatedCompositeFieldContainer[_partition_pb2.TopicPartition]
-    def __init__(self, error_code: _Optional[int] = ..., remaining_partitions: _Optional[_Iterable[_Union[_partition_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
-
 class CreateTopicsRequest(_message.Message):
     __slots__ = ("topics", "timeout_ms", "validate_only")
     TOPICS_FIELD_NUMBER: _ClassVar[int]

@@ -39,11 +39,6 @@ class ControllerServiceStub:
                 request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionRequest.SerializeToString,
                 response_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionResponse.FromString,
                 _registered_method=True)
-        self.ControlledShutdown = channel.unary_unary(
-                '/cluster.rpc.v1.ControllerService/ControlledShutdown',
-                request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownRequest.SerializeToString,
-                response_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownResponse.FromString,
-                _registered_method=True)
         self.CreateTopics = channel.unary_unary(
                 '/cluster.rpc.v1.ControllerService/CreateTopics',
                 request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsRequest.SerializeToString,
@@ -66,13 +61,6 @@ class ControllerServiceServicer:
 
     def AlterPartition(self, request, context):
         """A leader asks for a change of its partitions' in-sync replicas.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ControlledShutdown(self, request, context):
-        """A broker asks to have its leaderships moved away before it stops.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,11 +91,6 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AlterPartition,
                     request_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionRequest.FromString,
                     response_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionResponse.SerializeToString,
-            ),
-            'ControlledShutdown': grpc.unary_unary_rpc_method_handler(
-                    servicer.ControlledShutdown,
-                    request_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownRequest.FromString,
-                    response_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownResponse.SerializeToString,
             ),
             'CreateTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopics,
@@ -152,33 +135,6 @@ class ControllerService:
             '/cluster.rpc.v1.ControllerService/AlterPartition',
             cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionRequest.SerializeToString,
             cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ControlledShutdown(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/cluster.rpc.v1.ControllerService/ControlledShutdown',
-            cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownRequest.SerializeToString,
-            cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownResponse.FromString,
             options,
             channel_credentials,
             insecure,

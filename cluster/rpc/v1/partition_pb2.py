@@ -24,19 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/rpc/v1/partition.proto\x12\x0e\x63luster.rpc.v1\"E\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_partition\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t\"!\n\x0bReplicaList\x12\x12\n\nbroker_ids\x18\x01 \x03(\x05\"a\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x11\n\x04port\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08listener\x18\x03 \x01(\t\x12\x19\n\x11security_protocol\x18\x04 \x01(\tB\x07\n\x05_portb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/rpc/v1/partition.proto\x12\x0e\x63luster.rpc.v1\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t\"!\n\x0bReplicaList\x12\x12\n\nbroker_ids\x18\x01 \x03(\x05\"a\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x11\n\x04port\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08listener\x18\x03 \x01(\t\x12\x19\n\x11security_protocol\x18\x04 \x01(\tB\x07\n\x05_portb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.rpc.v1.partition_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TOPICPARTITION']._serialized_start=50
-  _globals['_TOPICPARTITION']._serialized_end=119
-  _globals['_TOPICNAMES']._serialized_start=121
-  _globals['_TOPICNAMES']._serialized_end=148
-  _globals['_REPLICALIST']._serialized_start=150
-  _globals['_REPLICALIST']._serialized_end=183
-  _globals['_ENDPOINT']._serialized_start=185
-  _globals['_ENDPOINT']._serialized_end=282
+  _globals['_TOPICNAMES']._serialized_start=50
+  _globals['_TOPICNAMES']._serialized_end=77
+  _globals['_REPLICALIST']._serialized_start=79
+  _globals['_REPLICALIST']._serialized_end=112
+  _globals['_ENDPOINT']._serialized_start=114
+  _globals['_ENDPOINT']._serialized_end=211
 # @@protoc_insertion_point(module_scope)

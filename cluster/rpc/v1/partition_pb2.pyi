@@ -6,14 +6,6 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class TopicPartition(_message.Message):
-    __slots__ = ("topic", "partition")
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    partition: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
-
 class TopicNames(_message.Message):
     __slots__ = ("names",)
     NAMES_FIELD_NUMBER: _ClassVar[int]

@@ -25,7 +25,6 @@ from cluster.broker import (
     PartitionEpoch,
 )
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
 from cluster.requests import (
     AlterPartitionRequest,
     CreateTopicsRequest,
@@ -74,7 +73,7 @@ def values(annotation: Any, name: str = "") -> st.SearchStrategy[Any]:
             strategy = int_of(64 if name in WIDE_FIELDS else 32)
         case _ if annotation is str:
             strategy = st.text(max_size=8)
-        case _ if issubclass(annotation, msgspec.Struct | TopicPartition):
+        case _ if issubclass(annotation, msgspec.Struct):
             hints = {n: t for n, t in get_type_hints(annotation).items() if n not in STAYS_AT_HOME}
             strategy = st.builds(annotation, **{n: values(t, n) for n, t in hints.items()})
         case _:
