@@ -1,0 +1,244 @@
+"""A controller under test: the real one on the in-memory ZooKeeper, with brokers that only answer and remember."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerId, Endpoint
+from cluster.errors import ErrorCode, PeerUnreachableError
+from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.process.metrics import Metrics
+from cluster.requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    ReadStateChangesRequest,
+    ReadStateChangesResponse,
+    RequestContext,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from cluster.state_change_log import Kind, StateChange
+from cluster.znodes import (
+    broker_path,
+    decode_state,
+    decode_topic,
+    encode_broker,
+    encode_topic,
+    state_path,
+    topic_path,
+)
+from cluster.zookeeper.port import Create, Delete, Op, SessionEvent, SetData, WatchEvent
+from controller.config import ControllerConfig
+from controller.controller import Controller
+from controller.node import ControllerNode
+from simulator.virtual_time_loop import VirtualTimeLoop
+from simulator.zookeeper import SimulatedZooKeeper
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+
+_T = TypeVar("_T")
+SESSION_MS = 6000
+
+
+def run_virtually(main: Callable[[], Coroutine[Any, Any, _T]], *, max_steps: int = 3_000_000) -> _T:
+    """Run a coroutine to its end on virtual time."""
+    return VirtualTimeLoop(max_steps=max_steps).run_until_complete(main())
+
+
+class RecordingBrokers:
+    """A BrokerClient whose brokers take everything and say NONE. `unreachable` ones do not answer."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[BrokerId, ControlRequest]] = []
+        self.unreachable: set[BrokerId] = set()
+        self.answers: dict[BrokerId, ErrorCode] = {}
+        self.forgotten: list[BrokerId] = []
+
+    async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
+        await asyncio.sleep(0.001)
+        if broker.id in self.unreachable:
+            raise PeerUnreachableError(str(broker.id), "unplugged")
+        self.received.append((broker.id, request))
+        code = self.answers.get(broker.id, ErrorCode.NONE)
+        match request:
+            case LeaderAndIsrRequest():
+                return LeaderAndIsrResponse(code)
+            case UpdateMetadataRequest():
+                return UpdateMetadataResponse(code)
+            case StopReplicaRequest():
+                return StopReplicaResponse(code)
+
+    async def forget(self, broker: Broker) -> None:
+        self.forgotten.append(broker.id)
+
+    def of(self, broker: int, kind: type[_T]) -> list[_T]:
+        return [request for b, request in self.received if b == broker and isinstance(request, kind)]
+
+
+class MemorySink:
+    def __init__(self) -> None:
+        self.changes: list[StateChange] = []
+
+    def append(self, changes: Sequence[StateChange]) -> None:
+        self.changes.extend(changes)
+
+    def of(self, kind: Kind) -> list[StateChange]:
+        return [change for change in self.changes if change.kind is kind]
+
+
+class FixedClock:
+    def now_ms(self) -> int:
+        return 1_729_800_000_000
+
+
+class RunningController:
+    """One candidate with its own session."""
+
+    def __init__(self, world: "World", controller_id: int, config: ControllerConfig) -> None:
+        self.zookeeper = SimulatedZooKeeperClient(world.server, session_timeout_ms=SESSION_MS)
+        self.brokers = RecordingBrokers()
+        self.sink = MemorySink()
+        self.metrics = Metrics()
+        self.controller = Controller(
+            config=config,
+            zookeeper=self.zookeeper,
+            broker_client=self.brokers,
+            sink=self.sink,
+            registry=self.metrics,
+            clock=FixedClock(),
+            random=Random(controller_id),
+        )
+        self.node = ControllerNode(self.controller, self.zookeeper, _no_state_changes)
+        self._stop = asyncio.Event()
+        self.task = asyncio.get_running_loop().create_task(self.controller.run(self._stop))
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await self.task
+
+    def crash(self) -> None:
+        """As kill -9: nothing is said to anybody; the session lives on until it times out."""
+        self.zookeeper.crash()
+        self.task.cancel()
+
+    async def ask(self, request: Any) -> Any:
+        return await self.node.handle(RequestContext(), request)
+
+    def gauge(self, name: str, type_: str = "KafkaController") -> float:
+        return self.metrics.gauge("kafka.controller", type_, name).value
+
+    @property
+    def context(self) -> Any:
+        active = self.controller._active
+        assert active is not None, "not in office"
+        return active.context
+
+
+async def _no_state_changes(_request: ReadStateChangesRequest) -> ReadStateChangesResponse:
+    return ReadStateChangesResponse(())
+
+
+class World:
+    """One in-memory ZooKeeper; a tool's session to look and write with; brokers as mere registrations."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.server = SimulatedZooKeeper(Random(seed))
+        self.tool = SimulatedZooKeeperClient(self.server, session_timeout_ms=600_000)
+        self.tool.listen(_ignore)
+        self._broker_sessions: dict[int, SimulatedZooKeeperClient] = {}
+
+    async def start(self) -> "World":
+        await self.tool.start_session()
+        return self
+
+    def start_controller(self, controller_id: int = 1001, **settings: Any) -> RunningController:
+        endpoint = Endpoint("controller", 9000 + controller_id)
+        return RunningController(
+            self, controller_id, ControllerConfig(ControllerId(controller_id), endpoint, **settings)
+        )
+
+    async def start_broker(self, *brokers: int, rack: str | None = None) -> None:
+        for broker in brokers:
+            session = SimulatedZooKeeperClient(self.server, session_timeout_ms=SESSION_MS)
+            session.listen(_ignore)
+            await session.start_session()
+            record = Broker(BrokerId(broker), (Endpoint(f"host{broker}", 9092),), rack)
+            path = broker_path(record.id)
+            await session.multi([Create(path, b"", ephemeral=True), SetData(path, encode_broker(record, 1), 0)])
+            self._broker_sessions[broker] = session
+
+    async def stop_broker(self, *brokers: int) -> None:
+        for broker in brokers:
+            await self._broker_sessions.pop(broker).close()
+
+    async def broker_epoch(self, broker: int) -> BrokerEpoch:
+        node = await self.tool.get(broker_path(BrokerId(broker)))
+        assert node is not None
+        return BrokerEpoch(node.stat.czxid)
+
+    async def write(self, *ops: Op) -> None:
+        results = await self.tool.multi(ops)
+        assert all(result.ok for result in results), results
+
+    async def create(self, path: str, data: bytes = b"") -> None:
+        """Create a node and its parents."""
+        parts = path.strip("/").split("/")
+        for length in range(1, len(parts)):
+            await self.tool.multi([Create("/" + "/".join(parts[:length]))])
+        await self.write(Create(path, data))
+
+    async def delete(self, path: str) -> None:
+        await self.write(Delete(path))
+
+    async def create_topic(self, topic: str, *replicas: Sequence[int], topic_id: str | None = None) -> None:
+        """As an administration tool does it: only the topic node."""
+        partitions = {p: ReplicaAssignment(tuple(map(BrokerId, r))) for p, r in enumerate(replicas)}
+        await self.create(topic_path(topic), encode_topic(TopicAssignment(partitions, topic_id)))
+
+    async def topic(self, topic: str) -> TopicAssignment | None:
+        node = await self.tool.get(topic_path(topic))
+        return None if node is None else decode_topic(topic, node.data)
+
+    async def state(self, topic: str, partition: int = 0) -> Leadership | None:
+        tp = TopicPartition(topic, partition)
+        node = await self.tool.get(state_path(tp))
+        return None if node is None else decode_state(tp, node.data, node.stat.version)  # type: ignore[arg-type]
+
+    async def leads(
+        self, topic: str, partition: int = 0, *, leader: int, isr: Sequence[int] | None = None
+    ) -> Leadership:
+        """Wait until ZooKeeper says so."""
+
+        async def as_wanted() -> Leadership | None:
+            state = await self.state(topic, partition)
+            fits = state is not None and state.leader == leader and (isr is None or state.isr == tuple(isr))
+            return state if fits else None
+
+        return await until(as_wanted, f"{topic}-{partition} led by {leader} with ISR {isr}")
+
+
+async def until(condition: Callable[[], Any | Awaitable[Any]], what: str = "", *, deadline_s: float = 60) -> Any:
+    """Poll for a truthy value until a deadline in virtual time."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline_s
+    while True:
+        value = condition()
+        if asyncio.iscoroutine(value):
+            value = await value
+        if value:
+            return value
+        assert loop.time() < end, f"not within {deadline_s} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+async def settle(seconds: float = 0.5) -> None:
+    """Let everything that is under way come to rest; virtual time costs nothing."""
+    await asyncio.sleep(seconds)
+
+
+def _ignore(_notification: WatchEvent | SessionEvent) -> None:
+    pass
