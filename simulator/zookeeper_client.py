@@ -251,7 +251,7 @@ class SimulatedZooKeeperClient:
         session.watch_again(self._data, self._exists, self._children, since_zxid)
 
     def _on_hung_up(self, session: ServerSession) -> None:
-        if session is self._session:
+        if session is self._session and self._is_connected:
             self.disconnect()
 
     def _on_expired(self, session: ServerSession) -> None:

@@ -8,9 +8,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperError, ZooKeeperUnreachableError
+from cluster.zookeeper.armed_watches import chunks_by_size
 from cluster.zookeeper.kazoo_requests import (
     GET_CHILDREN,
     GET_DATA,
@@ -27,7 +28,7 @@ from cluster.zookeeper.kazoo_requests import (
     Request,
     SetWatches,
 )
-from cluster.zookeeper.kazoo_session import Delivery, Exchange, Session, chunks_by_size
+from cluster.zookeeper.kazoo_session import Delivery, Exchange, Session
 from cluster.zookeeper.port import (
     Create,
     Listener,
@@ -40,28 +41,14 @@ from cluster.zookeeper.port import (
     WatchEvent,
     ZkError,
 )
+from cluster.zookeeper.session_metrics import ClientMetrics, SessionMetrics
 
 READS_PER_REQUEST: Final = 1000
 CLOSE_PATIENCE_SECONDS: Final = 2.0
 # Later than any change: SetWatches then leaves watches without reporting what happened before the read that follows.
 _NO_HISTORY: Final = 2**63 - 1
 
-_EVENT_METERS: Final = {
-    SessionState.CONNECTED: "ZooKeeperSyncConnectsPerSec",
-    SessionState.DISCONNECTED: "ZooKeeperDisconnectsPerSec",
-    SessionState.EXPIRED: "ZooKeeperExpiresPerSec",
-    SessionState.AUTH_FAILED: "ZooKeeperAuthFailuresPerSec",
-}
-
 T = TypeVar("T")
-
-
-class ClientMetrics(Protocol):
-    """What the client reports to: a registry of metrics by Kafka's names."""
-
-    def histogram(self, domain: str, type_: str, name: str) -> Any: ...
-    def meter(self, domain: str, type_: str, name: str) -> Any: ...
-    def gauge(self, domain: str, type_: str, name: str, **tags: str) -> Any: ...
 
 
 class KazooZooKeeper:
@@ -84,7 +71,7 @@ class KazooZooKeeper:
         self._chroot = slash + chroot.strip("/") if chroot.strip("/") else ""
         self._session_timeout_ms, self._connection_timeout_ms = session_timeout_ms, connection_timeout_ms
         self._max_in_flight = max_in_flight
-        self._metrics = None if metrics is None else _SessionMetrics(metrics)
+        self._metrics = None if metrics is None else SessionMetrics(metrics)
         self._listener: Listener | None = None
         self._session: Session | None = None
         self._is_over = True
@@ -325,34 +312,6 @@ class KazooZooKeeper:
 
     def _without_chroot(self, path: str) -> str:
         return path[len(self._chroot) :] or "/"
-
-
-class _SessionMetrics:
-    """The metrics of the client library, by Kafka's names (kafka.server) where Kafka has them."""
-
-    def __init__(self, metrics: ClientMetrics) -> None:
-        listener = ("kafka.server", "SessionExpireListener")
-        self._latency = metrics.histogram("kafka.server", "ZooKeeperClientMetrics", "ZooKeeperRequestLatencyMs")
-        # Kafka counts neither; benchmarks do, because batching is what makes the difference.
-        self._requests = metrics.meter("klamm.zookeeper", "Client", "Requests")
-        self._round_trips = metrics.meter("klamm.zookeeper", "Client", "RoundTrips")
-        self._meters = {state: metrics.meter(*listener, name) for state, name in _EVENT_METERS.items()}
-        # Kafka's gauge is a text. Here it is one number per text: 1 for the state that holds.
-        self._states = {state: metrics.gauge(*listener, "SessionState", state=state.name) for state in SessionState}
-
-    def sent(self, requests: int, round_trips: int) -> None:
-        self._requests.mark(requests)
-        self._round_trips.mark(round_trips)
-
-    def exchange(self, exchange: Exchange) -> None:
-        for request in exchange.requests:
-            if request.sent_at is not None and request.answered_at is not None:
-                self._latency.update((request.answered_at - request.sent_at) * 1000)
-
-    def session_event(self, state: SessionState) -> None:
-        self._meters[state].mark()
-        for each, gauge in self._states.items():
-            gauge.set(1 if each is state else 0)
 
 
 def _must_be_repeated(request: Request, is_write: bool) -> bool:

@@ -10,7 +10,7 @@ session ends the client; and a guard closes the session when the event loop show
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -22,24 +22,20 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from cluster.errors import SessionExpiredError
+from cluster.zookeeper.armed_watches import Watches
 from cluster.zookeeper.kazoo_requests import (
     NO_NODE,
     ErrorAnswer,
-    Exists,
-    GetChildren,
     LostAnswer,
     Request,
-    SetWatches,
 )
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, WatchKind
 
 logger = logging.getLogger(__name__)
-# Every reconnection is logged here as an event; kazoo's own lines would say it three times more.
+# The listener hears of every change of the connection; kazoo would log each of them three times.
 _kazoo_logger: Final = logging.getLogger("kazoo.klamm")
 _kazoo_logger.setLevel(logging.ERROR)
 
-# SetWatches is split below this, so that a server with the smallest usual limit (1 MiB) takes it.
-MAX_REQUEST_BYTES: Final = 512 * 1024
 RECEIVE_BYTES: Final = 256 * 1024
 
 _EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
@@ -71,67 +67,6 @@ class Completion:
             LostAnswer(sent=self.request.sent_at is not None) if lost else SessionExpiredError("the session is over")
         )
         self._session.count_down(self.exchange)
-
-
-class Watches:
-    """Paths (with the chroot) on which this session has a watch on the server, by the list SetWatches wants."""
-
-    def __init__(self) -> None:
-        self.data: set[str] = set()
-        self.exists: set[str] = set()
-        self.children: set[str] = set()
-        # Fired while the SetWatches that is to leave them was not answered yet: those are spent already.
-        self._early: set[str] = set()
-
-    def answered(self, request: Request, outcome: object) -> None:
-        """Take note of the watches which an answered request left behind."""
-        if isinstance(request, SetWatches):
-            self.data.update(path for path in request.data if path not in self._early)
-            self.exists.update(path for path in request.exists if path not in self._early)
-            self._early.clear()
-        elif isinstance(request, Exists):
-            (self.exists if isinstance(outcome, ErrorAnswer) else self.data).update(request.watched)
-        elif isinstance(request, GetChildren) and not isinstance(outcome, ErrorAnswer):
-            self.children.update(request.watched)
-
-    def fired(self, path: str, kind: WatchKind) -> bool:
-        """Forget the spent watches. False for a deletion that nobody can have been waiting for.
-
-        Arming a data watch on an absent node makes the server report a deletion; it is no news, because the read
-        that follows the arming shows the absence.
-        """
-        if kind is WatchKind.CHILDREN:
-            self.children.discard(path)
-            return True
-        if kind is WatchKind.DELETED and path not in self.data and path not in self.children:
-            self._early.add(path)
-            return False
-        if path not in self.data and path not in self.exists:
-            self._early.add(path)
-        self.data.discard(path)
-        self.exists.discard(path)
-        if kind is WatchKind.DELETED:
-            self.children.discard(path)
-        return True
-
-    def requests(self, since_zxid: int) -> Iterator[SetWatches]:
-        """Requests that leave all of them again, and tell what happened since."""
-        for field, paths in (("data", self.data), ("exists", self.exists), ("children", self.children)):
-            for chunk in chunks_by_size(sorted(paths)):
-                yield SetWatches(since_zxid, **{field: chunk})
-
-
-def chunks_by_size(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Cut where the encoded paths would exceed a request."""
-    start = size = 0
-    for index, path in enumerate(paths):
-        # A character takes at most four bytes; the length in front of a path takes four more.
-        size += 4 * len(path) + 4 if not path.isascii() else len(path) + 4
-        if size > MAX_REQUEST_BYTES and index > start:
-            yield paths[start:index]
-            start, size = index, 0
-    if start < len(paths):
-        yield paths[start:]
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.

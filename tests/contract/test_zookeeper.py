@@ -555,6 +555,7 @@ def test_disconnections_at_any_moment_lose_no_change_and_invent_no_success(world
         last = dict(zip(paths, await writer.get_many(paths), strict=True))
         await eventually(lambda: seen == last)
         reading.cancel()
+        assert SessionState.DISCONNECTED in events.states
         for path, node in last.items():
             assert node is not None
             assert surely[path] <= node.stat.version <= surely[path] + perhaps[path]

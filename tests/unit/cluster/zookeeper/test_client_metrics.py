@@ -1,0 +1,32 @@
+"""The client reports under Kafka's names."""
+
+from cluster.process.metrics import Metrics
+from cluster.zookeeper.kazoo_requests import GetData
+from cluster.zookeeper.kazoo_session import Exchange
+from cluster.zookeeper.port import SessionState
+from cluster.zookeeper.session_metrics import SessionMetrics
+
+
+def test_session_events_are_counted_and_the_state_is_told() -> None:
+    metrics = Metrics()
+    reported = SessionMetrics(metrics)
+    for state in (SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.CONNECTED, SessionState.EXPIRED):
+        reported.session_event(state)
+    listener = ("kafka.server", "SessionExpireListener")
+    counts = {
+        name: metrics.meter(*listener, f"ZooKeeper{name}PerSec").count
+        for name in ("SyncConnects", "Disconnects", "Expires", "AuthFailures")
+    }
+    assert counts == {"SyncConnects": 2, "Disconnects": 1, "Expires": 1, "AuthFailures": 0}
+    assert metrics.text(*listener, "SessionState").value == "EXPIRED"
+
+
+def test_the_latency_of_answered_requests_is_recorded_in_milliseconds() -> None:
+    metrics = Metrics()
+    answered, unanswered = GetData("/a"), GetData("/b")
+    answered.sent_at, answered.answered_at = 10.0, 10.25
+    unanswered.sent_at = 11.0
+    SessionMetrics(metrics).exchange(Exchange([answered, unanswered]))
+    histogram = metrics.histogram("kafka.server", "ZooKeeperClientMetrics", "ZooKeeperRequestLatencyMs")
+    assert histogram.count == 1
+    assert histogram.quantiles()[0] == 250

@@ -1,0 +1,127 @@
+"""Our encoding of ZooKeeper's requests, against kazoo's own where kazoo has one, and against hand-made answers."""
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kazoo.protocol import serialization
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from cluster.zookeeper.armed_watches import MAX_REQUEST_BYTES, Watches, chunks_by_size
+from cluster.zookeeper.kazoo_requests import GET_CHILDREN, GET_DATA, Exists, GetChildren, GetData, Multi, MultiRead
+from cluster.zookeeper.port import Check, Create, Delete, Node, Op, OpResult, SetData, Stat, WatchKind, ZkError
+
+paths = st.from_regex(r"(/[a-zäß0-9_.-]{1,12}){1,4}", fullmatch=True)
+data = st.binary(min_size=1, max_size=50)
+versions = st.integers(-1, 2**31 - 1)
+operations: st.SearchStrategy[Op] = st.one_of(
+    st.builds(Check, paths, versions),
+    st.builds(Create, paths, data, st.booleans(), st.booleans()),
+    st.builds(SetData, paths, data, versions),
+    st.builds(Delete, paths, versions),
+)
+
+
+def kazoo_operation(op: Op, chroot: str):  # type: ignore[no-untyped-def]
+    match op:
+        case Check():
+            return serialization.CheckVersion(chroot + op.path, op.version)
+        case Create():
+            flags = int(op.ephemeral) + 2 * int(op.sequential)
+            return serialization.Create2(chroot + op.path, op.data, OPEN_ACL_UNSAFE, flags)
+        case SetData():
+            return serialization.SetData(chroot + op.path, op.data, op.version)
+        case Delete():
+            return serialization.Delete(chroot + op.path, op.version)
+
+
+@given(st.lists(operations, max_size=6), st.sampled_from(["", "/chroot"]))
+def test_a_transaction_is_encoded_as_kazoo_does(ops: list[Op], chroot: str) -> None:
+    expected = serialization.Transaction([kazoo_operation(op, chroot) for op in ops])
+    assert Multi(ops, chroot).serialize() == bytes(expected.serialize())
+
+
+@given(paths, st.booleans())
+def test_single_reads_are_encoded_as_kazoo_does(path: str, watch: bool) -> None:
+    assert Exists(path, watch).serialize() == bytes(serialization.Exists(path, watch).serialize())
+    assert GetData(path).serialize() == bytes(serialization.GetData(path, False).serialize())
+    assert GetChildren(path, watch).serialize() == bytes(serialization.GetChildren(path, watch).serialize())
+
+
+def test_a_create_without_data_sends_null() -> None:
+    expected = serialization.Transaction([serialization.Create2("/a", None, OPEN_ACL_UNSAFE, 0)])
+    assert Multi([Create("/a")], "").serialize() == bytes(expected.serialize())
+
+
+ZNODE_STAT = ZnodeStat(11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21)
+STAT = Stat(czxid=11, mzxid=12, version=15, ephemeral_owner=18, ctime=13, mtime=14, num_children=20)
+STAT_BYTES = serialization.stat_struct.pack(*ZNODE_STAT)
+
+
+def result(operation: int, body: bytes, *, done: bool = False) -> bytes:
+    return struct.pack("!iBi", operation, done, -1 if done else 0) + body
+
+
+END = result(-1, b"", done=True)
+
+
+def test_the_results_of_a_multi_read_are_decoded_each_by_its_kind() -> None:
+    answer = (
+        b"header"
+        + result(GET_DATA, serialization.write_buffer(b"abc") + STAT_BYTES)
+        + result(-1, struct.pack("!i", -101))
+        + result(GET_DATA, serialization.write_buffer(None) + STAT_BYTES)
+        + result(GET_CHILDREN, struct.pack("!i", 2) + serialization.write_string("b") + serialization.write_string("a"))
+        + result(GET_CHILDREN, struct.pack("!i", 0))
+        + result(GET_DATA, serialization.write_buffer(b"") + STAT_BYTES)
+        + result(-1, struct.pack("!i", -102))
+        + END
+    )
+    decoded = MultiRead([], GET_DATA).deserialize(answer, len(b"header"))
+    empty = Node(b"", STAT)
+    assert decoded == [Node(b"abc", STAT), None, empty, ("a", "b"), (), empty, -102]
+    assert MultiRead([], GET_DATA).deserialize(END, 0) == []
+
+
+def test_the_results_of_a_transaction_are_decoded_in_order() -> None:
+    answer = (
+        result(13, b"")
+        + result(15, serialization.write_string("/a") + STAT_BYTES)
+        + result(5, STAT_BYTES)
+        + result(2, b"")
+        + END
+    )
+    assert Multi([], "").deserialize(answer, 0) == [
+        OpResult(ZkError.OK),
+        OpResult(ZkError.OK, "/a", STAT),
+        OpResult(ZkError.OK, None, STAT),
+        OpResult(ZkError.OK),
+    ]
+
+
+def test_operations_before_the_failed_one_are_reported_as_undone() -> None:
+    answer = b"".join(result(-1, struct.pack("!i", code)) for code in (0, -103, -2)) + END
+    assert [each.error for each in Multi([], "").deserialize(answer, 0)] == [
+        ZkError.RUNTIME_INCONSISTENCY,
+        ZkError.BAD_VERSION,
+        ZkError.RUNTIME_INCONSISTENCY,
+    ]
+
+
+@given(st.lists(st.text("aä", min_size=1, max_size=4), max_size=50), st.integers(1, 5))
+def test_chunks_hold_all_paths_in_order_and_stay_below_the_limit(names: list[str], scale: int) -> None:
+    long = ["/" + name * (scale * 10_000) for name in names]
+    chunks = list(chunks_by_size(long))
+    assert [path for chunk in chunks for path in chunk] == long
+    for chunk in chunks:
+        assert chunk
+        assert len(chunk) == 1 or sum(len(path.encode()) + 4 for path in chunk) <= MAX_REQUEST_BYTES
+
+
+def test_a_deletion_reported_by_arming_an_absent_node_is_no_news() -> None:
+    watches = Watches()
+    assert not watches.fired("/absent", WatchKind.DELETED)
+    watches.data.add("/present")
+    assert watches.fired("/present", WatchKind.DELETED)
+    assert watches.data == set()
