@@ -7,7 +7,7 @@ cluster. Keys that begin with `klamm.` have no counterpart in Kafka. Source: Kaf
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from cluster.protocol_version import NEWEST, ProtocolVersion
 
@@ -21,6 +21,12 @@ def _refuse_bool(value: object) -> object:
     # TOML and JSON tell booleans from numbers, Python does not: without this, `true` would read as 1.
     if isinstance(value, bool):
         raise ValueError("must be a number")
+    return value
+
+
+def _refuse_true(value: bool) -> bool:
+    if value:
+        raise ValueError("must be false: topics are created on request only")
     return value
 
 
@@ -86,6 +92,8 @@ class _ControllerKeys(_Keys):
     leader_imbalance_per_broker_percentage: Annotated[_Number, Field(ge=0, le=100)] = 10
     leader_imbalance_check_interval_seconds: Positive = 300
     unclean_leader_election_enable: bool = False
+    auto_create_topics_enable: Annotated[bool, AfterValidator(_refuse_true)] = False
+    """Accepted because Kafka's configuration files say it; Kafka's own default is true."""
     delete_topic_enable: bool = True
     controlled_shutdown_enable: bool = True
     controlled_shutdown_max_retries: NotNegative = 3
