@@ -1,0 +1,417 @@
+"""Broker agents in one process on virtual time, under a controller that a test plays by hand.
+
+The agents are the real ones, on the simulated network, ZooKeeper and disk. The played controller keeps one
+leadership per partition, tells it to whom the test says, and answers AlterPartition.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from random import Random
+from typing import Any
+
+from broker_agent.agent import Agent, Surroundings
+from broker_agent.hosted_partition import HostedPartition
+from broker_agent.identity import create_persistent_paths
+from broker_agent.log.checkpoints import MetaProperties
+from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.opening import LoadOptions, open_log_directories
+from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.topic_configs import TopicConfigs, default_log_config
+from cluster.broker import (
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    Endpoint,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.process.metrics import Metrics
+from cluster.process.settings import Settings
+from cluster.process.tasks import TaskSet
+from cluster.record_batch import encode_batch
+from cluster.requests import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ReadStateChangesResponse,
+    RequestContext,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from cluster.state_change_log import StateChange
+from cluster.znodes import CONTROLLER, controller_registration_path, encode_controller, encode_controller_registration
+from cluster.zookeeper.port import Create
+from simulator.disk import SimulatedDisk
+from simulator.network import SimulatedClusterClient, SimulatedNetwork
+from simulator.virtual_time_loop import VirtualTimeLoop
+from simulator.zookeeper import SimulatedZooKeeper
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+
+CLUSTER_ID = "cluster-of-the-test"
+CONTROLLER_ID = ControllerId(1001)
+CONTROLLER_ENDPOINT = Endpoint("controller", 9090)
+TOPIC = "orders"
+TOPIC_ID = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
+TP = TopicPartition(TOPIC, 0)
+CONTEXT = RequestContext()
+
+
+def virtually(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run an async test on virtual time, so that thirty seconds of lag take none."""
+
+    def run() -> None:
+        loop = VirtualTimeLoop(max_steps=3_000_000)
+        loop.run_until_complete(test())
+        assert loop.unhandled == []
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+class VirtualClock:
+    """Wall clock of a virtual world: the loop's time, counted from an arbitrary date."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(asyncio.get_running_loop().time() * 1000)
+
+
+class Records:
+    """A sink that keeps what was appended, one list per call."""
+
+    def __init__(self) -> None:
+        self.writes: list[list[StateChange]] = []
+
+    def append(self, changes: Sequence[StateChange]) -> None:
+        if changes:
+            self.writes.append(list(changes))
+
+    @property
+    def all(self) -> list[StateChange]:
+        return [change for write in self.writes for change in write]
+
+
+class AgentProcess:
+    """One agent with everything it owns."""
+
+    def __init__(self, world: "AgentWorld", broker: BrokerId) -> None:
+        self.world, self.id = world, broker
+        self.endpoint = Endpoint(f"broker-{broker}", 9092)
+        self.disk = SimulatedDisk(world.clock, Random(broker))
+        self.records = Records()
+        self.metrics = Metrics()
+        self.zookeeper: SimulatedZooKeeperClient
+        self.logs: DiskLogDirectories
+        self.agent: Agent
+        self.tasks: TaskSet
+
+    async def start(self, *paths: str) -> None:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        failed: asyncio.Queue[str] = asyncio.Queue()
+        settings = self.world.settings
+        self.zookeeper = SimulatedZooKeeperClient(self.world.zookeeper, session_timeout_ms=6000)
+        self.zookeeper.listen(events.put_nowait)
+        await self.zookeeper.start_session()
+        await create_persistent_paths(self.zookeeper)
+        configs = TopicConfigs(self.zookeeper, default_log_config(settings), 5000)
+        self.logs = await open_log_directories(
+            LogSurroundings(self.disk, self.world.clock, Random(self.id)),
+            paths or ("/data",),
+            MetaProperties(self.id, CLUSTER_ID),
+            lambda directory, _: failed.put_nowait(directory),
+            options=LoadOptions(default_config=configs.defaults),
+        )
+        around = Surroundings(
+            settings=settings,
+            cluster_id=CLUSTER_ID,
+            zookeeper=self.zookeeper,
+            zookeeper_events=events,
+            logs=self.logs,
+            failed_directories=failed,
+            client=SimulatedClusterClient(self.world.network, self.endpoint.address),
+            clock=self.world.clock,
+            sink=self.records,
+            read_state_changes=_no_state_changes,
+            metrics=self.metrics,
+            configs=configs,
+        )
+        self.tasks = TaskSet()
+        await self.tasks.__aenter__()
+        self.agent = Agent(Broker(self.id, ()), around, self.tasks)
+        self.world.network.attach(self.endpoint.address, self.agent)
+        await self.agent.start(self.endpoint)
+
+    async def stop(self) -> None:
+        """Graceful end."""
+        self.world.network.detach(self.endpoint.address)
+        await self.agent.stop()
+        await self.tasks.__aexit__(None, None, None)
+
+    async def crash(self, *, power_fails: bool = False) -> None:
+        """kill -9, or worse."""
+        self.world.network.detach(self.endpoint.address)
+        self.zookeeper.crash()
+        self.tasks.cancel_all()
+        if power_fails:
+            self.disk.lose_power()
+        else:
+            self.disk.kill_process()
+        await self.tasks.__aexit__(None, None, None)
+
+    @property
+    def epoch(self) -> BrokerEpoch:
+        return self.agent.registration.epoch
+
+    def partition(self, tp: TopicPartition = TP) -> HostedPartition:
+        partition = self.agent.manager.online(tp)
+        assert partition is not None
+        return partition
+
+    def offsets(self, tp: TopicPartition = TP) -> tuple[int, int]:
+        """(high watermark, log end offset)."""
+        log = self.partition(tp).log
+        assert log is not None
+        return log.high_watermark, log.log_end_offset
+
+    async def handle(self, request: Any) -> Any:
+        return await self.agent.handle(CONTEXT, request)
+
+    async def produce(
+        self, count: int = 1, *, acks: int = 1, tp: TopicPartition = TP, timeout_ms: int = 1000
+    ) -> ProducePartitionResult:
+        item = ProducePartition(tp.topic, tp.partition, encode_batch(b"r" * 20, count, max_timestamp=5))
+        response = await self.handle(ProduceRequest(acks, timeout_ms, (item,)))
+        result: ProducePartitionResult = response.partitions[0]
+        return result
+
+    async def fetch(
+        self,
+        offset: int,
+        *,
+        replica: int = -1,
+        epoch: int = -1,
+        last_epoch: int = -1,
+        tp: TopicPartition = TP,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        topic_id: TopicId | None = TOPIC_ID,
+    ) -> FetchPartitionData:
+        item = FetchPartition(
+            topic=tp.topic,
+            topic_id=topic_id,
+            partition=tp.partition,
+            fetch_offset=Offset(offset),
+            partition_max_bytes=max_bytes,
+            current_leader_epoch=LeaderEpoch(epoch),
+            last_fetched_epoch=LeaderEpoch(last_epoch),
+            log_start_offset=Offset(0),
+        )
+        request = FetchRequest(BrokerId(replica), (item,), max_wait_ms, min_bytes, 1 << 25)
+        response = await self.handle(request)
+        data: FetchPartitionData = response.partitions[0]
+        return data
+
+
+async def _no_state_changes(_: object) -> ReadStateChangesResponse:
+    return ReadStateChangesResponse(())
+
+
+class PlayedController:
+    """Answers AlterPartition as `answer` says; by default it accepts and keeps the new ISR."""
+
+    def __init__(self, world: "AgentWorld") -> None:
+        self.requests: list[AlterPartitionRequest] = []
+        self.answer: Callable[[AlterPartitionItem], AlterPartitionResult | None] = world.accept
+        self.top_level = ErrorCode.NONE
+
+    async def handle(self, _: RequestContext, request: Any) -> Any:
+        assert isinstance(request, AlterPartitionRequest)
+        self.requests.append(request)
+        if self.top_level is not ErrorCode.NONE:
+            return AlterPartitionResponse(self.top_level)
+        answers = [self.answer(item) for item in request.partitions]
+        return AlterPartitionResponse(ErrorCode.NONE, tuple(a for a in answers if a is not None))
+
+
+class AgentWorld:
+    """The cluster: agents by id, the controller, and the leadership it decided for each partition."""
+
+    def __init__(self, **settings: object) -> None:
+        self.clock = VirtualClock()
+        self.zookeeper = SimulatedZooKeeper(Random(1))
+        self.network = SimulatedNetwork(Random(2))
+        values: dict[str, Any] = {"zookeeper_session_timeout_ms": 6000, **settings}
+        self.settings = Settings(**values)
+        self.agents: dict[int, AgentProcess] = {}
+        self.controller_epoch = ControllerEpoch(1)
+        self.states: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
+        self.controller = PlayedController(self)
+        self.network.attach(CONTROLLER_ENDPOINT.address, self.controller)
+
+    async def start(self, *brokers: int) -> None:
+        """Start these agents, with a controller in office that they can find."""
+        client = SimulatedZooKeeperClient(self.zookeeper)
+        client.listen(lambda _: None)
+        await client.start_session()
+        await create_persistent_paths(client)
+        await client.multi(
+            [
+                Create(controller_registration_path(CONTROLLER_ID), _registration(), ephemeral=True),
+                Create(CONTROLLER, encode_controller(CONTROLLER_ID, 0), ephemeral=True),
+            ]
+        )
+        for broker in brokers:
+            process = AgentProcess(self, BrokerId(broker))
+            await process.start()
+            self.agents[broker] = process
+
+    async def stop(self) -> None:
+        for process in self.agents.values():
+            await process.stop()
+
+    def accept(self, item: AlterPartitionItem) -> AlterPartitionResult:
+        tp = TopicPartition(item.topic_name, item.partition_index)
+        state = self.states[tp]
+        epoch = PartitionEpoch(state.partition_epoch + 1)
+        if (item.leader_epoch, item.partition_epoch) != (state.leader_epoch, state.partition_epoch):
+            return refuse(item, ErrorCode.INVALID_UPDATE_VERSION)
+        self.states[tp] = _replace(state, isr=item.new_isr, partition_epoch=epoch)
+        return AlterPartitionResult(
+            item.topic_name,
+            item.topic_id,
+            item.partition_index,
+            ErrorCode.NONE,
+            state.leader,
+            state.leader_epoch,
+            item.new_isr,
+            0,
+            epoch,
+        )
+
+    def decide(
+        self, leader: int, isr: Sequence[int], *, replicas: Sequence[int] = (), tp: TopicPartition = TP, **changes: Any
+    ) -> LeaderAndIsrPartitionState:
+        """The next leadership of a partition: its epochs rise by one."""
+        old = self.states.get(tp)
+        ids = tuple(map(BrokerId, replicas or (old.replicas if old is not None else isr)))
+        state = LeaderAndIsrPartitionState(
+            partition_index=tp.partition,
+            controller_epoch=self.controller_epoch,
+            leader=BrokerId(leader),
+            leader_epoch=LeaderEpoch(0 if old is None else old.leader_epoch + 1),
+            isr=tuple(map(BrokerId, isr)),
+            partition_epoch=PartitionEpoch(0 if old is None else old.partition_epoch + 1),
+            replicas=ids,
+            is_new=old is None,
+        )
+        self.states[tp] = _replace(state, **changes)
+        return self.states[tp]
+
+    async def tell(self, *brokers: int, tp: TopicPartition = TP, topic_id: TopicId | None = TOPIC_ID) -> ErrorCode:
+        """Send the present leadership of a partition to these brokers; the code of the last one."""
+        code = ErrorCode.NONE
+        for broker in brokers:
+            process = self.agents[broker]
+            response: LeaderAndIsrResponse = await process.handle(
+                self.leader_and_isr(self.states[tp], tp=tp, topic_id=topic_id, broker_epoch=process.epoch)
+            )
+            code = response.error_code or response.partition_errors[0].error_code
+        return code
+
+    def leader_and_isr(
+        self,
+        state: LeaderAndIsrPartitionState,
+        *,
+        tp: TopicPartition = TP,
+        topic_id: TopicId | None = TOPIC_ID,
+        broker_epoch: BrokerEpoch = BrokerEpoch(-1),
+    ) -> LeaderAndIsrRequest:
+        topics = (LeaderAndIsrTopicState(tp.topic, topic_id, (state,)),)
+        return LeaderAndIsrRequest(CONTROLLER_ID, self.controller_epoch, broker_epoch, topics)
+
+    async def update_metadata(self, *alive: int, to: Sequence[int] = ()) -> None:
+        """Tell the agents (`to`, or all) the live brokers and every leadership."""
+        request = self.metadata(*alive)
+        for broker in to or tuple(self.agents):
+            response = await self.agents[broker].handle(request)
+            assert response.error_code is ErrorCode.NONE
+
+    def metadata(self, *alive: int) -> UpdateMetadataRequest:
+        topics = tuple(
+            UpdateMetadataTopicState(tp.topic, TOPIC_ID, (_metadata_state(state),)) for tp, state in self.states.items()
+        )
+        brokers = tuple(Broker(BrokerId(b), (self.agents[b].endpoint,)) for b in alive or tuple(self.agents))
+        return UpdateMetadataRequest(CONTROLLER_ID, self.controller_epoch, BrokerEpoch(-1), topics, brokers)
+
+    async def create(self, leader: int, isr: Sequence[int], *, replicas: Sequence[int] = ()) -> None:
+        """Decide on a new partition and tell everybody, metadata first."""
+        state = self.decide(leader, isr, replicas=replicas)
+        await self.update_metadata()
+        await self.tell(*state.replicas)
+
+    async def stop_replica(
+        self, broker: int, *, delete: bool = False, epoch: int = -1, tp: TopicPartition = TP
+    ) -> StopReplicaResponse:
+        state = StopReplicaPartitionState(tp.topic, tp.partition, LeaderEpoch(epoch), delete)
+        request = StopReplicaRequest(CONTROLLER_ID, self.controller_epoch, BrokerEpoch(-1), (state,))
+        response: StopReplicaResponse = await self.agents[broker].handle(request)
+        return response
+
+
+def refuse(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:
+    return AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code)
+
+
+def _registration() -> bytes:
+    return encode_controller_registration(CONTROLLER_ID, CONTROLLER_ENDPOINT, 0)
+
+
+def _replace(state: LeaderAndIsrPartitionState, **changes: Any) -> LeaderAndIsrPartitionState:
+    from msgspec.structs import replace
+
+    return replace(state, **changes)
+
+
+def _metadata_state(state: LeaderAndIsrPartitionState) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        partition_index=state.partition_index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        zk_version=state.partition_epoch,
+        replicas=state.replicas,
+    )
+
+
+async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    """Wait (virtually) for a condition. Fails when it does not come true in time."""
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own.
+            await asyncio.sleep(0.001)
+
+
+async def finished(waiting: Awaitable[Any], within_s: float = 60.0) -> Any:
+    async with asyncio.timeout(within_s):
+        return await waiting
