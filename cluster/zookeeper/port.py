@@ -22,8 +22,11 @@ from msgspec import Struct
 
 ANY_VERSION: Final = -1
 
+# Values that come by the hundred thousand are kept from the cyclic garbage collector (gc=False): they hold only
+# plain values, so they cannot be part of a cycle, and its passes over them would stop the event loop.
 
-class Stat(Struct, frozen=True):
+
+class Stat(Struct, frozen=True, gc=False):
     """The part of a node's stat that klamm uses. `ephemeral_owner` is 0 for persistent nodes; times in ms."""
 
     czxid: int
@@ -35,7 +38,7 @@ class Stat(Struct, frozen=True):
     num_children: int = 0
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """Data and stat of one node. Null data reads as b''."""
 
     data: bytes
@@ -49,7 +52,7 @@ class WatchKind(Enum):
     CHILDREN = "children"
 
 
-class WatchEvent(Struct, frozen=True):
+class WatchEvent(Struct, frozen=True, gc=False):
     """Something happened to `path`; what is there now must be read. The watch that fired is spent."""
 
     path: str
@@ -74,27 +77,27 @@ Listener = Callable[[WatchEvent | SessionEvent], None]
 """Called on the event loop, in order. It must only enqueue: no awaiting, no work."""
 
 
-class Check(Struct, frozen=True):
+class Check(Struct, frozen=True, gc=False):
     """Fails the transaction unless the node has exactly this data version."""
 
     path: str
     version: int
 
 
-class Create(Struct, frozen=True):
+class Create(Struct, frozen=True, gc=False):
     path: str
     data: bytes = b""
     ephemeral: bool = False
     sequential: bool = False
 
 
-class SetData(Struct, frozen=True):
+class SetData(Struct, frozen=True, gc=False):
     path: str
     data: bytes
     version: int = ANY_VERSION
 
 
-class Delete(Struct, frozen=True):
+class Delete(Struct, frozen=True, gc=False):
     path: str
     version: int = ANY_VERSION
 
@@ -117,7 +120,7 @@ class ZkError(IntEnum):
     INVALID_ACL = -114
 
 
-class OpResult(Struct, frozen=True):
+class OpResult(Struct, frozen=True, gc=False):
     """What became of one operation.
 
     `stat` comes with successful SetData, and with successful Create where `stat` was asked for through a
