@@ -79,6 +79,28 @@ class AdminClient:
         assert isinstance(response, DescribeClusterResponse)
         return response
 
+    async def find_brokers(self) -> list[str]:
+        """Addresses of the live brokers, as the first node knows them that knows any; one round, no second try.
+
+        A standby controller knows who is in office and no brokers; then that one is asked.
+        """
+        asked: set[str] = set()
+        waiting = list(self._bootstrap)
+        while waiting:
+            address = waiting.pop(0)
+            if address in asked:
+                continue
+            asked.add(address)
+            try:
+                described = await self.describe_node(address)
+            except PeerUnreachableError:
+                continue
+            if described.brokers:
+                return [b.endpoint.address for b in described.brokers]
+            if described.controller_address:
+                waiting.insert(0, described.controller_address)
+        return []
+
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> CreateTopicsResponse:
         """Create topics and wait until their partitions have leaders. One result per topic.
 

@@ -73,11 +73,7 @@ class Topology:
 
     async def _ask_any_broker(self, topic: str) -> MetadataResponse | None:
         if not self._brokers:
-            try:
-                described = await self.client.describe_cluster()
-            except PeerUnreachableError:
-                return None
-            self._brokers = [b.endpoint.address for b in described.brokers]
+            self._brokers = await self.client.find_brokers()
         for address in list(self._brokers):
             # Rotate, so that a broker with an old picture is not the only one that is asked.
             self._brokers.append(self._brokers.pop(0))

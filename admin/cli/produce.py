@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _PROBE_TIMEOUT_S = 15.0
 _LINES_TIMEOUT_S = 120.0
+_FIND_TIMEOUT_S = 30.0
 _ACKS = {Acks.NONE: 0, Acks.LEADER: 1, Acks.ALL: -1}
 
 
@@ -87,7 +88,7 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
     )
     started = asyncio.get_running_loop().time()
     refused: ClusterError | None = None
-    async with connect(bootstrap, data, order.timeout_s) as client:
+    async with connect(bootstrap, data, min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
         producer = Producer(Topology(client), SystemClock(), options)
         try:
             async with producer, asyncio.TaskGroup() as tasks:
@@ -104,7 +105,8 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
     typer.echo(totals.acknowledged)
     error = refused if refused is not None else totals.first_error
     if error is not None:
-        say(f"{totals.failed} records were not acknowledged")
+        if totals.failed:
+            say(f"{totals.failed:,} records were not acknowledged")
         raise error
 
 

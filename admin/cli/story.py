@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from admin.cli.options import DEFAULT_DATA, BootstrapOption, Format, FormatOption, connect, run
-from admin.cli.output import say, write
+from admin.cli.output import say, write, write_table
 from cluster.errors import PeerUnreachableError, StartupError
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from cluster.partition import TopicPartition
     from cluster.state_change_log import LoggedStateChange
 
-_COLUMNS = ("time (UTC)", "node", "what", "leader", "epoch", "isr", "cause", "reason")
-
 
 def story(
     partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-0.")],
@@ -27,7 +25,8 @@ def story(
         list[Path] | None, typer.Option(help="Read the state-change logs in this folder; may be repeated.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Read the logs of the embedded cluster in this folder.")
+        Path | None,
+        typer.Option("--data", envvar="KLAMM_DATA", help="Read the logs of the embedded cluster in this folder."),
     ] = None,
     bootstrap: BootstrapOption = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for each node.")] = 10,
@@ -45,14 +44,43 @@ def story(
         records = _read_files(folders, wanted)
     else:
         records, missing = run(_ask_nodes(bootstrap, timeout, wanted))
-    import msgspec
-
-    document: dict[str, Any] = {"records": [msgspec.to_builtins(r) for r in records], "missing_nodes": missing}
-    write(document, form, _COLUMNS, map(_row, records))
+    _tell(records, missing, form)
     for node in missing:
         say(f"without the records of {node}, which did not answer")
     if not records:
         say(f"nothing is known of {partition}")
+
+
+def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) -> None:
+    """The reigns first, because who led when is what is mostly asked; then all that happened."""
+    import msgspec
+
+    from cluster.story import reigns, story
+
+    lines = story(records)
+    ruled = reigns(records)
+    document: dict[str, Any] = {
+        "records": [msgspec.to_builtins(line.record) for line in lines],
+        "story": [{"at_ms": line.at_ms, "node": line.node, "words": line.words} for line in lines],
+        "reigns": [msgspec.to_builtins(reign) for reign in ruled],
+        "missing_nodes": missing,
+    }
+    if form is not Format.TABLE:
+        write(document, form, (), ())
+        return
+    rows = [
+        (
+            "none" if r.leader < 0 else r.leader,
+            r.leader_epoch,
+            _time(r.since_ms),
+            "now" if r.until_ms is None else _time(r.until_ms),
+            r.why,
+        )
+        for r in ruled
+    ]
+    write_table(("leader", "epoch", "from (UTC)", "until", "why"), rows)
+    typer.echo("")
+    write_table(("time (UTC)", "node", "what happened"), [(_time(line.at_ms), line.node, line.words) for line in lines])
 
 
 def _parse(text: str) -> "TopicPartition":
@@ -105,11 +133,5 @@ async def _nodes(client: "AdminClient", bootstrap: str) -> list[str]:
     return list(dict.fromkeys(nodes))
 
 
-def _row(record: "LoggedStateChange") -> tuple[object, ...]:
-    at = datetime.fromtimestamp(record.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    moves = " → ".join(s for s in (record.from_state, record.to_state) if s is not None)
-    what = f"{record.kind.value}: {moves}" if moves else record.kind.value
-    leader: object = "none" if record.leader == -1 else record.leader
-    epoch = None if record.leader_epoch is None else record.leader_epoch
-    cause = None if record.cause is None else record.cause.event
-    return at, record.node, what, leader, epoch, record.isr, cause, record.reason
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
