@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from msgspec import Struct
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -70,7 +71,7 @@ class Report(Struct, frozen=True):
 
 def summarise(name: str, size: int, runs: Sequence[CaseRun]) -> Case:
     """Medians over the runs, per phase too; the greatest of the peaks of memory."""
-    phases = sorted({phase for run in runs for phase in run.phases})
+    phases = dict.fromkeys(phase for run in runs for phase in run.phases)
     peaks = [run.peak_rss_bytes for run in runs if run.peak_rss_bytes is not None]
     floor_us = FLOOR_US_PER_PARTITION.get(name)
     return Case(
@@ -91,33 +92,34 @@ def describe_machine() -> str:
 
 
 def print_table(report: Report, console: Console) -> None:
-    """For people: one line per case, the phases of each below."""
-    table = Table("case", title=report.machine, title_justify="left")
-    for heading in ("partitions", "median ms", "Kafka 3.9.1 ms", "floor ms", "round trips", "ZK requests"):
-        table.add_column(heading, justify="right")
-    table.add_column("requests per agent")
-    table.add_column("peak MiB", justify="right")
+    """For people: times and costs of each case, then what was sent to agents, then the phases."""
+    sizes = sorted({case.size for case in report.cases})
+    title = f"{report.machine}; {', '.join(f'{size:,}' for size in sizes)} partitions"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("case", no_wrap=True)
+    for heading in ("ms", "Kafka ms", "floor ms", "trips", "requests", "MiB"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for case in report.cases:
         last = case.runs[-1]
-        per_agent = ", ".join(
-            f"{kind} {requests.most_per_agent} ({requests.bytes / 1024:,.0f} KiB in all)"
-            for kind, requests in last.requests.items()
-        )
         table.add_row(
             case.name,
-            f"{case.size:,}",
             f"{case.median_ms:,.0f}",
             _number(case.peer_ms),
             _number(case.floor_ms),
             f"{last.zookeeper_round_trips:,}",
             f"{last.zookeeper_requests:,}",
-            per_agent,
             _number(None if case.peak_rss_bytes is None else case.peak_rss_bytes / 2**20),
         )
     console.print(table)
+    console.print("ms: median over the runs. Kafka: Apache Kafka 3.9.1 with ZooKeeper. Trips and requests: the")
+    console.print("controller's round trips and requests to ZooKeeper. MiB: its peak of memory.")
     for case in report.cases:
+        console.print(f"\n[bold]{case.name}[/bold]")
         if case.phases:
-            console.print(f"{case.name}: " + ", ".join(f"{phase} {ms:,.0f} ms" for phase, ms in case.phases.items()))
+            console.print("  ms: " + ", ".join(f"{phase} {ms:,.0f}" for phase, ms in case.phases.items()))
+        for kind, sent in case.runs[-1].requests.items():
+            kilobytes = f"{sent.bytes / 1024:,.0f} KiB"
+            console.print(f"  {kind}: {sent.most_per_agent} per agent at most, {sent.total} in all, {kilobytes}")
 
 
 def _number(value: float | None) -> str:

@@ -48,5 +48,5 @@ def test_the_table_names_case_figures_and_phases() -> None:
     page = io.StringIO()
     report = Report("a machine", (summarise("failover-warm", 10_000, [case_run(512, load=77)]),))
     print_table(report, Console(file=page, width=200))
-    for expected in ("a machine", "failover-warm", "512", "2,700", "LeaderAndIsr 1", "100", "load 77 ms"):
+    for expected in ("a machine", "failover-warm", "512", "2,700", "LeaderAndIsr: 1 per agent", "100", "load 77"):
         assert expected in page.getvalue()
