@@ -4,7 +4,7 @@ Everything here blocks and runs off the event loop, before anybody knows the log
 Source: Kafka LogLoader, LogSegment.recover.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Final
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ from broker_agent.log.segments import Segments, Surroundings, create_segment, op
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset, TopicId
+from cluster.record_batch import BatchHeader
 
 UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 _OFFSET_DIGITS: Final = 20
@@ -86,6 +87,9 @@ def load_log(
         segments.replace_all(create_segment(around, path, log_start, config))
         end = log_start
     epochs.truncate_from_end(end)
+    if epochs.epoch_at(log_start) is None:
+        # The history was trimmed for a log start that did not reach its checkpoint: what it lost is in the batches.
+        epochs = _history_of(segments.headers(log_start))
     epochs.truncate_from_start(log_start)
     point = end if is_clean and not unsound else Offset(min(checkpointed.recovery_point, end))
     remove_snapshots_after(disk, path, end)
@@ -153,6 +157,14 @@ def _recover_segment(segment: Segment, epochs: EpochHistory) -> bool:
         if header.leader_epoch >= 0:
             epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
     return segment.size == size
+
+
+def _history_of(headers: Iterable[BatchHeader]) -> EpochHistory:
+    epochs = EpochHistory()
+    for header in headers:
+        if header.leader_epoch >= 0:
+            epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+    return epochs
 
 
 def _remove(around: Surroundings, segments: list[Segment]) -> None:
