@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.invariants import RECORD_RULES, Checker, Finding, check_all, check_partition
-from cluster.partition_history import HISTORY_LIMIT, PartitionHistory
+from cluster.partition_history import HISTORY_LIMIT, LIVES_LIMIT, PartitionHistory
 from cluster.state_change_log import Kind, LoggedStateChange, StateChange, by_partition
 from cluster.state_tables import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES, PartitionState, ReplicaState
 from tests.state_change_histories import Cluster, draw, shuffled, stamped
@@ -269,6 +269,25 @@ def test_a_deleted_partition_without_topic_ids_begins_anew() -> None:
     gone = record(Kind.PARTITION, seq=9, from_state="OfflinePartition", to_state="NonExistentPartition")
     again = replace(written(0, 0, 2, (2,)), seq=10)
     assert check_all([written(0, 0, 1, (1,)), written(1, 1, 1, (1,)), gone, again]) == []
+
+
+def test_topics_that_share_a_name_are_forgotten_oldest_first() -> None:
+    history = PartitionHistory()
+    for number in range(LIVES_LIMIT + 3):
+        check_partition(history, written(0, 0, 1, (1,), topic_id=TopicId(f"id-{number}")))
+    assert list(history.lives) == [f"id-{number}" for number in range(3, LIVES_LIMIT + 3)]
+
+
+def test_what_one_run_of_an_agent_shows_never_goes_back() -> None:
+    def role(seq: int, leader_epoch: int, to_state: str = "follower") -> LoggedStateChange:
+        return record(Kind.ROLE, seq, node="broker-2", broker=2, to_state=to_state, leader_epoch=leader_epoch)
+
+    assert rules(check_all([role(0, 4), role(1, 3)])) == {"leader-epoch-never-back"}
+    restarted = replace(role(0, 3), incarnation="1700000000009.1")
+    assert check_all([role(0, 4), restarted, role(1, 5)]) == []
+    assert check_all([role(0, 4), role(1, 4, "deleted"), role(2, 0)]) == []
+    late_truncation = replace(role(1, 3), kind=Kind.TRUNCATION)
+    assert check_all([role(0, 4), late_truncation]) == []
 
 
 def test_memory_is_bounded_and_what_is_too_old_to_be_placed_passes() -> None:

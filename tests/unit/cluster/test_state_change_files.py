@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import os
 import resource
 from pathlib import Path
@@ -119,6 +120,38 @@ def test_records_that_cannot_be_written_are_reported_and_leave_a_gap_in_the_numb
     assert failures[0].directory == str(tmp_path)
     assert [r.seq for r in read_state_changes([tmp_path])] == [0, 2]
     assert [b.rule for b in verify([tmp_path])] == ["sequence-gap"]
+
+
+def fail_to_sync(descriptor: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_failed_sync_is_reported_and_logging_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[StorageError] = []
+    log = open_log(tmp_path, Clock(), on_failure=failures.append)
+    log.append([CHANGE])
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail_to_sync)
+        log.close()
+    assert [failure.directory for failure in failures] == [str(tmp_path)]
+    log.append([CHANGE])
+    log.close()
+    assert log.failures == 1
+    assert verify([tmp_path]) == []
+
+
+async def test_a_failed_sync_does_not_end_the_timer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = asyncio.Event()
+    log = open_log(tmp_path, Clock(), fsync_interval_ms=1, on_failure=lambda _: failed.set())
+    monkeypatch.setattr(os, "fsync", fail_to_sync)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(log.run())
+        for _ in range(2):
+            failed.clear()
+            log.append([CHANGE])
+            await failed.wait()
+        running.cancel()
+    log.close()
 
 
 async def test_the_timer_syncs_what_was_appended_sealed_segments_included(
