@@ -14,8 +14,6 @@ from cluster.node import RequestHandler
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
     ControlRequest,
     ControlResponse,
     FetchRequest,
@@ -39,6 +37,7 @@ class SimulatedNetwork:
         self._nodes: dict[str, RequestHandler] = {}
         self._down: dict[str, asyncio.Future[None]] = {}
         self._cut: set[tuple[str, str]] = set()
+        self._silenced: set[str] = set()
         # Handlers run in tasks of their own: a caller that gives up does not end the work at the target.
         self._handling: set[asyncio.Task[object]] = set()
 
@@ -55,6 +54,10 @@ class SimulatedNetwork:
         if down is not None and not down.done():
             down.set_result(None)
 
+    def silence(self, source: str) -> None:
+        """Send nothing more from a process that is no more; its calls never come back."""
+        self._silenced.add(source)
+
     def cut(self, source: str, target: str) -> None:
         """Lose everything from `source` to `target` until `heal`."""
         self._cut.add((source, target))
@@ -64,6 +67,8 @@ class SimulatedNetwork:
 
     async def call(self, source: str, target: str, request: object) -> object:
         """Deliver one request and return the answer. Raises PeerUnreachableError."""
+        if source in self._silenced:
+            await asyncio.get_running_loop().create_future()
         await self._travel(source, target)
         handler = self._nodes.get(target)
         if handler is None:
@@ -107,11 +112,6 @@ class SimulatedClusterClient:
         self._network, self._source = network, source
 
     async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._call(controller, request)  # type: ignore[return-value]
-
-    async def controlled_shutdown(
-        self, controller: Endpoint, request: ControlledShutdownRequest
-    ) -> ControlledShutdownResponse:
         return await self._call(controller, request)  # type: ignore[return-value]
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:

@@ -1,0 +1,212 @@
+"""Controllers and agents of a simulated cluster: the real ones, on simulated ports.
+
+A crash does not end a node's tasks, because cancelling would run their `finally` blocks: its ports go dead
+instead, and what is left of it runs into the void.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Final, Protocol
+
+from broker_agent.agent import Agent, Surroundings
+from broker_agent.identity import agree_on_cluster_id, create_persistent_paths
+from broker_agent.log.checkpoints import MetaProperties
+from broker_agent.log.opening import LoadOptions, open_log_directories
+from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.topic_configs import TopicConfigs, default_log_config
+from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.node import RequestHandler, WallClock
+from cluster.process.metrics import Metrics
+from cluster.process.settings import Settings
+from cluster.process.tasks import TaskSet
+from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
+from cluster.state_change_log import MemoryStateChangeLog, StateChange
+from cluster.zookeeper.port import SessionEvent, WatchEvent
+from controller.config import ControllerConfig
+from controller.controller import Controller
+from controller.node import ControllerNode
+from simulator.disk import SimulatedDisk
+from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, SimulatedNetwork
+from simulator.zookeeper import SimulatedZooKeeper
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+
+_PORT: Final = 9092
+_DIRECTORY: Final = "/data"
+
+
+class World(Protocol):
+    """What all nodes of one cluster share."""
+
+    zookeeper: SimulatedZooKeeper
+    network: SimulatedNetwork
+    clock: WallClock
+    settings: Settings
+
+    def random_of(self, name: str) -> Random:
+        """A generator of the node's own, derived from the seed of the run."""
+        ...
+
+
+class Incarnation:
+    """One process of a node, from its start to its end: the ports it was given and the task it runs in."""
+
+    def __init__(self, world: World, node: str, number: int) -> None:
+        self._world = world
+        self.address = f"{node}:{_PORT}"
+        # Sources differ per incarnation, so that a dead one stays silent when its successor speaks.
+        self.source = f"{node}/{number}"
+        self.log = MemoryStateChangeLog(node, f"{number:04d}", world.clock)
+        self.zookeeper = SimulatedZooKeeperClient(
+            world.zookeeper,
+            session_timeout_ms=world.settings.zookeeper_session_timeout_ms,
+            connection_timeout_ms=world.settings.zookeeper_connection_timeout_ms,
+        )
+        self.stop = asyncio.Event()
+        self.is_alive = True
+        self.task: asyncio.Task[None] | None = None
+
+    def append(self, changes: Sequence[StateChange]) -> None:
+        """StateChangeSink; what a dead process still says is not heard."""
+        if self.is_alive:
+            self.log.append(changes)
+
+    def serve(self, handler: RequestHandler) -> None:
+        if self.is_alive:
+            self._world.network.attach(self.address, handler)
+
+    def crash(self) -> None:
+        """End as by kill -9."""
+        self.is_alive = False
+        self.zookeeper.crash()
+        self._world.network.silence(self.source)
+        self._world.network.detach(self.address)
+
+    async def read_state_changes(self, request: ReadStateChangesRequest) -> ReadStateChangesResponse:
+        del request  # Everything is read from the logs themselves here.
+        return ReadStateChangesResponse(tuple(self.log.lines))
+
+
+class SimulatedNode:
+    """A controller or an agent over all its incarnations."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name = name
+        self.random = world.random_of(name)
+        self.incarnations: list[Incarnation] = []
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:{_PORT}"
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.incarnations) and self.incarnations[-1].is_alive
+
+    def start(self) -> None:
+        assert not self.is_running, f"{self.name} runs already"
+        incarnation = Incarnation(self._world, self.name, len(self.incarnations))
+        self.incarnations.append(incarnation)
+        incarnation.task = asyncio.get_running_loop().create_task(self._live(incarnation), name=incarnation.source)
+
+    def crash(self) -> None:
+        """End as by kill -9."""
+        assert self.is_running, f"{self.name} does not run"
+        self.incarnations[-1].crash()
+
+    async def _live(self, incarnation: Incarnation) -> None:
+        try:
+            await self.run(incarnation)
+        except BaseException:
+            # Dead ports make what is left of a crashed process fail in many ways, none of which anybody sees.
+            if incarnation.is_alive:
+                raise
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """The process itself: what `program.py` does with real adapters."""
+        raise NotImplementedError
+
+
+class SimulatedController(SimulatedNode):
+    """A candidate for the controller's office."""
+
+    def __init__(self, world: World, controller: ControllerId) -> None:
+        super().__init__(world, f"controller-{controller}")
+        self.id = controller
+        self.controller: Controller | None = None
+
+    async def run(self, incarnation: Incarnation) -> None:
+        endpoint = Endpoint(self.name, _PORT)
+        self.controller = Controller(
+            config=ControllerConfig.from_settings(self.id, endpoint, self._world.settings),
+            zookeeper=incarnation.zookeeper,
+            broker_client=SimulatedBrokerClient(self._world.network, incarnation.source),
+            sink=incarnation,
+            registry=Metrics(),
+            clock=self._world.clock,
+            random=self.random,
+        )
+        node = ControllerNode(self.controller, incarnation.zookeeper, incarnation.read_state_changes)
+        incarnation.serve(node)
+        await self.controller.run(incarnation.stop)
+
+    @property
+    def is_active(self) -> bool:
+        return self.is_running and self.controller is not None and self.controller.in_office
+
+
+class SimulatedAgent(SimulatedNode):
+    """A broker agent with one log directory that outlives its crashes."""
+
+    def __init__(self, world: World, broker: BrokerId) -> None:
+        super().__init__(world, f"broker-{broker}")
+        self.id = broker
+        self.disk = SimulatedDisk(world.clock, self.random, latency_s=(0.0001, 0.003))
+        self.agent: Agent | None = None
+
+    def crash(self) -> None:
+        super().crash()
+        self.disk.kill_process()
+
+    def lose_power(self) -> None:
+        """Crash, and lose what was not flushed."""
+        super().crash()
+        self.disk.lose_power()
+
+    async def run(self, incarnation: Incarnation) -> None:
+        events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
+        zookeeper, settings = incarnation.zookeeper, self._world.settings
+        zookeeper.listen(events.put_nowait)
+        await zookeeper.start_session()
+        await create_persistent_paths(zookeeper)
+        cluster_id = await agree_on_cluster_id(zookeeper, self.random)
+        failed: asyncio.Queue[str] = asyncio.Queue()
+        configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
+        logs = await open_log_directories(
+            LogSurroundings(self.disk, self._world.clock, self.random),
+            (_DIRECTORY,),
+            MetaProperties(self.id, cluster_id),
+            lambda directory, _error: failed.put_nowait(directory),
+            options=LoadOptions(default_config=configs.defaults, topic_configs=await configs.read_all()),
+        )
+        around = Surroundings(
+            settings=settings,
+            cluster_id=cluster_id,
+            zookeeper=zookeeper,
+            zookeeper_events=events,
+            logs=logs,
+            failed_directories=failed,
+            client=SimulatedClusterClient(self._world.network, incarnation.source),
+            clock=self._world.clock,
+            sink=incarnation,
+            read_state_changes=incarnation.read_state_changes,
+            metrics=Metrics(),
+            configs=configs,
+        )
+        async with TaskSet() as tasks:
+            self.agent = Agent(Broker(self.id, ()), around, tasks)
+            incarnation.serve(self.agent)
+            await self.agent.start(Endpoint(self.name, _PORT))
+            await incarnation.stop.wait()
+            await self.agent.stop()
