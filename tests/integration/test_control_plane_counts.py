@@ -1,0 +1,41 @@
+"""What makes the controller fast is how little it asks and sends: counts, held on real processes, never times."""
+
+import pathlib
+
+import pytest
+
+from benchmarks.control_plane import measure
+from benchmarks.report import CaseRun
+
+PARTITIONS = 500
+
+# case -> most requests of a kind that one agent gets, and most round trips and requests to ZooKeeper. One LeaderAndIsr
+# and one UpdateMetadata belong to each batch: a death makes two batches, elections and then the ISR shrinks.
+# Reading and writing 500 partitions one by one would take 500 requests, and more.
+BOUNDS = {
+    "failover": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 30, 40),
+    "failover-warm": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 20, 30),
+    "agent-death-isr-shrunk": ({"LeaderAndIsr": 2, "UpdateMetadata": 2}, 8, 10),
+    "agent-return": ({"LeaderAndIsr": 1, "UpdateMetadata": 2}, 6, 8),
+    "topic-creation": ({"LeaderAndIsr": 1, "UpdateMetadata": 1}, 8, 12),
+}
+
+
+@pytest.mark.real
+async def test_requests_and_round_trips_do_not_grow_with_the_partitions(tmp_path: pathlib.Path) -> None:
+    report = await measure(PARTITIONS, 1, tmp_path)
+    found = {case.name: case.runs[0] for case in report.cases}
+    exceeded = {name: excess(found[name], *bounds) for name, bounds in BOUNDS.items()}
+    assert not any(exceeded.values()), exceeded
+    # Only the returned agent has to be told its partitions; the others learn that it lives.
+    assert found["agent-return"].requests["LeaderAndIsr"].total == 1
+
+
+def excess(case_run: CaseRun, per_agent: dict[str, int], round_trips: int, requests: int) -> list[str]:
+    sent = {kind: counted.most_per_agent for kind, counted in case_run.requests.items()}
+    exceeded = [f"{kind}: {count} per agent" for kind, count in sent.items() if count > per_agent.get(kind, 0)]
+    if not 0 < case_run.zookeeper_round_trips <= round_trips:
+        exceeded.append(f"{case_run.zookeeper_round_trips} round trips")
+    if not 0 < case_run.zookeeper_requests <= requests:
+        exceeded.append(f"{case_run.zookeeper_requests} requests to ZooKeeper")
+    return exceeded
