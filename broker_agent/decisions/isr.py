@@ -7,7 +7,7 @@ Source: Kafka Partition.scala (PartitionState, CommittedPartitionState, Pendingâ
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, assert_never
+from typing import Final
 
 from msgspec import Struct
 
@@ -43,24 +43,14 @@ IsrState = CommittedIsr | PendingIsr
 
 def maximal_isr(state: IsrState) -> tuple[BrokerId, ...]:
     """Every replica that may be in the ISR now: a joining one counts already, a leaving one still (R8.3)."""
-    match state:
-        case CommittedIsr(isr=isr) | PendingShrink(isr=isr):
-            return isr
-        case PendingExpand(isr=isr, joining=joining):
-            return (*isr, joining)
-        case _:
-            assert_never(state)
+    return (*state.isr, state.joining) if isinstance(state, PendingExpand) else state.isr
 
 
 def proposed_isr(proposal: PendingIsr) -> tuple[BrokerId, ...]:
     """The set to write if the proposal is accepted."""
-    match proposal:
-        case PendingExpand(isr=isr, joining=joining):
-            return (*isr, joining)
-        case PendingShrink(isr=isr, leaving=leaving):
-            return tuple(broker for broker in isr if broker not in leaving)
-        case _:
-            assert_never(proposal)
+    if isinstance(proposal, PendingExpand):
+        return (*proposal.isr, proposal.joining)
+    return tuple(broker for broker in proposal.isr if broker not in proposal.leaving)
 
 
 def choose_leaving(

@@ -1,0 +1,144 @@
+"""An agent as a real process on a real ZooKeeper: start, refusals an operator can mend, graceful end."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+pytestmark = pytest.mark.real
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
+    """Start an agent; keywords replace fields of its configuration."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start_agent(**fields: object) -> "subprocess.Popen[str]":
+        name = f"agent-{len(processes)}"
+        config: dict[str, object] = {
+            "id": 1,
+            "zookeeper": zookeeper,
+            "listen": "127.0.0.1:0",
+            "data": str(tmp_path / name),
+            "settings": {"zookeeper.session.timeout.ms": 2000, "zookeeper.connection.timeout.ms": 2000},
+        } | fields
+        settings = config.pop("settings")
+        assert isinstance(settings, dict)
+        lines = [f"{key} = {json.dumps(value)}" for key, value in config.items()]
+        lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in settings.items())]
+        path = tmp_path / f"{name}.toml"
+        path.write_text("\n".join(lines))
+        command = [sys.executable, "-m", "broker_agent", "--config", str(path)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process
+
+    yield start_agent
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+@pytest.fixture
+def client(zookeeper: str) -> Iterator[KazooClient]:
+    kazoo = KazooClient(zookeeper)
+    kazoo.start()
+    yield kazoo
+    kazoo.stop()
+    kazoo.close()
+
+
+def await_registration(client: KazooClient, broker: int) -> dict[str, object]:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        if client.exists(f"/brokers/ids/{broker}"):
+            data, stat = client.get(f"/brokers/ids/{broker}")
+            assert stat.ephemeralOwner != 0
+            registration: dict[str, object] = json.loads(data)
+            return registration
+        time.sleep(0.05)
+    raise AssertionError(f"broker {broker} is not registered")
+
+
+def refusal(process: "subprocess.Popen[str]") -> str:
+    _, words = process.communicate(timeout=20)
+    assert process.returncode == 1, words
+    assert "Traceback" not in words
+    return words
+
+
+@pytest.mark.rule("R1.5", "R1.6", "R1.7", "R1.10", "R9.4", "R12.3")
+def test_an_agent_registers_with_the_port_it_bound_and_leaves_at_once_and_cleanly(
+    start: Start, client: KazooClient, tmp_path: Path
+) -> None:
+    process = start(rack="r1")
+    registration = await_registration(client, 1)
+    assert registration["rack"] == "r1"
+    assert registration["version"] == 5
+    host, port = registration["host"], registration["port"]
+    assert isinstance(host, str)
+    assert isinstance(port, int)
+    socket.create_connection((host, port), timeout=5).close()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=15) == 0
+    assert client.exists("/brokers/ids/1") is None
+    assert (tmp_path / "agent-0" / ".kafka_cleanshutdown").exists()
+    lines = [
+        json.loads(line)
+        for path in sorted((tmp_path / "agent-0" / "state-change-log").glob("*.jsonl"))
+        for line in path.read_bytes().splitlines()
+    ]
+    assert [(line["kind"], line["to_state"]) for line in lines] == [("registration", "registered")]
+
+
+@pytest.mark.rule("R1.4")
+def test_an_agent_without_an_id_gets_one_and_keeps_it(start: Start, client: KazooClient, tmp_path: Path) -> None:
+    first = start(id=-1)
+    await_registration(client, 1001)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(timeout=15) == 0
+    second = start(id=-1, data=str(tmp_path / "agent-0"))
+    await_registration(client, 1001)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(timeout=15) == 0
+
+
+@pytest.mark.rule("R1.8", "R1.9", "R9.5")
+def test_what_is_taken_is_refused_with_words(start: Start, client: KazooClient, tmp_path: Path) -> None:
+    start()
+    registration = await_registration(client, 1)
+    address = f"{registration['host']}:{registration['port']}"
+    same_id = start()
+    same_address = start(id=2, advertised=address)
+    same_port = start(id=3, listen=f"127.0.0.1:{registration['port']}")
+    same_data = start(id=1, data=str(tmp_path / "agent-0"))
+    assert "broker id 1 is registered by another session" in refusal(same_id)
+    assert f"broker 1 is already registered with address {address}" in refusal(same_address)
+    assert f"cannot listen on 127.0.0.1:{registration['port']}" in refusal(same_port)
+    assert str(tmp_path / "agent-0") in refusal(same_data)
+    assert client.get_children("/brokers/ids") == ["1"]
+
+
+@pytest.mark.rule("R1.3")
+def test_a_directory_of_another_cluster_and_an_unreachable_zookeeper_are_refused(start: Start, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=of-somebody-else\n")
+    other_cluster = start(data=str(foreign))
+    nowhere = start(zookeeper="127.0.0.1:1")
+    words = refusal(other_cluster)
+    assert "of-somebody-else" in words
+    assert str(foreign) in words
+    assert "no connection to ZooKeeper at 127.0.0.1:1" in refusal(nowhere)

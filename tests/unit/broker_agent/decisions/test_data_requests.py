@@ -1,0 +1,58 @@
+import pytest
+
+from broker_agent.decisions.data_requests import judge_acknowledgement, judge_leader_epoch, judge_record_set
+from cluster.broker import LeaderEpoch, Offset
+from cluster.errors import ErrorCode
+from cluster.record_batch import encode_batch
+
+BATCH = encode_batch(b"records", 1)
+
+
+@pytest.mark.rule("R6.3")
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [
+        (-1, ErrorCode.NONE),
+        (5, ErrorCode.NONE),
+        (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_an_older_epoch_is_fenced_and_a_newer_one_unknown(requested: int, expected: ErrorCode) -> None:
+    assert judge_leader_epoch(LeaderEpoch(requested), LeaderEpoch(5)) is expected
+
+
+@pytest.mark.rule("R7.2")
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        (BATCH, ErrorCode.NONE),
+        (b"", ErrorCode.INVALID_RECORD),
+        (BATCH + BATCH, ErrorCode.INVALID_RECORD),
+        (BATCH[:16] + b"\x01" + BATCH[17:], ErrorCode.INVALID_RECORD),
+        (BATCH[:-1], ErrorCode.NONE),  # Cut short: the log calls it corrupt.
+        (BATCH[:10], ErrorCode.NONE),
+    ],
+)
+def test_a_record_set_is_one_batch_of_version_two(records: bytes, expected: ErrorCode) -> None:
+    assert judge_record_set(records) is expected
+
+
+@pytest.mark.rule("R7.12")
+@pytest.mark.parametrize(
+    ("high_watermark", "isr_size", "expected"),
+    [
+        (41, 2, ErrorCode.NONE),
+        (50, 3, ErrorCode.NONE),
+        (41, 1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (40, 2, None),
+        (40, 1, None),
+    ],
+)
+def test_an_append_is_acknowledged_when_the_high_watermark_passed_it_with_enough_replicas(
+    high_watermark: int, isr_size: int, expected: ErrorCode | None
+) -> None:
+    judged = judge_acknowledgement(
+        high_watermark=Offset(high_watermark), required_offset=Offset(41), maximal_isr_size=isr_size, min_isr=2
+    )
+    assert judged is expected

@@ -1,0 +1,111 @@
+import pytest
+
+from broker_agent.decisions.leader_and_isr import Admission, admit, judge_epochs, judge_stop
+from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.errors import ErrorCode
+from cluster.requests import LeaderAndIsrPartitionState
+
+A, B = TopicId("A" * 22), TopicId("B" * 22)
+
+
+@pytest.mark.rule("R1.16", "R2.1", "R2.2")
+@pytest.mark.parametrize(
+    ("broker_epoch", "controller_epoch", "expected"),
+    [
+        (50, 3, ErrorCode.NONE),
+        (-1, 3, ErrorCode.NONE),
+        (51, 3, ErrorCode.NONE),
+        (49, 3, ErrorCode.STALE_BROKER_EPOCH),
+        (50, 4, ErrorCode.NONE),
+        (50, 2, ErrorCode.STALE_CONTROLLER_EPOCH),
+        (49, 2, ErrorCode.STALE_BROKER_EPOCH),
+    ],
+)
+def test_a_request_with_a_stale_epoch_is_refused_whole(
+    broker_epoch: int, controller_epoch: int, expected: ErrorCode
+) -> None:
+    judged = judge_epochs(
+        broker_epoch=BrokerEpoch(broker_epoch),
+        own_broker_epoch=BrokerEpoch(50),
+        controller_epoch=ControllerEpoch(controller_epoch),
+        known_controller_epoch=ControllerEpoch(3),
+    )
+    assert judged is expected
+
+
+@pytest.mark.rule("R2.3", "R2.4", "P27")
+@pytest.mark.parametrize(
+    ("epoch", "leader", "replicas", "topic_id", "log_id", "expected"),
+    [
+        (6, 1, (1, 2), A, A, Admission.LEAD),
+        (6, 1, (1, 2), A, None, Admission.LEAD),
+        (6, 1, (1, 2), None, A, Admission.LEAD),
+        (6, 2, (1, 2), A, A, Admission.FOLLOW),
+        (6, -1, (1, 2), A, A, Admission.FOLLOW),
+        (6, 2, (2, 3), A, A, Admission.REFUSE_NOT_REPLICA),
+        (6, 1, (2, 3), A, A, Admission.REFUSE_NOT_REPLICA),
+        (6, 1, (1, 2), B, A, Admission.REFUSE_TOPIC_ID),
+        (5, 1, (1, 2), B, A, Admission.REFUSE_TOPIC_ID),
+        (4, 1, (1, 2), B, A, Admission.REFUSE_TOPIC_ID),
+        (4, 1, (1, 2), A, A, Admission.REFUSE_EPOCH),
+        (4, 2, (1, 2), A, None, Admission.REFUSE_EPOCH),
+        (5, 1, (1, 2), A, A, Admission.REFUSE_EPOCH),
+        (5, 1, (1, 2), None, None, Admission.REFUSE_EPOCH),
+        (5, 1, (1, 2), A, None, Admission.STORE_TOPIC_ID),
+        (5, 2, (1, 2), A, None, Admission.STORE_TOPIC_ID),
+        (5, 2, (1, 2), None, A, Admission.CLEAR_TOPIC_ID),
+        (5, 1, (1, 2), None, A, Admission.REFUSE_EPOCH),
+    ],
+)
+def test_each_partition_state_is_admitted_by_topic_id_then_leader_epoch_then_role(
+    *,
+    epoch: int,
+    leader: int,
+    replicas: tuple[int, ...],
+    topic_id: TopicId | None,
+    log_id: TopicId | None,
+    expected: Admission,
+) -> None:
+    state = LeaderAndIsrPartitionState(
+        partition_index=0,
+        controller_epoch=ControllerEpoch(1),
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        isr=(BrokerId(2),),
+        partition_epoch=PartitionEpoch(9),
+        replicas=tuple(map(BrokerId, replicas)),
+    )
+    found = admit(state, own_id=BrokerId(1), current_epoch=LeaderEpoch(5), topic_id=topic_id, log_topic_id=log_id)
+    assert found is expected
+
+
+@pytest.mark.rule("R2.6")
+@pytest.mark.parametrize(
+    ("admission", "code"),
+    [
+        (Admission.LEAD, ErrorCode.NONE),
+        (Admission.FOLLOW, ErrorCode.NONE),
+        (Admission.STORE_TOPIC_ID, ErrorCode.NONE),
+        (Admission.CLEAR_TOPIC_ID, ErrorCode.NONE),
+        (Admission.REFUSE_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID),
+        (Admission.REFUSE_NOT_REPLICA, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (Admission.REFUSE_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH),
+    ],
+)
+def test_each_admission_has_its_code(admission: Admission, code: ErrorCode) -> None:
+    assert admission.code is code
+
+
+@pytest.mark.rule("R4.2")
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [
+        (-2, ErrorCode.NONE),
+        (-1, ErrorCode.NONE),
+        (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, ErrorCode.NONE),
+        (6, ErrorCode.NONE),
+    ],
+)
+def test_a_stop_with_an_old_epoch_is_fenced(requested: int, expected: ErrorCode) -> None:
+    assert judge_stop(LeaderEpoch(requested), LeaderEpoch(5)) is expected
