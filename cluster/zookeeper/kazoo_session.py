@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Close, Watch
 from kazoo.protocol.states import KeeperState
@@ -67,6 +68,20 @@ class Completion:
             LostAnswer(sent=self.request.sent_at is not None) if lost else SessionExpiredError("the session is over")
         )
         self._session.count_down(self.exchange)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not typed.
+    """kazoo's sockets, with a fair share of time for each address.
+
+    kazoo waits a whole session timeout for every connection, so one dead server of three would cost the session.
+    """
+
+    def __init__(self, addresses: int) -> None:
+        super().__init__()
+        self._addresses = addresses
+
+    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
+        return super().create_connection(*args, timeout=timeout / self._addresses, **options)
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
@@ -186,8 +201,13 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         max_in_flight: int,
         on_delivery: Callable[["Session", Delivery], None],
     ) -> None:
-        retry = KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1.0)
-        super().__init__(hosts=hosts, timeout=session_timeout_ms / 1000, connection_retry=retry, logger=_kazoo_logger)
+        super().__init__(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=_Handler(addresses=hosts.count(",") + 1),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1.0),
+            logger=_kazoo_logger,
+        )
         self._connection = _Connection(self, self._conn_retry.copy(), max_in_flight)
         self._on_delivery = on_delivery
         self._over = threading.Event()
