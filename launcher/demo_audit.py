@@ -20,6 +20,7 @@ from cluster.state_change_log import Cause, Kind, LoggedStateChange, StateChange
 from cluster.state_change_reader import read_state_changes
 
 _EXIT_CODES_WITH_A_VERDICT: Final = (0, 3)
+_WRITTEN_BY_CONTROLLERS: Final = (Kind.PARTITION, Kind.REPLICA, Kind.ISR)
 
 
 class AuditOutcome(Struct, frozen=True):
@@ -59,7 +60,7 @@ def inject_second_leader(logs: Sequence[Path], topic: str) -> str:
     """
     genuine = _newest_leadership(logs, topic)
     assert genuine.leader is not None, "chosen for its leader"
-    other = next(b for b in genuine.replicas or genuine.isr or () if b != genuine.leader)
+    other = next(b for b in genuine.isr or () if b != genuine.leader)
     clock = SystemClock()
     folder = next(path for path in logs if any(r.node == genuine.node for r in read_state_changes([path])))
     log = FileStateChangeLog(
@@ -93,7 +94,7 @@ def _newest_leadership(logs: Sequence[Path], topic: str) -> LoggedStateChange:
     written = [
         r
         for r in read_state_changes(logs, topic)
-        if r.kind in (Kind.PARTITION, Kind.ISR)
+        if r.kind in _WRITTEN_BY_CONTROLLERS
         and r.leader is not None
         and r.leader >= 0
         and len(r.isr or ()) > 1

@@ -247,8 +247,11 @@ class LocalCluster:
                 raise StartupError(
                     f"port {port} of {member.name} is in use by another program; free it, or use another --data folder"
                 )
-        for sub_folder in ("config", "logs", "data"):
+        for sub_folder in ("config", "logs", "data", "state-changes"):
             (self.folder / sub_folder).mkdir(exist_ok=True)
+        if member.role != ZOOKEEPER:
+            # Made here, so that an audit of a member that had nothing to record finds an empty folder and no error.
+            (self.folder / "state-changes" / member.name).mkdir(exist_ok=True)
         child = processes.spawn(
             self._command(member), log=self._log(member.name), folder=self.folder, environment=os.environ
         )
