@@ -1,0 +1,234 @@
+"""The context's derived values, indexes and counters; the counters against a recount after every step."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.broker import BrokerId, TopicId
+from cluster.partition import ReplicaAssignment
+from cluster.state_tables import PartitionState, ReplicaState
+from controller.context import ControllerContext, TopicIdConflictError, is_imbalanced
+from tests.contexts import assignment, broker, context, ids, leadership, registered, tp
+
+
+@pytest.mark.rule("CX-1", "CX-2")
+def test_online_means_live_and_on_a_healthy_disk() -> None:
+    cluster = context([1, 2, 3], {"t-0": [1, 2, 3]})
+    cluster.set_shutting_down([BrokerId(2)])
+    cluster.offline_directories[BrokerId(3)] = {tp("t-0")}
+    assert cluster.live_broker_ids == {1, 3}
+    assert cluster.live_or_shutting_down_ids == {1, 2, 3}
+    assert cluster.online_brokers(tp("t-0")) == {1}
+    assert cluster.online_brokers(tp("t-0"), include_shutting_down=True) == {1, 2}
+    assert cluster.online_brokers(tp("t-1")) == {1, 3}
+    cluster.forget_offline_directories([BrokerId(3), BrokerId(9)])
+    assert cluster.online_brokers(tp("t-0")) == {1, 3}
+
+
+@pytest.mark.rule("CX-3", "CX-8")
+def test_replicas_of_a_reassignment_count_as_hosted() -> None:
+    cluster = context([1], {"t-0": [1, 2]})
+    cluster.set_assignment(tp("t-0"), assignment([3, 1, 2], adding=[3], removing=[1]))
+    assert [cluster.partitions_on_broker(BrokerId(b)) for b in (1, 2, 3, 4)] == [[tp("t-0")]] * 3 + [[]]
+    assert cluster.hosting_brokers() == [1, 2, 3]
+    cluster.set_assignment(tp("t-0"), assignment([3]))
+    assert cluster.hosting_brokers() == [3]
+    assert cluster.assignment(tp("unknown-0")).replicas == ()
+    assert cluster.partitions_of("unknown") == []
+
+
+@pytest.mark.rule("CX-4", "CX-5", "CX-6", "CX-7")
+def test_questions_about_leaders_leave_out_topics_queued_for_deletion() -> None:
+    cluster = context(
+        [1, 2],
+        {"t-0": [1, 2], "t-1": [9, 2], "t-2": [1], "t-3": [2, 1], "gone-0": [9, 1]},
+        {
+            "t-0": leadership(1, [1], leader_epoch=3),
+            "t-1": leadership(9, [9]),
+            "t-2": leadership(1, [1]),
+            "t-3": leadership(-1, [2]),
+            "gone-0": leadership(9, [9], leader_epoch=4),
+        },
+    )
+    assert cluster.leader_epoch_for_stop(tp("gone-0")) == 4
+    cluster.queue_topic_deletions(["gone"])
+    assert cluster.partitions_with_leaders() == [tp(f"t-{p}") for p in range(4)]
+    assert set(cluster.partitions_with_offline_leader()) == {tp("t-1"), tp("t-3")}
+    assert cluster.partition_leaders_on_broker(BrokerId(1)) == [tp("t-0")]
+    assert [cluster.leader_epoch_for_stop(tp(p)) for p in ("t-0", "gone-0", "t-9")] == [3, -2, -1]
+    cluster.offline_directories[BrokerId(1)] = {tp("t-0")}
+    assert set(cluster.partitions_with_offline_leader()) == {tp("t-0"), tp("t-1"), tp("t-3")}
+
+
+@pytest.mark.rule("CX-9", "TI-4")
+@pytest.mark.parametrize(("topic", "topic_id"), [("absent", "x"), ("a", "x"), ("b", "id-of-a")])
+def test_topic_ids_may_not_contradict_each_other(topic: str, topic_id: str) -> None:
+    cluster = context([1], {"a-0": [1], "b-0": [1]})
+    cluster.add_topic_id("a", TopicId("id-of-a"))
+    with pytest.raises(TopicIdConflictError):
+        cluster.add_topic_id(topic, TopicId(topic_id))
+
+
+@pytest.mark.rule("CX-10")
+def test_a_removed_topic_leaves_states_reassignment_and_holds_behind() -> None:
+    cluster = context([1], {"t-0": [1], "t-1": [1]}, {"t-0": leadership(1, [1])})
+    cluster.set_partition_state(tp("t-0"), PartitionState.NEW)
+    cluster.set_partition_state(tp("t-0"), PartitionState.OFFLINE)
+    cluster.set_replica_states(BrokerId(1), [tp("t-0")], ReplicaState.ONLINE)
+    cluster.set_being_reassigned(tp("t-0"))
+    cluster.topics_ineligible_for_deletion.add("t")
+    cluster.topics_with_deletion_started.add("t")
+    cluster.queue_topic_deletions(["t"])
+    cluster.topics_with_deletion_started.clear()
+    cluster.remove_topic("t")
+    assert not cluster.topics
+    assert not cluster.topic_ids
+    assert not cluster.topic_names
+    assert not cluster.assignments
+    assert not cluster.leaderships
+    assert not cluster.topics_to_be_deleted
+    assert cluster.partitions_on_broker(BrokerId(1)) == []
+    assert cluster.partition_state(tp("t-0")) is PartitionState.OFFLINE
+    assert cluster.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.ONLINE
+    assert cluster.partitions_being_reassigned == {tp("t-0")}
+    assert cluster.topics_ineligible_for_deletion == {"t"}
+    cluster.forget_states([tp("t-0"), tp("t-1")])
+    assert cluster.partition_state(tp("t-0")) is PartitionState.NON_EXISTENT
+    assert cluster.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.NON_EXISTENT
+    assert cluster.recount() == (cluster.offline_partition_count, cluster.preferred_replica_imbalance_count) == (0, 0)
+
+
+def test_a_deleted_replica_leaves_its_assignment() -> None:
+    cluster = context([1, 2], {"t-0": [1, 2]})
+    cluster.set_replica_states(BrokerId(2), [tp("t-0")], ReplicaState.DELETION_SUCCESSFUL)
+    cluster.remove_replica(BrokerId(2), tp("t-0"))
+    assert cluster.assignment(tp("t-0")).replicas == (1,)
+    assert cluster.replica_state(BrokerId(2), tp("t-0")) is ReplicaState.NON_EXISTENT
+    assert cluster.partitions_on_broker(BrokerId(2)) == []
+
+
+def test_brokers_come_change_and_go() -> None:
+    cluster = context([1, 2])
+    cluster.replace_broker(broker(1, "rack-a"))
+    assert cluster.brokers[BrokerId(1)].rack == "rack-a"
+    cluster.add_brokers([registered(2, 500)])
+    assert cluster.broker_epochs[BrokerId(2)] == 500
+    cluster.remove_brokers(ids(1, 9))
+    assert cluster.live_broker_ids == {2}
+    with pytest.raises(AssertionError, match="not registered"):
+        cluster.replace_broker(broker(1))
+
+
+@pytest.mark.rule("CX-14")
+@pytest.mark.parametrize(
+    ("start", "target", "expected"),
+    [
+        (([1, 2, 3], [], []), [4, 5, 6], ([4, 5, 6, 1, 2, 3], [4, 5, 6], [1, 2, 3])),
+        (([4, 5, 6, 1, 2, 3], [4, 5, 6], [1, 2, 3]), [7, 8, 9], ([7, 8, 9, 1, 2, 3], [7, 8, 9], [1, 2, 3])),
+        (([4, 5, 6, 1, 2, 3], [4, 5, 6], [1, 2, 3]), [1, 2, 3], ([1, 2, 3], [], [])),
+        (([1, 2, 3, 4], [], []), [4, 2, 5, 3], ([4, 2, 5, 3, 1], [5], [1])),
+        (([1, 2, 3], [], []), [3, 1, 2], ([3, 1, 2], [], [])),
+        (([1, 2, 3], [], []), [3, 4, 2], ([3, 4, 2, 1], [4], [1])),
+    ],
+)
+def test_a_reassignment_starts_from_the_original_replicas(start: Any, target: list[int], expected: Any) -> None:
+    assert assignment(*start).reassign_to(ids(*target)) == assignment(*expected)
+
+
+@pytest.mark.rule("CX-14")
+def test_a_cancelled_reassignment_does_not_recover_the_original_order() -> None:
+    waiting = assignment([1, 2, 3]).reassign_to(ids(3, 4, 2))
+    assert waiting.original == (3, 2, 1)
+    assert waiting.reassign_to(waiting.original) == assignment([3, 2, 1])
+
+
+@pytest.mark.rule("CX-21")
+@pytest.mark.parametrize(
+    ("of", "leader", "isr", "expected"),
+    [
+        (assignment([1, 2]), 1, [1], False),
+        (assignment([1, 2]), 2, [1, 2], True),
+        (assignment([1, 2]), -1, [1], True),
+        (assignment([3, 1], adding=[3]), 1, [1], False),
+        (assignment([3, 1], adding=[3]), 1, [1, 3], True),
+        (assignment([1, 3], adding=[3]), 3, [1, 3], True),
+        (ReplicaAssignment(()), 1, [1], False),
+    ],
+)
+def test_imbalance_counts_a_preferred_replica_from_the_moment_it_could_lead(
+    of: ReplicaAssignment, leader: int, isr: list[int], expected: bool
+) -> None:
+    assert is_imbalanced(of, leadership(leader, isr)) is expected
+
+
+@pytest.mark.rule("CX-20")
+def test_partitions_of_a_topic_whose_deletion_started_are_not_counted_as_offline() -> None:
+    cluster = context([1], {"t-0": [1], "u-0": [1]})
+    cluster.topics_with_deletion_started.add("u")
+    for name in ("t-0", "u-0"):
+        cluster.set_partition_state(tp(name), PartitionState.OFFLINE)
+        cluster.set_partition_state(tp(name), PartitionState.OFFLINE)
+    assert cluster.offline_partition_count == 1
+    cluster.set_partition_state(tp("t-0"), PartitionState.ONLINE)
+    assert cluster.offline_partition_count == 0
+
+
+names = st.sampled_from(["a-0", "a-1", "b-0"])
+replica_lists = st.lists(st.integers(1, 4), unique=True, min_size=1, max_size=3)
+steps = st.one_of(
+    st.tuples(st.just("assign"), names, replica_lists),
+    st.tuples(st.just("lead"), names, st.integers(-1, 4)),
+    st.tuples(st.just("state"), names, st.sampled_from(list(PartitionState))),
+    st.tuples(st.just("queue"), st.sampled_from(["a", "b"]), st.none()),
+    st.tuples(st.just("remove"), st.sampled_from(["a", "b"]), st.none()),
+)
+
+
+def take(cluster: ControllerContext, step: tuple[str, str, Any]) -> None:
+    kind, name, value = step
+    match kind:
+        case "assign":
+            cluster.topics.add(name[0])
+            cluster.set_assignment(tp(name), assignment(value))
+        case "lead":
+            if cluster.assignment(tp(name)).replicas:
+                cluster.apply_leaderships({tp(name): leadership(value, [1])})
+        case "state":
+            cluster.set_partition_state(tp(name), value)
+        case "queue":
+            if name in cluster.topics:
+                cluster.queue_topic_deletions([name])
+        case "remove":
+            cluster.remove_topic(name)
+
+
+@pytest.mark.rule("CX-20", "CX-22", "INV-10")
+@settings(max_examples=200)
+@given(st.lists(steps, max_size=30))
+def test_counters_and_indexes_equal_a_recount_after_every_step(taken: list[tuple[str, str, Any]]) -> None:
+    cluster = context([1, 2])
+    for step in taken:
+        take(cluster, step)
+        assert cluster.recount() == (cluster.offline_partition_count, cluster.preferred_replica_imbalance_count)
+        for number in range(1, 5):
+            hosted = {
+                tp(f"{topic}-{partition}")
+                for topic, of_topic in cluster.assignments.items()
+                for partition, found in of_topic.items()
+                if number in found.replicas
+            }
+            assert set(cluster.partitions_on_broker(BrokerId(number))) == hosted
+        offline = {
+            p
+            for p, found in cluster.leaderships.items()
+            if found.leader not in cluster.live_broker_ids and p.topic not in cluster.topics_to_be_deleted
+        }
+        assert set(cluster.partitions_with_offline_leader()) == offline
+        waiting = {
+            p
+            for p, state in cluster.partition_states.items()
+            if state in {PartitionState.NEW, PartitionState.OFFLINE} and p.topic not in cluster.topics_to_be_deleted
+        }
+        assert set(cluster.partitions_awaiting_leader()) == waiting
