@@ -162,12 +162,21 @@ class SimulatedAgent(SimulatedNode):
     def __init__(self, world: World, broker: BrokerId) -> None:
         super().__init__(world, f"broker-{broker}")
         self.id = broker
-        self.disk = SimulatedDisk(world.clock, self.random, latency_s=(0.0001, 0.003))
+        self.disk = self._empty_disk()
+        self.rack: str | None = None
         self.agent: Agent | None = None
 
     def crash(self) -> None:
         super().crash()
         self.disk.kill_process()
+
+    def replace_disk(self) -> None:
+        """Start the next time with nothing."""
+        assert not self.is_running, f"{self.name} runs"
+        self.disk = self._empty_disk()
+
+    def _empty_disk(self) -> SimulatedDisk:
+        return SimulatedDisk(self._world.clock, self.random, latency_s=(0.0001, 0.003))
 
     def lose_power(self) -> None:
         """Crash, and lose what was not flushed."""
@@ -205,7 +214,7 @@ class SimulatedAgent(SimulatedNode):
             configs=configs,
         )
         async with TaskSet() as tasks:
-            self.agent = Agent(Broker(self.id, ()), around, tasks)
+            self.agent = Agent(Broker(self.id, (), self.rack), around, tasks)
             incarnation.serve(self.agent)
             await self.agent.start(Endpoint(self.name, _PORT))
             await incarnation.stop.wait()

@@ -25,6 +25,12 @@ async def active_controller(zookeeper: ZooKeeper) -> int | None:
     return None if body is None else int(body["brokerid"])
 
 
+async def leader_of(zookeeper: ZooKeeper, topic: str, partition: int) -> int | None:
+    """Who leads; None where nobody does."""
+    body = _json(await zookeeper.get(f"/brokers/topics/{topic}/partitions/{partition}/state"))
+    return None if body is None or body["leader"] < 0 else int(body["leader"])
+
+
 async def take_picture(zookeeper: ZooKeeper, controllers: Set[int], epoch_base: int) -> Picture:
     """Everything that two implementations must agree on; `epoch_base` is the controller epoch at the start.
 

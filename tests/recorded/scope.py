@@ -40,4 +40,16 @@ WAITING_FOR = {
     "unclean-by-config": CONFIG_CHANGES,
 }
 
+HANGS = "a node that hangs: a twin's timers would go on"
+
+NOT_ON_TWINS = {
+    "follower-pause": HANGS,
+    "follower-pause-expired": HANGS,
+    "isr-change-controller-hangs": HANGS,
+    "leader-pause-short": HANGS,
+    "zombie-controller": HANGS,
+}
+"""Replayed on real processes only."""
+
 IN_SCOPE = [name for name in all_names() if name not in WAITING_FOR]
+ON_TWINS = [name for name in IN_SCOPE if name not in NOT_ON_TWINS]
