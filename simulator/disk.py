@@ -16,6 +16,7 @@ from cluster.node import WallClock
 T = TypeVar("T")
 
 TOTAL_BYTES = 1 << 40
+BLOCK_SIZE = 512
 
 
 class _Inode:
@@ -45,8 +46,10 @@ class _Inode:
             kept = chance.randint(self.durable_size, len(self.content))
             del self.content[kept:]
             if kept > self.durable_size and chance.random() < 0.25:
-                # Blocks reach the device in any order: the size may be right where the bytes are not.
-                self.content[chance.randrange(self.durable_size, kept)] ^= 0xFF
+                # Blocks reach the device in any order: the size may be right where a block is still empty.
+                start = chance.randrange(self.durable_size, kept) // BLOCK_SIZE * BLOCK_SIZE
+                lost = range(max(start, self.durable_size), min(start + BLOCK_SIZE, kept))
+                self.content[lost.start : lost.stop] = bytes(len(lost))
         self.flush()
 
 

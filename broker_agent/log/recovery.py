@@ -79,6 +79,8 @@ def load_log(
     kept = _recover(around, opened, unsound, epochs, walk_from)
     segments = Segments(kept or [create_segment(around, path, checkpointed.log_start_offset, config)])
 
+    for sealed in list(segments)[:-1]:
+        sealed.save_indexes()
     log_start = Offset(max(checkpointed.log_start_offset, segments.first.base_offset))
     end = segments.active.next_offset
     if end < log_start:

@@ -95,8 +95,9 @@ class Segment:
 
         Returns whether every byte of the file belongs to a complete batch. Checksums are not looked at.
         """
-        index = OffsetIndex.decode(self._disk.read_file(self._stem + INDEX_SUFFIX) or b"")
-        times = TimeIndex.decode(self._disk.read_file(self._stem + TIME_INDEX_SUFFIX) or b"")
+        contents = [self._disk.read_file(self._stem + suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        index = None if contents[0] is None else OffsetIndex.decode(contents[0])
+        times = None if contents[1] is None else TimeIndex.decode(contents[1])
         if index is None or times is None or not self._fits(index, times):
             index, times = OffsetIndex(), TimeIndex()
             self.create_indexes()

@@ -1,0 +1,211 @@
+"""Loading logs after a clean end, a crash and a torn write, on real files."""
+
+from pathlib import Path
+
+import pytest
+
+from broker_agent.log.partition_log import PartitionLog
+from broker_agent.ports import LogConfig
+from cluster.broker import LeaderEpoch, Offset
+from tests.contract.log_worlds import TP, FileWorld, Node, batch, check_invariants, extents, fill
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(FileWorld(), str(tmp_path / "a"), config=SMALL)
+
+
+def found(node: Node) -> PartitionLog:
+    log = node.logs.get(TP)
+    assert log is not None
+    return log
+
+
+def segment_files(log: PartitionLog, suffix: str = ".log") -> list[Path]:
+    return sorted(path for path in Path(log.path).iterdir() if path.suffix == suffix)
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+async def crash(node: Node) -> None:
+    """Everything reached the page cache and nothing was closed."""
+    found(node).abandon()
+    for directory in node.logs.directories.values():
+        directory.unlock()
+
+
+@pytest.mark.rule("R9.15", "R9.19", "R10.6")
+async def test_a_last_batch_torn_at_any_byte_is_cut_off(node: Node) -> None:
+    await node.start()
+    fill(await node.log(), 1, 1, 2)
+    path = segment_files(found(node))[-1]
+    await crash(node)
+    whole, size = path.read_bytes(), len(batch(10))
+    for kept in range(size):
+        path.write_bytes(whole[: 2 * size + kept])
+        await node.start()
+        assert extents(found(node)) == [(0, 9, 1), (10, 19, 1)]
+        assert (found(node).log_end_offset, found(node).latest_epoch, path.stat().st_size) == (20, 1, 2 * size)
+        await crash(node)
+
+
+@pytest.mark.rule("R9.15", "R9.19")
+@pytest.mark.parametrize("position", [8, 16, 17, 21, 26, 60, 61, 160])
+async def test_a_garbled_batch_ends_the_log_and_later_segments_go(node: Node, position: int) -> None:
+    await node.start()
+    fill(await node.log(), *[1] * 20)
+    first = segment_files(found(node))[0]
+    await crash(node)
+    content = bytearray(first.read_bytes())
+    content[len(batch(10)) + position] ^= 0x40
+    first.write_bytes(content)
+    await node.start()
+    assert extents(found(node)) == [(0, 9, 1)]
+    assert segment_files(found(node)) == [first]
+    fill(found(node), 2)
+    check_invariants(found(node))
+
+
+@pytest.mark.rule("R9.15", "R9.19")
+async def test_below_the_recovery_point_no_checksum_is_looked_at(node: Node) -> None:
+    await node.start()
+    fill(await node.log(), *[1] * 20)
+    await found(node).flush()
+    await node.logs.write_recovery_points()
+    first = segment_files(found(node))[0]
+    await crash(node)
+    content = bytearray(first.read_bytes())
+    content[100] ^= 0x40
+    first.write_bytes(content)
+    await node.start()
+    assert found(node).log_end_offset == 200
+
+
+@pytest.mark.rule("R9.15", "R10.2", "R10.3")
+@pytest.mark.parametrize("damage", [None, b"", b"garbage", bytes(24), b"\xff" * 24])
+async def test_indexes_that_are_missing_or_wrong_are_rebuilt(node: Node, damage: bytes | None) -> None:
+    await node.start()
+    fill(await node.log(), *[1] * 20)
+    await node.stop()
+    log_files = sorted((Path(node.paths[0]) / str(TP)).glob("*.log"))
+    intact = [path.with_suffix(".index").read_bytes() for path in log_files]
+    assert any(intact)
+    for path in log_files:
+        for suffix in (".index", ".timeindex"):
+            index = path.with_suffix(suffix)
+            index.unlink()
+            if damage is not None:
+                index.write_bytes(damage)
+    await node.start()
+    for start in range(0, 200, 7):
+        records = found(node).read(Offset(start), 1, Offset(200), at_least_one=True)
+        assert int.from_bytes(records[:8], "big") == start // 10 * 10
+    assert found(node).offset_for_timestamp(5) == (5, 0)
+    await node.stop()
+    assert [path.with_suffix(".index").read_bytes() for path in log_files] == intact
+
+
+@pytest.mark.rule("R9.15")
+async def test_leftovers_of_unfinished_work_are_removed(node: Node) -> None:
+    await node.start()
+    fill(await node.log(), 1)
+    directory = Path(found(node).path)
+    await crash(node)
+    leftovers = ["00000000000000000007.index", "00000000000000000000.log.deleted", "x.cleaned", "x.swap", "y.tmp"]
+    for name in leftovers:
+        (directory / name).write_bytes(b"left over")
+    await node.start()
+    assert not names(directory) & set(leftovers)
+    assert extents(found(node)) == [(0, 9, 1)]
+
+
+@pytest.mark.rule("R9.15")
+async def test_a_log_that_ends_below_its_start_is_useless(node: Node) -> None:
+    await node.start()
+    fill(await node.log(), *[1] * 5)
+    await crash(node)
+    (Path(node.paths[0]) / "log-start-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} 90\n")
+    await node.start()
+    assert (found(node).log_start_offset, found(node).log_end_offset, extents(found(node))) == (90, 90, [])
+    assert [path.name for path in segment_files(found(node))] == [f"{90:020d}.log"]
+
+
+@pytest.mark.rule("R9.16", "R9.17", "R3.11")
+async def test_after_power_failure_the_high_watermark_is_the_checkpointed_one(node: Node) -> None:
+    await node.start()
+    log = await node.log(LogConfig())
+    for _ in range(48):
+        fill(log, 1)
+    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(480)})
+    fill(log, 1, 1)
+    log.append_as_leader(batch(5), LeaderEpoch(1), 1)
+    log.append_as_leader(batch(5), LeaderEpoch(1), 1)
+    await log.begin_leader_epoch(LeaderEpoch(2), log.log_end_offset)
+    path = segment_files(log)[-1]
+    await crash(node)
+    path.write_bytes(path.read_bytes()[:-30])
+    await node.start()
+    log = found(node)
+    assert (log.log_end_offset, log.high_watermark, log.latest_epoch) == (505, 0, 1)
+    offsets = await node.logs.read_high_watermarks(node.paths[0])
+    assert log.set_high_watermark(offsets[TP]) == 480
+
+
+@pytest.mark.rule("R9.13", "R9.21", "R9.4")
+async def test_the_clean_marker_is_written_at_the_end_and_gone_before_logs_are_opened(node: Node) -> None:
+    marker = Path(node.paths[0]) / ".kafka_cleanshutdown"
+    await node.start()
+    fill(await node.log(), 1)
+    assert not marker.exists()
+    await node.stop()
+    assert marker.read_text() == '{"version":0,"brokerEpoch":42}'
+    checkpoint = Path(node.paths[0]) / "recovery-point-offset-checkpoint"
+    assert checkpoint.read_text() == f"0\n1\n{TP.topic} {TP.partition} 10\n"
+    await node.start()
+    assert not marker.exists()
+    assert found(node).recovery_point == 10
+
+
+@pytest.mark.rule("R9.7")
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+async def test_an_unreadable_recovery_point_or_log_start_counts_as_empty(node: Node, name: str) -> None:
+    await node.start()
+    fill(await node.log(), 1)
+    await crash(node)
+    (Path(node.paths[0]) / name).write_text("0\n7\nno such line\n")
+    await node.start()
+    assert found(node).log_end_offset == 10
+    assert not node.failures
+
+
+@pytest.mark.rule("R9.7")
+async def test_an_unreadable_epoch_checkpoint_fails_its_directory_only(node: Node, tmp_path: Path) -> None:
+    node.paths = (*node.paths, str(tmp_path / "b"))
+    await node.start()
+    log = await node.log()
+    fill(log, 1)
+    await node.stop()
+    (Path(log.path) / "leader-epoch-checkpoint").write_text("1\n0\n")
+    await node.start()
+    assert [path for path, _ in node.failures] == [log.directory]
+    assert node.logs.live_directories == (node.paths[1],)
+    assert node.logs.get(TP) is None
+
+
+@pytest.mark.rule("R9.14", "R10.16")
+async def test_directories_on_their_way_out_are_not_served_and_removed_later(node: Node) -> None:
+    node.config = LogConfig(file_delete_delay_ms=0)
+    await node.start()
+    fill(await node.log(), 1)
+    await node.logs.delete([TP])
+    await node.stop()
+    (gone,) = [Path(node.paths[0]) / name for name in names(Path(node.paths[0])) if name.endswith("-delete")]
+    await node.start()
+    assert node.logs.get(TP) is None
+    assert gone.exists()
+    await node.logs.remove_deleted()
+    assert not gone.exists()
