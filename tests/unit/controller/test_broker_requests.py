@@ -1,0 +1,176 @@
+"""Batches: what is collected, what is merged, who gets it and in which order."""
+
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerId, ControllerId, TopicId
+from cluster.requests import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from controller.context import ControllerContext
+from controller.decisions.broker_requests import ControlBatch, RequestSettings
+from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
+
+ME = ControllerId(1001)
+
+
+def cluster() -> ControllerContext:
+    return context(
+        [1, 2, 3],
+        {"t-0": [1, 2], "t-1": [2, 9], "u-0": [3]},
+        {
+            "t-0": leadership(1, [1, 2], leader_epoch=4, partition_epoch=6),
+            "t-1": leadership(-1, [9], leader_epoch=1, partition_epoch=1),
+        },
+    )
+
+
+def send(batch: ControlBatch, **settings: Any) -> list[tuple[BrokerId, ControlRequest]]:
+    return batch.requests(ME, RequestSettings(**settings))
+
+
+def of(requests: list[tuple[BrokerId, ControlRequest]], kind: type[ControlRequest]) -> dict[int, Any]:
+    return {broker: request for broker, request in requests if isinstance(request, kind)}
+
+
+def add(batch: ControlBatch, view: ControllerContext, name: str, *brokers: int, is_new: bool = False) -> None:
+    batch.add_leader_and_isr(
+        ids(*brokers), tp(name), view.leaderships[tp(name)], view.assignment(tp(name)), is_new=is_new
+    )
+
+
+def test_an_empty_batch_sends_nothing() -> None:
+    assert send(ControlBatch(cluster())) == []
+
+
+@pytest.mark.rule("RQ-3", "RQ-4", "RQ-12", "RQ-13")
+def test_leader_and_isr_goes_to_its_brokers_and_metadata_to_all_registered() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    add(batch, view, "t-0", 1, 2, 9, -1)
+    add(batch, view, "t-1", 2)
+    requests = send(batch)
+    leader_and_isr = of(requests, LeaderAndIsrRequest)
+    assert sorted(leader_and_isr) == [1, 2]
+    to_two: LeaderAndIsrRequest = leader_and_isr[2]
+    assert (to_two.controller_id, to_two.controller_epoch, to_two.broker_epoch) == (ME, EPOCH, 102)
+    (topic,) = to_two.topic_states
+    assert (topic.topic_name, topic.topic_id) == ("t", TopicId("id-of-t"))
+    assert [s.partition_index for s in topic.partition_states] == [0, 1]
+    first = topic.partition_states[0]
+    assert (first.leader, first.leader_epoch, first.isr, first.partition_epoch) == (1, 4, (1, 2), 6)
+    assert (first.replicas, first.controller_epoch, first.is_new) == ((1, 2), 1, False)
+    assert [(leader.broker_id, leader.host) for leader in to_two.live_leaders] == [(1, "host1")]
+    metadata = of(requests, UpdateMetadataRequest)
+    assert sorted(metadata) == [1, 2, 3]
+    assert [b.id for b in metadata[3].live_brokers] == [1, 2, 3]
+    assert {len(m.topic_states) for m in metadata.values()} == {1}
+
+
+def test_states_are_shared_between_requests_so_that_they_are_serialised_once() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    add(batch, view, "t-0", 1)
+    add(batch, view, "t-0", 2)
+    requests = send(batch)
+    first, second = of(requests, LeaderAndIsrRequest).values()
+    assert first.topic_states[0].partition_states[0] is second.topic_states[0].partition_states[0]
+    assert first.encoded is second.encoded
+    metadata = list(of(requests, UpdateMetadataRequest).values())
+    assert all(m.topic_states is metadata[0].topic_states and m.encoded is metadata[0].encoded for m in metadata)
+
+
+@pytest.mark.rule("RQ-4")
+def test_is_new_is_sticky_per_broker_and_the_latest_leadership_wins() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    add(batch, view, "t-0", 1, 2, is_new=True)
+    view.apply_leaderships({tp("t-0"): leadership(2, [2], leader_epoch=5)})
+    add(batch, view, "t-0", 1)
+    requests = of(send(batch), LeaderAndIsrRequest)
+    to_one, to_two = (requests[b].topic_states[0].partition_states[0] for b in (1, 2))
+    assert (to_one.is_new, to_one.leader_epoch) == (True, 5)
+    assert (to_two.is_new, to_two.leader_epoch) == (True, 4)
+
+
+@pytest.mark.rule("RQ-6", "RQ-7")
+def test_a_partition_without_leadership_is_left_out_but_its_brokers_are_told_who_lives() -> None:
+    batch = ControlBatch(cluster())
+    batch.add_update_metadata(ids(1, 9, -1), [tp("u-0")])
+    ((broker, request),) = send(batch)
+    assert broker == 1
+    assert isinstance(request, UpdateMetadataRequest)
+    assert request.topic_states == ()
+    assert len(request.live_brokers) == 3
+
+
+@pytest.mark.rule("RQ-7")
+def test_leader_and_isr_of_a_partition_unknown_to_the_context_carries_no_metadata() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    batch.add_leader_and_isr(ids(1), tp("u-0"), leadership(3, [3]), assignment([3]), is_new=False)
+    requests = send(batch)
+    assert of(requests, UpdateMetadataRequest)[1].topic_states == ()
+    assert len(of(requests, LeaderAndIsrRequest)) == 1
+
+
+@pytest.mark.rule("RQ-8", "CX-2")
+def test_metadata_marks_queued_topics_and_names_offline_replicas() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    batch.add_update_metadata_for_all([tp("t-0"), tp("t-1")])
+    (first, second) = of(send(batch), UpdateMetadataRequest)[1].topic_states[0].partition_states
+    assert (first.leader, first.leader_epoch, first.zk_version, first.offline_replicas) == (1, 4, 6, ())
+    assert second.offline_replicas == (9,)
+    view.queue_topic_deletions(["t"])
+    (first, _) = of(send(batch), UpdateMetadataRequest)[1].topic_states[0].partition_states
+    assert (first.leader, first.leader_epoch, first.zk_version, first.isr) == (-2, 0, 0, (1, 2))
+
+
+@pytest.mark.rule("RQ-5", "CX-7")
+def test_delete_is_sticky_and_stop_replica_carries_the_known_epoch() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    batch.add_stop_replica(BrokerId(1), tp("t-0"), delete=True)
+    batch.add_stop_replica(BrokerId(1), tp("t-0"), delete=False)
+    batch.add_stop_replica(BrokerId(1), tp("u-0"), delete=False)
+    batch.add_stop_replica(BrokerId(9), tp("t-1"), delete=True)
+    batch.add_stop_replica(BrokerId(-1), tp("t-1"), delete=True)
+    ((broker, request),) = send(batch)
+    assert broker == 1
+    assert isinstance(request, StopReplicaRequest)
+    assert [(s.topic_name, s.leader_epoch, s.delete_partition) for s in request.partition_states] == [
+        ("t", 4, True),
+        ("u", -1, False),
+    ]
+    split = [r for _, r in send(batch, stop_replica_flag_per_partition=False)]
+    assert [[s.delete_partition for s in r.partition_states] for r in split] == [[True], [False]]  # type: ignore[union-attr]
+
+
+@pytest.mark.rule("RQ-10", "INV-6")
+def test_leader_and_isr_precedes_metadata_precedes_stop_replica() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    batch.add_stop_replica(BrokerId(1), tp("t-0"), delete=False)
+    add(batch, view, "t-0", 1, 2)
+    kinds = [type(request) for _, request in send(batch)]
+    assert kinds == [LeaderAndIsrRequest] * 2 + [UpdateMetadataRequest] * 3 + [StopReplicaRequest]
+
+
+def test_older_protocol_versions_carry_neither_ids_nor_recovery_state() -> None:
+    view = cluster()
+    view.apply_leaderships({tp("t-0"): leadership(1, [1], recovery=1)})
+    batch = ControlBatch(view)
+    add(batch, view, "t-0", 1)
+    (now,) = of(send(batch), LeaderAndIsrRequest).values()
+    (then,) = of(send(batch, topic_ids=False, leader_recovery_state=False), LeaderAndIsrRequest).values()
+    assert now.topic_states[0].partition_states[0].leader_recovery_state == 1
+    assert then.topic_states[0].partition_states[0].leader_recovery_state == 0
+    assert then.topic_states[0].topic_id is None
+
+
+def test_a_leader_without_the_listener_is_not_named() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    add(batch, view, "t-0", 1)
+    (request,) = of(send(batch, inter_broker_listener="REPLICATION"), LeaderAndIsrRequest).values()
+    assert request.live_leaders == ()

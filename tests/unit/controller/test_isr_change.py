@@ -1,0 +1,129 @@
+"""Every verdict on a proposed ISR, and the order in which the reasons win."""
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.errors import ErrorCode
+from cluster.partition import RECOVERED, RECOVERING
+from cluster.requests import AlterPartitionItem, AlterPartitionRequest
+from controller.decisions.isr_change import plan_isr_changes, refuse_alter_partition
+from tests.contexts import EPOCH, context, ids, leadership, tp
+
+E = ErrorCode
+
+
+def item(
+    isr: tuple[int, ...] = (1, 2),
+    *,
+    leader_epoch: int = 5,
+    partition_epoch: int = 9,
+    recovery: int = RECOVERED,
+    topic_id: str | None = "id-of-t",
+    partition: int = 0,
+) -> AlterPartitionItem:
+    return AlterPartitionItem(
+        "t",
+        None if topic_id is None else TopicId(topic_id),
+        partition,
+        LeaderEpoch(leader_epoch),
+        ids(*isr),
+        PartitionEpoch(partition_epoch),
+        recovery,
+    )
+
+
+def request(*items: AlterPartitionItem, broker: int = 1, epoch: int = 101) -> AlterPartitionRequest:
+    return AlterPartitionRequest(BrokerId(broker), BrokerEpoch(epoch), items)
+
+
+def cluster(recovery: int = RECOVERED):  # type: ignore[no-untyped-def]
+    known = leadership(1, [1, 2, 3], leader_epoch=5, partition_epoch=9, recovery=recovery)
+    built = context([1, 2, 3, 4], {"t-0": [1, 2, 3]}, {"t-0": known})
+    built.set_shutting_down([BrokerId(4)])
+    return built
+
+
+@pytest.mark.rule("IS-9", "IS-10", "IS-11")
+@pytest.mark.parametrize(
+    ("proposal", "before", "expected"),
+    [
+        (item(topic_id="nobody's"), RECOVERED, E.UNKNOWN_TOPIC_ID),
+        (item(partition=7), RECOVERED, E.UNKNOWN_TOPIC_OR_PARTITION),
+        (item(partition_epoch=10), RECOVERED, E.NOT_CONTROLLER),
+        (item(leader_epoch=6), RECOVERED, E.NOT_CONTROLLER),
+        (item(leader_epoch=6, partition_epoch=8), RECOVERED, E.NOT_CONTROLLER),
+        (item(leader_epoch=4), RECOVERED, E.FENCED_LEADER_EPOCH),
+        (item((1, 9), leader_epoch=4, partition_epoch=8), RECOVERED, E.FENCED_LEADER_EPOCH),
+        (item((1, 2, 3)), RECOVERED, E.NONE),
+        (item((1, 2, 3), partition_epoch=3), RECOVERED, E.NONE),
+        (item((1, 3, 2), partition_epoch=3), RECOVERED, E.INVALID_UPDATE_VERSION),
+        (item(partition_epoch=8), RECOVERED, E.INVALID_UPDATE_VERSION),
+        (item((1, 9), partition_epoch=8), RECOVERED, E.INVALID_UPDATE_VERSION),
+        (item((1, 2), recovery=RECOVERING), RECOVERING, E.INVALID_REQUEST),
+        (item((1,), recovery=RECOVERING), RECOVERED, E.INVALID_REQUEST),
+        (item((1, 9)), RECOVERED, E.INELIGIBLE_REPLICA),
+        (item((1, 4)), RECOVERED, E.INELIGIBLE_REPLICA),
+        (item(()), RECOVERED, E.INVALID_REQUEST),
+    ],
+)
+def test_a_refused_or_repeated_proposal_is_answered_without_a_write(
+    proposal: AlterPartitionItem, before: int, expected: ErrorCode
+) -> None:
+    plan = plan_isr_changes(cluster(before), request(proposal))
+    (result,) = plan.results
+    assert plan.accepted == ()
+    assert result is not None
+    assert result.error_code is expected
+    if expected is E.NONE:
+        assert (result.leader_id, result.leader_epoch, result.partition_epoch) == (1, 5, 9)
+        assert result.isr == (1, 2, 3)
+
+
+@pytest.mark.rule("IS-13", "IS-18", "IS-20", "IS-12")
+@pytest.mark.parametrize(
+    ("proposal", "before"),
+    [
+        (item((1, 2)), RECOVERED),
+        (item((3, 1, 2)), RECOVERED),
+        (item((1,), recovery=RECOVERING), RECOVERING),
+        (item((1, 2)), RECOVERING),
+        (item((2,)), RECOVERED),
+        (item((1, 2), topic_id=None), RECOVERED),
+    ],
+)
+def test_an_accepted_proposal_keeps_the_leader_epoch(proposal: AlterPartitionItem, before: int) -> None:
+    plan = plan_isr_changes(cluster(before), request(proposal))
+    assert plan.results == (None,)
+    (accepted,) = plan.accepted
+    assert accepted.topic_partition == tp("t-0")
+    assert accepted.leadership == leadership(
+        1,
+        proposal.new_isr,
+        leader_epoch=5,
+        partition_epoch=10,
+        controller_epoch=EPOCH,
+        recovery=proposal.leader_recovery_state,
+    )
+
+
+@pytest.mark.rule("IS-15")
+def test_all_partitions_of_known_topics_are_announced_refused_ones_too() -> None:
+    plan = plan_isr_changes(cluster(), request(item(), item(partition=7), item(topic_id="x", partition=8)))
+    assert plan.partitions == (tp("t-0"), tp("t-7"))
+
+
+@pytest.mark.rule("IS-6", "IS-7", "IS-8", "FN-10")
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (request(item()), E.NONE),
+        (request(item(), broker=9, epoch=109), E.STALE_BROKER_EPOCH),
+        (request(item(), epoch=100), E.STALE_BROKER_EPOCH),
+        (request(item(), epoch=102), E.STALE_BROKER_EPOCH),
+        (request(item(), epoch=-1), E.STALE_BROKER_EPOCH),
+        (request(replace(item(), leader_recovery_state=2)), E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_the_sender_must_be_the_registered_incarnation(sent: AlterPartitionRequest, expected: ErrorCode) -> None:
+    assert refuse_alter_partition(cluster(), sent) is expected
