@@ -111,6 +111,7 @@ class Relay:
         self._refuses = False
         self._swallows = self._has_passed_a_request = False
         self._writers: list[asyncio.StreamWriter] = []
+        self._relaying: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> int:
         self._listening = await asyncio.start_server(self._on_client, "127.0.0.1", 0)
@@ -132,11 +133,16 @@ class Relay:
     async def close(self) -> None:
         self._listening.close()
         self.cut(0)
+        # Connections that the event loop cancelled at its end would be complained about.
+        await asyncio.gather(*self._relaying, return_exceptions=True)
 
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuses:
             writer.transport.abort()
             return
+        task = asyncio.current_task()
+        assert task is not None
+        self._relaying.add(task)
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
         self._writers += [writer, up_writer]
         await asyncio.gather(self._pass(reader, up_writer, False), self._pass(up_reader, writer, True))

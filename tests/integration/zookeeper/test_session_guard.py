@@ -22,7 +22,7 @@ from tests.contract.zookeeper_worlds import Events, eventually
 
 pytestmark = pytest.mark.real
 
-# A program whose session is 1 s. It owns /owned, tells what its listener hears, and does what it reads on stdin:
+# A program with a session. It owns /owned, tells what its listener hears, and does what it reads on stdin:
 # "block S" stops its event loop for so long, and then tries a write at once.
 PROGRAM = """
 import asyncio, sys, time
@@ -35,7 +35,7 @@ def tell(*words):
     print(*words, flush=True)
 
 async def main():
-    client = KazooZooKeeper(sys.argv[1], session_timeout_ms=1000, connection_timeout_ms=20000)
+    client = KazooZooKeeper(sys.argv[1], session_timeout_ms=int(sys.argv[2]), connection_timeout_ms=20000)
     client.listen(lambda event: tell(event.state.value) if isinstance(event, SessionEvent) else None)
     await client.start_session()
     await client.multi([Create("/owned", ephemeral=True)])
@@ -57,10 +57,12 @@ asyncio.run(main())
 class Program:
     """The program above as a process, and what it has said."""
 
-    def __init__(self, connect: str, log: Path) -> None:
+    def __init__(self, connect: str, session_timeout_ms: int, log: Path) -> None:
         self._said = log
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, connect], stdin=subprocess.PIPE, stdout=log.open("wb")
+            [sys.executable, "-c", PROGRAM, connect, str(session_timeout_ms)],
+            stdin=subprocess.PIPE,
+            stdout=log.open("wb"),
         )
 
     @property
@@ -73,9 +75,9 @@ class Program:
         self.process.stdin.flush()
 
 
-@pytest.fixture
-def program(zookeeper: str, tmp_path: Path) -> Iterator[Program]:
-    program = Program(zookeeper, tmp_path / "said")
+@pytest.fixture(params=[1000])
+def program(request: pytest.FixtureRequest, zookeeper: str, tmp_path: Path) -> Iterator[Program]:
+    program = Program(zookeeper, request.param, tmp_path / "said")
     yield program
     program.process.kill()
     program.process.wait()
@@ -100,10 +102,10 @@ async def gone(client: ZooKeeper, path: str, seconds: float = 20) -> None:
 
 async def test_a_program_with_a_stuck_event_loop_loses_its_session(observer: ZooKeeper, program: Program) -> None:
     await eventually(lambda: "owner" in program.said)
-    program.tell("block 8")
+    program.tell("block 5")
     started = time.monotonic()
-    await gone(observer, "/owned", seconds=7)
-    assert time.monotonic() - started < 7, "it went only because the program woke up"
+    await gone(observer, "/owned", seconds=4.5)
+    assert time.monotonic() - started < 4.5, "it went only because the program woke up"
     await eventually(lambda: "expired" in program.said)
     await eventually(lambda: any(line.startswith(("refused", "wrote")) for line in program.said))
     assert "refused SessionExpiredError" in program.said
@@ -112,10 +114,11 @@ async def test_a_program_with_a_stuck_event_loop_loses_its_session(observer: Zoo
     assert node.data == b""
 
 
+@pytest.mark.parametrize("program", [4000], indirect=True)
 async def test_a_short_stall_of_the_event_loop_costs_nothing(observer: ZooKeeper, program: Program) -> None:
     await eventually(lambda: "owner" in program.said)
     for _ in range(3):
-        program.tell("block 0.5")
+        program.tell("block 1")
     await eventually(lambda: program.said.count("wrote OK") == 3)
     assert program.said == ["connected", "owner", "wrote OK", "wrote OK", "wrote OK"]
     assert await observer.exists("/owned") is not None
