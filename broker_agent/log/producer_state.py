@@ -109,7 +109,7 @@ class ProducerStates:
 
 def decode_snapshot(content: bytes | None) -> ProducerStates | None:
     """The state in a snapshot, or None when there is none or it was torn."""
-    if content is None or len(content) < _CRC_SIZE:
+    if content is None or len(content) <= _CRC_SIZE:
         return None
     body = content[_CRC_SIZE:]
     if crc32c(body) != int.from_bytes(content[:_CRC_SIZE], "big"):
