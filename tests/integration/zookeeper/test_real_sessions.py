@@ -272,3 +272,32 @@ async def test_no_session_is_opened_behind_our_back_after_an_expiry(
     # A connection of kazoo's own making would come back within its longest pause of a second.
     await asyncio.sleep(1.2)
     assert b"sid=" not in connections()
+
+
+@pytest.mark.rule("ZC-1")
+async def test_no_more_requests_are_in_flight_than_allowed(own_zookeeper_server: EmbeddedZooKeeper) -> None:
+    client = KazooZooKeeper(
+        own_zookeeper_server.address, session_timeout_ms=30_000, connection_timeout_ms=20_000, max_in_flight=3
+    )
+    client.listen(Events())
+    await client.start_session()
+    session = client._session
+    assert session is not None
+    own_zookeeper_server.pause()
+    reads = asyncio.gather(*(client.exists("/") for _ in range(50)))
+    await eventually(lambda: len(session._pending) == 3 and len(session._queue) == 47)
+    own_zookeeper_server.resume()
+    assert None not in await reads
+    assert client.requests == 50
+    await client.close()
+
+
+async def test_a_mute_server_among_several_does_not_keep_us_from_the_others(zookeeper: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        client = KazooZooKeeper(
+            f"127.0.0.1:{mute.getsockname()[1]},{zookeeper}", session_timeout_ms=2000, connection_timeout_ms=20_000
+        )
+        client.listen(Events())
+        await client.start_session()
+        assert await client.exists("/") is not None
+        await client.close()
