@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
-from benchmarks.processes import ControllerProcess, StubProcesses, failover_phases
+from benchmarks.processes import ControllerProcess, ProcessFailedError, StubProcesses, failover_phases
 from benchmarks.report import CaseRun, Report, Requests, describe_machine, print_table, summarise
 from benchmarks.stub_agents import Received
 from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape, populate, read_partitions
@@ -45,12 +45,15 @@ class DifferenceError(Exception):
 
 
 def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False) -> int:
-    """Measure and print; 0, or 1 when an agent's table differed from ZooKeeper. Progress goes to stderr."""
+    """Measure and print; 0, or 1 when an agent's table differed from ZooKeeper or a process failed.
+
+    Progress goes to stderr. Raises StartupError when ZooKeeper does not start.
+    """
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
         try:
             report = asyncio.run(measure(partitions, runs, Path(folder)))
-        except DifferenceError as error:
-            sys.stderr.write(f"{error}\n")
+        except (DifferenceError, ProcessFailedError, TimeoutError) as error:
+            sys.stderr.write(f"the measurement failed:\n{error}\n")
             return 1
     if output_json:
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
@@ -78,8 +81,7 @@ async def measure(partitions: int, runs: int, folder: Path) -> Report:
 async def measure_round(connect: str, shape: Shape, directory: Path) -> dict[str, CaseRun]:
     """All cases once, on an empty chroot, in the order in which each finds what it needs.
 
-    Raises DifferenceError, TimeoutError when the agents do not come to agree with ZooKeeper, and RuntimeError when a
-    process ends by itself.
+    Raises DifferenceError, TimeoutError when a case does not come to its end, and ProcessFailedError.
     """
     zookeeper = KazooZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=30_000)
     zookeeper.listen(lambda event: None)

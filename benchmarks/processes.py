@@ -26,6 +26,10 @@ FAILOVER_PHASES = {
 _T = TypeVar("_T")
 
 
+class ProcessFailedError(Exception):
+    """A process of the measurement ended by itself; the message has its last words."""
+
+
 class ControllerProcess:
     """`klamm controller` as a child, with its metrics endpoint."""
 
@@ -50,10 +54,10 @@ class ControllerProcess:
             )
 
     def check_alive(self) -> None:
-        """Raises RuntimeError with the end of its log when the controller has ended."""
+        """Raises ProcessFailedError with the end of its log when the controller has ended."""
         assert self._process is not None, "not started"
         if self._process.poll() is not None:
-            raise RuntimeError(f"the controller ended: {self._log.read_text(errors='replace')[-2000:]}")
+            raise ProcessFailedError(f"the controller ended: {self._log.read_text(errors='replace')[-2000:]}")
 
     def kill(self) -> None:
         if self._process is not None:
@@ -140,7 +144,7 @@ class StubProcesses:
         process.stdin.write(msgspec.json.encode(command) + b"\n")
         line = await process.stdout.readline()
         if not line:
-            raise RuntimeError(f"a process of stub agents ended during {command.do}")
+            raise ProcessFailedError(f"a process of stub agents ended during {command.do}")
         return msgspec.json.decode(line, type=answer)
 
 
