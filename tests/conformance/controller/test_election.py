@@ -1,0 +1,241 @@
+"""Competing for the office, losing it, and coming back within the time of an old session."""
+
+import pytest
+
+from cluster.broker import Endpoint
+from cluster.errors import ApiError, ErrorCode
+from cluster.requests import CreateTopicsRequest, DescribeClusterRequest, ListTopicsRequest, NewTopic
+from cluster.state_change_log import Kind
+from cluster.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    PERSISTENT_PATHS,
+    decode_cluster_id,
+    decode_controller,
+    decode_controller_registration,
+    encode_controller,
+)
+from cluster.zookeeper.port import SetData
+from tests.controllers import SESSION_MS, RunningController, World, run_virtually, settle, until
+
+
+async def in_office(*candidates: RunningController) -> RunningController:
+    def find() -> RunningController | None:
+        return next((c for c in candidates if c.gauge("ActiveControllerCount") == 1), None)
+
+    found: RunningController = await until(find, "somebody in office")
+    return found
+
+
+async def epoch(world: World) -> tuple[bytes, int]:
+    node = await world.tool.get(CONTROLLER_EPOCH)
+    assert node is not None
+    return node.data, node.stat.version
+
+
+async def owner(world: World) -> int | None:
+    node = await world.tool.get(CONTROLLER)
+    return None if node is None else decode_controller(node.data)
+
+
+@pytest.mark.rule("EL-2", "EL-3", "EL-4", "EL-8", "EL-30")
+def test_the_first_controller_makes_the_paths_and_takes_epoch_one() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        assert await epoch(world) == (b"1", 1)
+        assert await owner(world) == 1001
+        for path in PERSISTENT_PATHS:
+            assert await world.tool.exists(path) is not None, path
+        node = await world.tool.get("/cluster/id")
+        assert node is not None
+        assert len(decode_cluster_id(node.data)) == 22
+        registration = await world.tool.get("/controllers/ids/1001")
+        assert registration is not None
+        assert decode_controller_registration(c.controller.config.id, registration.data) == Endpoint(
+            "controller", 10001
+        )
+        assert c.metrics.gauge("kafka.server", "MetadataLoader", "CurrentControllerId").value == 1001
+        await c.stop()
+        assert await owner(world) is None
+        assert [r.to_state for r in c.sink.of(Kind.CONTROLLER)] == ["active", "resigned"]
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-1", "EL-9", "EL-11", "INV-5")
+def test_of_many_candidates_one_rules_and_every_change_raises_the_epoch_by_one() -> None:
+    async def main() -> None:
+        world = await World().start()
+        candidates = [world.start_controller(1000 + n) for n in range(1, 5)]
+        for number in range(1, 5):
+            ruler = await in_office(*candidates)
+            await settle()
+            assert sum(c.gauge("ActiveControllerCount") for c in candidates) == 1
+            assert (await epoch(world))[0] == str(number).encode()
+            candidates.remove(ruler)
+            await ruler.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-9", "EL-10", "EL-11")
+def test_a_deleted_controller_node_starts_a_new_election() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        await settle()
+        await world.delete(CONTROLLER)
+        await until(lambda: len(c.sink.of(Kind.CONTROLLER)) == 3)
+        assert [r.to_state for r in c.sink.of(Kind.CONTROLLER)] == ["active", "resigned", "active"]
+        assert (await epoch(world))[0] == b"2"
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-9", "EL-10", "INV-11")
+def test_an_overwritten_controller_node_ends_the_reign() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        await world.start_broker(1)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 1)
+        await world.write(SetData(CONTROLLER, encode_controller(7, 1)))  # type: ignore[arg-type]
+        await until(lambda: c.gauge("ActiveControllerCount") == 0)
+        assert c.gauge("ActiveBrokerCount") == 0
+        assert c.metrics.gauge("kafka.server", "MetadataLoader", "CurrentControllerId").value == 7
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-5", "ZC-2")
+@pytest.mark.parametrize("lost_write", range(1, 25))
+def test_losing_the_answer_of_any_write_of_the_start_still_ends_in_office(lost_write: int) -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = world.start_controller()
+        original, count = c.zookeeper.multi, 0
+
+        async def multi(ops):  # type: ignore[no-untyped-def]
+            nonlocal count
+            count += 1
+            if count == lost_write:
+                c.zookeeper.lose_answer_of_next_write()
+            return await original(ops)
+
+        c.zookeeper.multi = multi  # type: ignore[method-assign]
+        await in_office(c)
+        await settle(3)
+        assert c.gauge("ActiveControllerCount") == 1
+        assert (await epoch(world))[0] == b"1"
+        assert count > 20
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-26", "ZK-13")
+def test_a_controller_restarted_within_its_old_session_does_not_take_the_old_office_for_its_own() -> None:
+    async def main() -> None:
+        world = await World().start()
+        old = await in_office(world.start_controller(1001))
+        old.crash()
+        new = world.start_controller(1001)
+        await settle(SESSION_MS / 1000 / 2)
+        assert await owner(world) == 1001
+        assert new.gauge("ActiveControllerCount") == 0
+        assert (await epoch(world))[0] == b"1"
+        with pytest.raises(ApiError) as refused:
+            await new.ask(ListTopicsRequest())
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+        await in_office(new)
+        assert (await epoch(world))[0] == b"2"
+        await new.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-20", "EL-21", "EL-22", "EL-23")
+def test_after_an_expiry_the_controller_registers_again_and_then_competes() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        before = await world.tool.get("/controllers/ids/1001")
+        c.zookeeper.expire()
+        await until(lambda: len(c.sink.of(Kind.CONTROLLER)) == 3)
+        assert (await epoch(world))[0] == b"2"
+        after = await world.tool.get("/controllers/ids/1001")
+        assert before is not None
+        assert after is not None
+        assert after.stat.ephemeral_owner == c.zookeeper.session_id != before.stat.ephemeral_owner
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-24")
+def test_a_disconnection_that_heals_changes_nothing() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        await world.start_broker(1, 2)
+        c.zookeeper.disconnect(2)
+        await world.create_topic("t", [2, 1])
+        await world.leads("t", leader=2)
+        assert [r.to_state for r in c.sink.of(Kind.CONTROLLER)] == ["active"]
+        assert (await epoch(world))[0] == b"1"
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-7", "EL-12")
+def test_a_failover_that_fails_passes_the_office_on() -> None:
+    async def main() -> None:
+        world = await World().start()
+        broken = world.start_controller(1001)
+
+        async def refuse(path: str) -> None:
+            raise OSError("no reading today")
+
+        original = broken.zookeeper.children
+        broken.zookeeper.children = lambda path, watch=False: refuse(path)  # type: ignore[assignment,misc]
+        await until(lambda: broken.gauge("ControllerState") == 0 and len(broken.sink.of(Kind.CONTROLLER)) >= 1)
+        healthy = world.start_controller(1002)
+        await in_office(healthy)
+        await settle(5)
+        assert healthy.gauge("ActiveControllerCount") == 1
+        assert broken.gauge("ActiveControllerCount") == 0
+        broken.zookeeper.children = original  # type: ignore[method-assign]
+        await healthy.stop()
+        await in_office(broken)
+        await broken.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("IN-3", "EV-8")
+def test_a_standby_names_the_controller_in_office_and_refuses_the_rest() -> None:
+    async def main() -> None:
+        world = await World().start()
+        active = await in_office(world.start_controller(1001))
+        await world.start_broker(1)
+        standby = world.start_controller(1002)
+        await settle()
+        seen = await standby.ask(DescribeClusterRequest())
+        assert (seen.controller_id, seen.controller_address, seen.controller_epoch) == (1001, "controller:10001", 1)
+        assert (seen.node_id, seen.node_role, seen.brokers) == (1002, "controller", ())
+        told = await active.ask(DescribeClusterRequest())
+        assert told.cluster_id == seen.cluster_id != ""
+        assert [(b.id, b.endpoint.address, b.state) for b in told.brokers] == [(1, "host1:9092", "running")]
+        for request in (CreateTopicsRequest((NewTopic("t"),)), ListTopicsRequest()):
+            with pytest.raises(ApiError) as refused:
+                await standby.ask(request)
+            assert (refused.value.code, refused.value.leader_address) == (ErrorCode.NOT_CONTROLLER, "controller:10001")
+        await active.stop()
+        await in_office(standby)
+        await standby.stop()
+
+    run_virtually(main)

@@ -1,0 +1,163 @@
+"""Fenced, batched writes: results per item, isolation of stale ones, lost answers, and a second controller."""
+
+from random import Random
+
+import pytest
+
+from cluster.broker import ZkVersion
+from cluster.errors import ControllerMovedError, SessionExpiredError
+from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData
+from controller.fenced_writes import MAX_OPS, Conflict, FencedWriter, Missing, Outcome, Written
+from simulator.zookeeper import SimulatedZooKeeper
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+from tests.controllers import World, run_virtually, settle, until
+
+
+class CountingClient(SimulatedZooKeeperClient):
+    """Counts transactions; loses the answers of chosen ones after they were applied."""
+
+    transactions = 0
+    lose: tuple[int, ...] = ()
+
+    async def multi_many(self, transactions):  # type: ignore[no-untyped-def]
+        answers: list[list[OpResult] | Exception] = []
+        for transaction in transactions:
+            if self.transactions in self.lose:
+                self.lose_answer_of_next_write()
+            self.transactions += 1
+            answers.extend(await super().multi_many([transaction]))
+        return answers
+
+
+async def writer(*paths: str) -> tuple[CountingClient, FencedWriter]:
+    client = CountingClient(SimulatedZooKeeper(Random(1)))
+    client.listen(lambda _: None)
+    await client.start_session()
+    await client.multi([Create("/epoch", b"1"), *(Create(path, b"old") for path in paths)])
+    client.transactions = 0
+    return client, FencedWriter(client, ZkVersion(0), "/epoch")
+
+
+@pytest.mark.rule("FN-1", "FN-2", "D-24")
+def test_stale_items_are_isolated_and_all_others_written() -> None:
+    async def main() -> None:
+        paths = [f"/n{i}" for i in range(600)]
+        client, fenced = await writer(*paths)
+        bad = {3, 77, 251, 252, 599}
+        units: list[list[Op]] = [[SetData(p, b"new", 5 if i in bad else 0)] for i, p in enumerate(paths)]
+        units.append([Create("/n0")])
+        units.append([Create("/absent/child")])
+        units.append([Delete("/gone")])
+        outcomes = await fenced.write(units)
+        expected: list[Outcome] = [Conflict(0, exists=False) if i in bad else Written(1) for i in range(600)]
+        assert outcomes == [*expected, Conflict(0, exists=True), Missing(0), Written(-1)]
+        nodes = await client.get_many(paths)
+        assert [node.data if node else None for node in nodes] == [b"old" if i in bad else b"new" for i in range(600)]
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-24")
+def test_many_writes_take_few_transactions() -> None:
+    async def main() -> None:
+        client, fenced = await writer()
+        outcomes = await fenced.write([[Create(f"/n{i}")] for i in range(1000)])
+        assert set(map(type, outcomes)) == {Written}
+        assert client.transactions == 1000 / MAX_OPS
+
+    run_virtually(main)
+
+
+def test_large_nodes_are_spread_over_transactions() -> None:
+    async def main() -> None:
+        client, fenced = await writer()
+        await fenced.write([[Create(f"/n{i}", b"x" * 150_000)] for i in range(5)])
+        assert client.transactions == 3
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-24", "FN-2")
+def test_the_operations_of_one_unit_stand_or_fall_together() -> None:
+    async def main() -> None:
+        client, fenced = await writer("/b")
+        outcomes = await fenced.write([[Create("/a"), Create("/b")], [Create("/c"), Create("/d")]])
+        assert outcomes == [Conflict(1, exists=True), Written(0)]
+        assert await client.exists("/a") is None
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("ZC-2", "D-13")
+@pytest.mark.parametrize("lost", [(0,), (0, 1), (1,), (0, 1, 2, 3)])
+def test_a_write_whose_answer_was_lost_is_found_out_about(lost: tuple[int, ...]) -> None:
+    async def main() -> None:
+        paths = [f"/n{i}" for i in range(300)]
+        client, fenced = await writer(*paths)
+        client.lose = lost
+        units: list[list[Op]] = [[SetData(p, b"new", 4 if i == 7 else 0)] for i, p in enumerate(paths)]
+        outcomes = await fenced.write([*units, [Create("/made")], [Delete("/n0")]])
+        expected: list[Outcome] = [Conflict(0, exists=False) if i == 7 else Written(1) for i in range(300)]
+        assert outcomes[1:] == [*expected[1:], Written(0), Written(-1)]
+        assert await client.exists("/n0") is None
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("FN-2", "FN-4")
+def test_a_moved_epoch_stops_every_write() -> None:
+    async def main() -> None:
+        client, fenced = await writer("/n")
+        await client.multi([SetData("/epoch", b"2")])
+        with pytest.raises(ControllerMovedError):
+            await fenced.write([[SetData("/n", b"new")]])
+        node = await client.get("/n")
+        assert node is not None
+        assert node.data == b"old"
+
+    run_virtually(main)
+
+
+def test_a_lost_session_ends_the_write() -> None:
+    async def main() -> None:
+        client, fenced = await writer("/n")
+        client.expire()
+        with pytest.raises(SessionExpiredError):
+            await fenced.write([[SetData("/n", b"new")]])
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("FN-3")
+def test_a_writer_without_a_fence_is_a_bug() -> None:
+    with pytest.raises(AssertionError, match="fences nothing"):
+        FencedWriter(SimulatedZooKeeperClient(SimulatedZooKeeper(Random(1))), ZkVersion(-1), "/epoch")
+
+
+@pytest.mark.rule("FN-4", "EV-9", "INV-5", "INV-11")
+def test_a_controller_that_was_replaced_unnoticed_writes_nothing_and_resigns() -> None:
+    async def main() -> None:
+        world = await World().start()
+        first = world.start_controller(1001)
+        await until(lambda: first.gauge("ActiveControllerCount") == 1)
+        await world.start_broker(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await settle()
+        # The process hangs for longer than its session; meanwhile another rules and changes the partition.
+        first.zookeeper.pause()
+        second = world.start_controller(1002)
+        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await world.stop_broker(1)
+        after = await world.leads("t", leader=2)
+        first.zookeeper.resume()
+        await until(lambda: first.gauge("ActiveControllerCount") == 0)
+        await settle(2)
+        assert await world.state("t") == after
+        assert first.gauge("GlobalTopicCount") == first.gauge("ActiveBrokerCount") == 0
+        assert first.gauge("TotalQueueSize", "ControllerChannelManager") == 0
+        await second.stop()
+        await until(lambda: first.gauge("ActiveControllerCount") == 1)
+        await first.stop()
+
+    run_virtually(main)
