@@ -1,0 +1,225 @@
+"""Replica fetchers: where they start, what they drop, what makes them wait or give up."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerId, LeaderEpoch, Offset
+from cluster.errors import ErrorCode
+from cluster.record_batch import encode_batch
+from cluster.requests import (
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+    RequestContext,
+)
+from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+
+
+class PlayedLeader:
+    """Broker 2, played by the test: answers each fetch with the next prepared answer, then waits."""
+
+    def __init__(self, world: AgentWorld) -> None:
+        self.fetches: list[FetchRequest] = []
+        self.answers: asyncio.Queue[FetchPartitionData] = asyncio.Queue()
+        self.start, self.end = 0, 0
+        world.network.attach("broker-2:9092", self)
+
+    async def handle(self, _: RequestContext, request: Any) -> Any:
+        if isinstance(request, ListOffsetsRequest):
+            offset = Offset(self.end if request.partitions[0].timestamp == -1 else self.start)
+            return ListOffsetsResponse((ListOffsetsResult(TOPIC, 0, ErrorCode.NONE, -1, offset),))
+        assert isinstance(request, FetchRequest)
+        self.fetches.append(request)
+        return FetchResponse(ErrorCode.NONE, (await self.answers.get(),))
+
+    @property
+    def offsets(self) -> list[int]:
+        return [request.partitions[0].fetch_offset for request in self.fetches]
+
+
+def data(base: int, count: int = 1, *, epoch: int = 0, hw: int = 0, flip: bool = False) -> FetchPartitionData:
+    batch = encode_batch(b"r" * 20, count, base_offset=base, leader_epoch=epoch)
+    records = batch[:-1] + bytes([batch[-1] ^ 1]) if flip else batch
+    return FetchPartitionData(TOPIC, 0, ErrorCode.NONE, Offset(hw), Offset(hw), Offset(0), records=records)
+
+
+def error(code: ErrorCode) -> FetchPartitionData:
+    return FetchPartitionData(TOPIC, 0, code)
+
+
+async def follow(world: AgentWorld) -> tuple[AgentProcess, PlayedLeader]:
+    """Agent 1 follows the played broker 2."""
+    await world.start(1)
+    leader = PlayedLeader(world)
+    follower = AgentProcess(world, BrokerId(2))
+    world.decide(2, [2], replicas=[1, 2])
+    world.agents[2] = follower
+    await world.update_metadata(1, 2, to=[1])
+    del world.agents[2]
+    await world.tell(1)
+    await until(lambda: len(leader.fetches) == 1)
+    return world.agents[1], leader
+
+
+async def tell_again(world: AgentWorld) -> None:
+    world.decide(2, [2], replicas=[1, 2])
+    await world.tell(1)
+
+
+@pytest.mark.rule("R5.11", "R5.24", "R6.22")
+@virtually
+async def test_records_high_watermark_and_log_start_are_taken_from_the_leader() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+    leader.answers.put_nowait(data(0, 5, hw=9))
+    leader.answers.put_nowait(data(5, 2, hw=6))
+    await until(lambda: len(leader.fetches) == 3)
+    assert leader.offsets == [0, 5, 7]
+    assert follower.offsets() == (6, 7)
+    [item] = leader.fetches[2].partitions
+    assert (item.last_fetched_epoch, item.current_leader_epoch, item.log_start_offset) == (0, 0, 0)
+    assert (leader.fetches[2].replica_id, leader.fetches[2].replica_epoch) == (1, follower.epoch)
+    assert leader.fetches[2].max_wait_ms == 500
+    await world.stop()
+
+
+@pytest.mark.rule("R0.5", "R5.3", "R5.22", "P21")
+@virtually
+async def test_an_answer_that_arrives_after_removal_or_in_a_new_epoch_is_dropped() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+    await world.stop_replica(1)
+    leader.answers.put_nowait(data(0, 5))
+    await asyncio.sleep(1)
+    assert follower.offsets() == (0, 0)
+    await tell_again(world)
+    await until(lambda: len(leader.fetches) == 2)
+    await tell_again(world)
+    leader.answers.put_nowait(data(0, 5, epoch=1))
+    await until(lambda: len(leader.fetches) >= 3)
+    assert follower.offsets() == (0, 0)
+    leader.answers.put_nowait(data(0, 3, epoch=2))
+    await until(lambda: follower.offsets() == (0, 3))
+    await world.stop()
+
+
+@pytest.mark.rule("R5.25", "R5.28", "R5.30")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(
+            error(code)
+            for code in (
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.KAFKA_STORAGE_ERROR,
+            )
+        ),
+        data(0, flip=True),
+    ],
+    ids=lambda answer: answer.error_code.name,
+)
+def test_most_errors_and_corrupt_records_only_delay_the_same_fetch(answer: FetchPartitionData) -> None:
+    @virtually
+    async def check() -> None:
+        world = AgentWorld()
+        follower, leader = await follow(world)
+        leader.answers.put_nowait(answer)
+        await asyncio.sleep(0.9)
+        assert len(leader.fetches) == 1
+        await until(lambda: len(leader.fetches) == 2)
+        assert leader.offsets == [0, 0]
+        assert follower.offsets() == (0, 0)
+        assert follower.agent.fetchers.failed == ()
+        await world.stop()
+
+    check()
+
+
+@pytest.mark.rule("R5.4", "R5.25", "P42")
+@virtually
+async def test_a_fenced_fetcher_gives_up_until_the_next_order() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+    leader.answers.put_nowait(error(ErrorCode.FENCED_LEADER_EPOCH))
+    await asyncio.sleep(5)
+    assert follower.agent.fetchers.failed == (TP,)
+    assert len(leader.fetches) == 1
+    await tell_again(world)
+    assert follower.agent.fetchers.failed == ()
+    leader.answers.put_nowait(data(0, 3, epoch=1))
+    await until(lambda: follower.offsets() == (0, 3))
+    await world.stop()
+
+
+@pytest.mark.rule("R5.30", "P21")
+@virtually
+async def test_a_batch_of_a_newer_epoch_than_the_fetchers_is_never_appended() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+    leader.answers.put_nowait(data(0, epoch=1))
+    await asyncio.sleep(5)
+    assert follower.offsets() == (0, 0)
+    assert set(leader.offsets) == {0}
+    await world.stop()
+
+
+@pytest.mark.rule("R5.24", "R5.27")
+@virtually
+async def test_a_log_that_moved_under_its_fetcher_is_an_internal_error_of_that_partition_alone() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+    log = follower.partition().log
+    assert log is not None
+    log.append_as_follower(data(0, 2).records, LeaderEpoch(0))
+    leader.answers.put_nowait(data(0, 3))
+    await until(lambda: follower.agent.fetchers.failed == (TP,))
+    assert follower.offsets() == (0, 2)
+    await world.stop()
+
+
+@pytest.mark.rule("R5.21")
+@pytest.mark.parametrize(
+    ("start", "end", "log", "expected"),
+    [
+        (0, 3, (0, 3), 3),  # The leader ends below us: cut.
+        (20, 30, (20, 20), 20),  # The leader begins above us: start over.
+        (2, 30, (0, 10), 10),  # Between: go on at our end.
+    ],
+)
+def test_out_of_range_asks_the_leader_where_to_go_on(start: int, end: int, log: tuple[int, int], expected: int) -> None:
+    @virtually
+    async def check() -> None:
+        world = AgentWorld()
+        follower, leader = await follow(world)
+        leader.answers.put_nowait(data(0, 3))
+        leader.answers.put_nowait(data(3, 7))
+        leader.start, leader.end = start, end
+        leader.answers.put_nowait(error(ErrorCode.OFFSET_OUT_OF_RANGE))
+        await until(lambda: len(leader.fetches) == 4)
+        assert leader.offsets == [0, 3, 10, expected]
+        replica = follower.partition().log
+        assert replica is not None
+        assert (replica.log_start_offset, replica.log_end_offset) == log
+        await world.stop()
+
+    check()
+
+
+@pytest.mark.rule("R5.8")
+@virtually
+async def test_a_new_order_does_not_wait_for_the_long_poll_of_the_old_one() -> None:
+    world = AgentWorld()
+    _, leader = await follow(world)
+    await tell_again(world)
+    before = asyncio.get_running_loop().time()
+    await until(lambda: len(leader.fetches) == 2)
+    assert asyncio.get_running_loop().time() - before < 0.1
+    assert leader.fetches[1].partitions[0].current_leader_epoch == LeaderEpoch(1)
+    await world.stop()
