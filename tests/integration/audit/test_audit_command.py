@@ -1,6 +1,7 @@
 """`klamm audit run` as a process that follows growing logs, and its exit codes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from tests.unit.cluster.test_invariants import second_leader_by_an_agent
 COMMAND = [sys.executable, "-c", "from audit.cli import app; app()"]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
 
 
 @pytest.mark.real
@@ -64,6 +67,15 @@ def test_wrong_usage_is_told_apart_from_findings(tmp_path: Path) -> None:
     assert missing.returncode == 2
     assert "absent" in missing.stderr
     assert run("report", "--output", str(tmp_path / "absent")).returncode == 2
+
+
+def test_a_spark_that_cannot_start_is_no_verdict_and_says_where_to_look(tmp_path: Path) -> None:
+    failed = run(
+        "run", "--log-dir", str(tmp_path), "--output", str(tmp_path / "out"), "--once", JAVA_HOME=str(tmp_path)
+    )
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "spark.log" in failed.stderr
+    assert "java" in (tmp_path / "out" / "spark.log").read_text()
 
 
 def test_help_loads_no_spark() -> None:
