@@ -7,7 +7,7 @@ from typing import Any, Final
 import structlog
 
 from cluster.broker import ControllerEpoch
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -105,7 +105,7 @@ class ControllerNode:
         try:
             async with asyncio.timeout(REDIRECT_TIMEOUT_S):
                 _, address = await self._controller.election.address_of_active()
-        except TimeoutError:
+        except (TimeoutError, ZooKeeperError):
             return None
         return address if address else None
 
@@ -116,7 +116,11 @@ class ControllerNode:
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
-        return await self._describe_from_zookeeper()
+        try:
+            async with asyncio.timeout(REDIRECT_TIMEOUT_S):
+                return await self._describe_from_zookeeper()
+        except (TimeoutError, ZooKeeperError):
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
 
     async def _describe_from_zookeeper(self) -> DescribeClusterResponse:
         active, address = await self._controller.election.address_of_active()
