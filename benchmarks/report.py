@@ -10,8 +10,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-# Apache Kafka 3.9.1 in ZooKeeper mode on two cores of the same kind, agents that only acknowledge, RF 3, warm JVM;
-# ZooKeeper's own times of the nodes, so without the last acknowledgement. (case, partitions) -> ms.
+# Apache Kafka 3.9.1 in ZooKeeper mode on two cores of the same kind, agents that only acknowledge, RF 3, warm JVM.
+# Its failover ends when it logs that it is ready, the others with ZooKeeper's time of the last write, so that none
+# waits for the last acknowledgement. (case, partitions) -> ms.
 KAFKA_MS = {
     ("failover-warm", 10_000): 2_700,
     ("agent-death-leaders-moved", 10_000): 1_200,
