@@ -4,9 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
 from cluster.record_batch import encode_batch
 from cluster.requests import (
     FetchPartitionData,
@@ -19,13 +21,15 @@ from cluster.requests import (
 )
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
+OTHER = TopicPartition(TOPIC, 1)
+
 
 class PlayedLeader:
     """Broker 2, played by the test: answers each fetch with the next prepared answer, then waits."""
 
     def __init__(self, world: AgentWorld) -> None:
         self.fetches: list[FetchRequest] = []
-        self.answers: asyncio.Queue[FetchPartitionData] = asyncio.Queue()
+        self.answers: asyncio.Queue[FetchPartitionData | tuple[FetchPartitionData, ...]] = asyncio.Queue()
         self.start, self.end = 0, 0
         world.network.attach("broker-2:9092", self)
 
@@ -35,7 +39,8 @@ class PlayedLeader:
             return ListOffsetsResponse((ListOffsetsResult(TOPIC, 0, ErrorCode.NONE, -1, offset),))
         assert isinstance(request, FetchRequest)
         self.fetches.append(request)
-        return FetchResponse(ErrorCode.NONE, (await self.answers.get(),))
+        answer = await self.answers.get()
+        return FetchResponse(ErrorCode.NONE, answer if isinstance(answer, tuple) else (answer,))
 
     @property
     def offsets(self) -> list[int]:
@@ -105,6 +110,23 @@ async def test_an_answer_that_arrives_after_removal_or_in_a_new_epoch_is_dropped
     assert follower.offsets() == (0, 0)
     leader.answers.put_nowait(data(0, 3, epoch=2))
     await until(lambda: follower.offsets() == (0, 3))
+    await world.stop()
+
+
+@pytest.mark.rule("R0.5", "R5.22", "P21")
+@virtually
+async def test_of_an_answer_under_way_only_what_is_still_fetched_is_appended() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+    world.decide(2, [2], replicas=[1, 2], tp=OTHER)
+    await world.tell(1, tp=OTHER)
+    await until(lambda: len(leader.fetches) == 2)
+    assert [item.partition for item in leader.fetches[1].partitions] == [0, 1]
+    await world.stop_replica(1)
+    leader.answers.put_nowait(())  # For the request that the new order interrupted.
+    leader.answers.put_nowait((data(0, 5), replace(data(0, 4), partition=1)))
+    await until(lambda: follower.offsets(OTHER) == (0, 4))
+    assert follower.offsets() == (0, 0)
     await world.stop()
 
 

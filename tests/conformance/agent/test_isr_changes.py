@@ -80,38 +80,39 @@ def test_what_was_certainly_not_applied_is_taken_back_and_proposed_again(code: E
 
 
 @pytest.mark.rule("R8.14", "R3.6")
-@virtually
-async def test_an_answer_that_a_new_order_has_overtaken_is_ignored() -> None:
-    world = AgentWorld()
-    await world.start(1, 2)
-    world.controller.top_level = ErrorCode.NOT_CONTROLLER
-    world.decide(1, [1], replicas=[1, 2])
-    await world.update_metadata()
-    await world.tell(1, 2)
-    leader = world.agents[1]
-    await until(lambda: isinstance(leader.partition().isr_state, PendingExpand))
-    world.decide(1, [1], replicas=[1, 2])
-    await world.tell(1)
-    assert leader.partition().isr_state == CommittedIsr((BrokerId(1),))
-    world.controller.answer = lambda item: AlterPartitionResult(
-        item.topic_name,
-        item.topic_id,
-        0,
-        ErrorCode.NONE,
-        BrokerId(1),
-        LeaderEpoch(0),
-        item.new_isr,
-        0,
-        PartitionEpoch(1),
-    )
-    world.controller.top_level = ErrorCode.NONE
-    await asyncio.sleep(1)
-    assert leader.partition().isr == (1,)
-    assert leader.partition().partition_epoch == 1
-    world.controller.answer = world.accept
-    await world.tell(2)
-    await until(lambda: leader.partition().isr == (1, 2))
-    await world.stop()
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA])
+def test_an_answer_that_a_new_order_has_overtaken_is_ignored(code: ErrorCode) -> None:
+    @virtually
+    async def check() -> None:
+        world = AgentWorld()
+        await world.start(1, 2)
+        world.controller.top_level = ErrorCode.NOT_CONTROLLER
+        world.decide(1, [1], replicas=[1, 2])
+        await world.update_metadata()
+        await world.tell(1, 2)
+        leader = world.agents[1]
+        await until(lambda: isinstance(leader.partition().isr_state, PendingExpand))
+        world.decide(1, [1, 2])
+        await world.tell(1)
+        assert leader.partition().isr == (1, 2)
+        world.controller.answer = lambda late: AlterPartitionResult(
+            late.topic_name,
+            late.topic_id,
+            late.partition_index,
+            code,
+            leader_id=BrokerId(1),
+            leader_epoch=LeaderEpoch(1),
+            isr=(BrokerId(1),),
+            partition_epoch=PartitionEpoch(7),
+        )
+        world.controller.top_level = ErrorCode.NONE
+        await asyncio.sleep(1)
+        assert leader.partition().isr_state == CommittedIsr((BrokerId(1), BrokerId(2)))
+        assert leader.partition().partition_epoch == 1
+        assert leader.agent.metrics.failed_isr_updates.count == 1
+        await world.stop()
+
+    check()
 
 
 def item(partition: int) -> AlterPartitionItem:
