@@ -52,7 +52,9 @@ class Watches:
         return True
 
     def requests(self, since_zxid: int) -> Iterator[SetWatches]:
-        """Requests that leave all of them again, and tell what happened since."""
+        """Requests that leave all of them again on a new connection, and tell what happened since."""
+        # They belong to a request whose answer was lost with the old connection; it will be sent again.
+        self._early.clear()
         for field, paths in (("data", self.data), ("exists", self.exists), ("children", self.children)):
             for chunk in chunks_by_size(sorted(paths)):
                 yield SetWatches(since_zxid, **{field: chunk})

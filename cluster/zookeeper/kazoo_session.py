@@ -158,12 +158,14 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
         client = self.client
         request, completion, xid = client._pending.popleft()
         assert header.xid == xid, f"answer {header.xid} where {xid} was due"
-        if header.zxid > 0:
-            client.last_zxid = header.zxid
         if isinstance(request, Close):
             return CLOSE_RESPONSE
         if completion is None:
+            # Watches put back. This answer must not count as the last thing seen: if the connection breaks before
+            # all of them are back, the others must still be told of what happened since the earlier break.
             return None
+        if header.zxid > 0:
+            client.last_zxid = header.zxid
         request.answered_at = monotonic()
         request.outcome = ErrorAnswer(header.err) if header.err else _decode(request, buffer, offset)
         if not header.err or header.err == NO_NODE:

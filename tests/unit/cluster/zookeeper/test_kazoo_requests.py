@@ -9,7 +9,17 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from cluster.zookeeper.armed_watches import MAX_REQUEST_BYTES, Watches, chunks_by_size
-from cluster.zookeeper.kazoo_requests import GET_CHILDREN, GET_DATA, Exists, GetChildren, GetData, Multi, MultiRead
+from cluster.zookeeper.kazoo_requests import (
+    GET_CHILDREN,
+    GET_DATA,
+    ErrorAnswer,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    MultiRead,
+    SetWatches,
+)
 from cluster.zookeeper.port import Check, Create, Delete, Node, Op, OpResult, SetData, Stat, WatchKind, ZkError
 
 paths = st.from_regex(r"(/[a-zäß0-9_.-]{1,12}){1,4}", fullmatch=True)
@@ -125,3 +135,35 @@ def test_a_deletion_reported_by_arming_an_absent_node_is_no_news() -> None:
     watches.data.add("/present")
     assert watches.fired("/present", WatchKind.DELETED)
     assert watches.data == set()
+
+
+def armed(*paths: str) -> SetWatches:
+    return SetWatches(0, data=paths)
+
+
+def test_a_watch_that_fired_before_its_arming_was_answered_is_not_armed() -> None:
+    watches = Watches()
+    watches.fired("/absent", WatchKind.DELETED)
+    watches.answered(armed("/absent", "/present"), None)
+    assert watches.data == {"/present"}
+
+
+def test_what_fired_before_an_answer_that_was_lost_does_not_count_for_the_repetition() -> None:
+    watches = Watches()
+    watches.fired("/late", WatchKind.DELETED)
+    assert list(watches.requests(since_zxid=7)) == []
+    watches.answered(armed("/late"), None)
+    assert watches.fired("/late", WatchKind.DELETED), "a real deletion was taken for the echo of an arming"
+
+
+def test_all_watches_are_put_back_with_the_time_since_when_news_are_due() -> None:
+    watches = Watches()
+    watches.answered(armed("/a", "/b"), None)
+    watches.answered(Exists("/absent", watch=True), ErrorAnswer(-101))
+    watches.answered(GetChildren("/parent", watch=True), ())
+    expected = [
+        SetWatches(7, data=["/a", "/b"]),
+        SetWatches(7, exists=["/absent"]),
+        SetWatches(7, children=["/parent"]),
+    ]
+    assert [request.body for request in watches.requests(since_zxid=7)] == [request.body for request in expected]
