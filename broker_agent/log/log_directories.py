@@ -9,6 +9,7 @@ from functools import partial
 from types import MappingProxyType
 
 from broker_agent.log import checkpoints
+from broker_agent.log.cut_markers import remove_cut_markers
 from broker_agent.log.directory_names import deleted_name
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
@@ -164,7 +165,7 @@ class DiskLogDirectories:
     async def _write_offsets(self, directory: str) -> None:
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
-                self._directories[directory].has_stale_points = False
+                markers = self._directories[directory].take_cut_markers()
                 logs = [log for log in self._logs.values() if log.directory == directory]
                 points = {log.topic_partition: log.recovery_point for log in logs}
                 starts = {
@@ -174,6 +175,8 @@ class DiskLogDirectories:
                 }
                 await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
                 await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
+                if markers:
+                    await self._around.disk.run(partial(remove_cut_markers, self._around.disk, markers))
 
     async def _replace(self, directory: str, name: str, content: bytes) -> None:
         disk = self._around.disk
@@ -188,7 +191,7 @@ class DiskLogDirectories:
                 await log.flush()
             except StorageError:
                 continue
-        for path in [path for path in self.live_directories if self._directories[path].has_stale_points]:
+        for path in [path for path in self.live_directories if self._directories[path].cut_markers]:
             try:
                 await self._write_offsets(path)
             except StorageError:

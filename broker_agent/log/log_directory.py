@@ -8,7 +8,9 @@ from collections.abc import Callable
 from types import TracebackType
 
 from broker_agent.log import checkpoints
+from broker_agent.log.cut_markers import create_cut_marker
 from broker_agent.log.disk import Disk
+from cluster.broker import Offset
 from cluster.errors import StartupError, StorageError
 
 OnFailure = Callable[[str, OSError], None]
@@ -25,8 +27,8 @@ class LogDirectory:
         self.failure: OSError | None = None
         self.checkpoint_writing = asyncio.Lock()
         """Serialises writers of the directory's checkpoints: they share the temporary file's name."""
-        self.has_stale_points = False
-        """Whether a log was cut below what the recovery-point checkpoint may say."""
+        self.cut_markers: list[str] = []
+        """Paths of markers of logs that were cut below what the recovery-point checkpoint may say."""
         self._disk = disk
         self._on_failure = on_failure
         self._release: Callable[[], None] | None = None
@@ -63,6 +65,16 @@ class LogDirectory:
         if self._release is not None:
             self._release()
             self._release = None
+
+    def mark_cut(self, partition_path: str, offset: Offset, recovery_point: Offset) -> None:
+        """Leave a marker, before the cut, when the log in `partition_path` is cut below its recovery point."""
+        if offset < recovery_point:
+            self.cut_markers.append(create_cut_marker(self._disk, partition_path, offset))
+
+    def take_cut_markers(self) -> list[str]:
+        """Markers that may go once recovery points read after this call have reached their checkpoint."""
+        taken, self.cut_markers = self.cut_markers, []
+        return taken
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
         """Files or directories that nobody may need any more after the delay (readers may be at them now)."""

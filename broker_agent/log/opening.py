@@ -161,6 +161,7 @@ class _Loader(NamedTuple):
         offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
         load = partial(load_log, self.around, path, config, offsets, is_clean=found.is_clean)
         loaded = await self.around.disk.run(load)
+        directory.cut_markers.extend(loaded.cut_markers)
         log = PartitionLog(self.around, directory, path, topic_partition=topic_partition, config=config, loaded=loaded)
         present = self.logs.add_loaded(log)
         if present is not None:

@@ -257,6 +257,7 @@ class PartitionLog:
             if self._segments.first.base_offset > offset:
                 self._restart_at(offset)
                 return True
+            self._log_directory.mark_cut(self.path, offset, self._recovery_point)
             self._discard(self._segments.drop_after(offset))
             self._segments.active.truncate(offset)
             self._end = offset
@@ -275,6 +276,7 @@ class PartitionLog:
             self._restart_at(offset)
 
     def _restart_at(self, offset: Offset) -> None:
+        self._log_directory.mark_cut(self.path, offset, self._recovery_point)
         self._discard(self._segments.mark_all_deleted())
         self._segments.replace_all(create_segment(self._around, self.path, offset, self.config))
         self._log_start = self._high_watermark = self._end = offset
@@ -284,7 +286,7 @@ class PartitionLog:
 
     def _note_truncation(self, offset: Offset) -> None:
         self._truncations += 1
-        self._names_are_dirty = self._log_directory.has_stale_points = True
+        self._names_are_dirty = True
         self._recovery_point = min(self._recovery_point, offset)
         self._flush_captured = min(self._flush_captured, offset)
         remove_snapshots_after(self._around.disk, self.path, offset)

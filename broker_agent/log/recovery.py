@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from broker_agent.log import checkpoints
+from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.epoch_history import EpochHistory
 from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.segment import (
@@ -48,6 +49,7 @@ class LoadedLog(Struct):
     topic_id: TopicId | None
     epochs_changed: bool = False
     """Whether `epochs` differs from its checkpoint."""
+    cut_markers: tuple[str, ...] = ()
 
 
 def create_log(around: Surroundings, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
@@ -69,13 +71,15 @@ def load_log(
     """Open a partition directory. Raises OSError, also for a malformed epoch checkpoint."""
     disk = around.disk
     bases = _tidy(around, path)
+    markers = find_cut_markers(disk, path)
+    recovery_point = min((checkpointed.recovery_point, *markers.values()))
     checkpointed_epochs = checkpoints.decode_epochs(disk.read_file(f"{path}/{checkpoints.LEADER_EPOCHS}"))
     epochs = EpochHistory(checkpointed_epochs)
     topic_id = checkpoints.decode_partition_metadata(disk.read_file(f"{path}/{checkpoints.PARTITION_METADATA}"))
 
     opened = [open_segment(around, path, base, config) for base in bases]
     unsound = {segment.base_offset for segment in opened if not segment.load()}
-    walk_from = None if is_clean or not opened else _trusted_recovery_point(opened[-1], checkpointed.recovery_point)
+    walk_from = None if is_clean or not opened else _trusted_recovery_point(opened[-1], recovery_point)
     kept = _recover(around, opened, unsound, epochs, walk_from)
     segments = Segments(kept or [create_segment(around, path, checkpointed.log_start_offset, config)])
 
@@ -93,11 +97,11 @@ def load_log(
         # The history was trimmed for a log start that did not reach its checkpoint: what it lost is in the batches.
         epochs = _history_of(segments.headers(log_start))
     epochs.truncate_from_start(log_start)
-    point = end if is_clean and not unsound else Offset(min(checkpointed.recovery_point, end))
+    point = end if is_clean and not unsound else min(recovery_point, end)
     remove_snapshots_after(disk, path, end)
     producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point)
     changed = epochs.entries != tuple(checkpointed_epochs)
-    return LoadedLog(segments, epochs, producers, log_start, end, point, topic_id, changed)
+    return LoadedLog(segments, epochs, producers, log_start, end, point, topic_id, changed, tuple(markers))
 
 
 def _tidy(around: Surroundings, path: str) -> list[Offset]:

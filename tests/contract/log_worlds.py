@@ -14,7 +14,7 @@ from broker_agent.log.segments import Surroundings
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
-from cluster.record_batch import encode_batch
+from cluster.record_batch import encode_batch, find_fault, parse_header
 from simulator.disk import SimulatedDisk
 
 OWNER = MetaProperties(BrokerId(1), "cluster-of-the-test")
@@ -130,6 +130,11 @@ def check_invariants(log: PartitionLog) -> None:
         assert earlier.last_offset < later.base_offset
         assert earlier.leader_epoch <= later.leader_epoch
     assert all(header.last_offset < log.log_end_offset for header in headers)
+    for header in headers:
+        at = max(Offset(header.base_offset), log.log_start_offset)
+        stored = log.read(at, header.size, log.log_end_offset, at_least_one=True)
+        assert parse_header(stored) == header
+        assert find_fault(header, stored) is None
     entries = log.epoch_entries
     for entry, following in pairwise(entries):
         assert entry.epoch < following.epoch

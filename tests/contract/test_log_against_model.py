@@ -89,15 +89,18 @@ class LogAgainstModel(RuleBasedStateMachine):
     def truncate(self, share: float) -> None:
         offset = self.start + int((self.end - self.start) * share)
         self.histories.append(list(self.batches))
-        self.run(self.truncate_and_checkpoint(offset))
+        self.run(self.truncate_log(offset))
         if offset < self.end:
             self.batches = [extent for extent in self.batches if extent[1] < offset]
             self.end = offset
             self.durable = min(self.durable, offset)
 
-    async def truncate_and_checkpoint(self, offset: int) -> None:
+    async def truncate_log(self, offset: int) -> None:
         self.log.truncate_to(Offset(offset))
-        await self.node.logs.flush_due()
+
+    @rule()
+    def flush_due(self) -> None:
+        self.run(self.node.logs.flush_due())
 
     @rule(distance=st.integers(0, 50))
     def truncate_fully(self, distance: int) -> None:

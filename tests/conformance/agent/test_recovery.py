@@ -7,7 +7,7 @@ import pytest
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
-from tests.contract.log_worlds import TP, FileWorld, Node, batch, check_invariants, extents, fill
+from tests.contract.log_worlds import TP, FileWorld, Node, TwinWorld, batch, check_invariants, extents, fetched, fill
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
@@ -107,6 +107,25 @@ async def test_indexes_that_are_missing_or_wrong_are_rebuilt(node: Node, damage:
     assert found(node).offset_for_timestamp(5) == (5, 0)
     await node.stop()
     assert [path.with_suffix(".index").read_bytes() for path in log_files] == intact
+
+
+@pytest.mark.rule("R10.11", "R10.13", "R9.15")
+@pytest.mark.parametrize("seed", range(20))
+async def test_what_follows_a_truncation_is_checked_although_the_recovery_point_lies_above(seed: int) -> None:
+    node = Node(TwinWorld(seed), "/disk/a", config=LogConfig(segment_bytes=2200))
+    await node.start()
+    log = await node.log()
+    fill(log, *[1] * 6, size=900)
+    await log.flush()
+    await node.logs.write_recovery_points()
+    log.truncate_to(Offset(20))
+    for at in range(20, 100, 10):
+        log.append_as_follower(fetched(at, 10, epoch=2, size=900), LeaderEpoch(2))
+    await node.crash_and_restart()
+    check_invariants(found(node))
+    assert extents(found(node))[:2] == [(0, 9, 1), (10, 19, 1)]
+    await node.logs.write_recovery_points()
+    assert not [name for name in node.world.new_disk().list_directory(log.path) if name.endswith(".truncated")]
 
 
 @pytest.mark.rule("R9.15")
