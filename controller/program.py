@@ -19,6 +19,7 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse, RequestContext
 from cluster.state_change_files import FileStateChangeLog
+from cluster.state_change_log import incarnation_id
 from cluster.state_change_reader import read_lines
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
@@ -92,8 +93,7 @@ def _state_change_log(config: NodeConfig, clock: SystemClock) -> tuple[FileState
     sink = FileStateChangeLog(
         directory,
         node=f"controller-{config.id}",
-        # Incarnations sort by the time of their start; the process id tells two of the same instant apart.
-        incarnation=f"{clock.now_ms():013d}-{os.getpid()}",
+        incarnation=incarnation_id(clock.now_ms(), os.getpid()),
         clock=clock,
         segment_bytes=settings.klamm_state_change_log_segment_bytes,
         segment_ms=settings.klamm_state_change_log_segment_ms,
