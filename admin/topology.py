@@ -50,7 +50,9 @@ class Topology:
                         if topic not in self._leaders:
                             await self._assert_exists(topic)
             except TimeoutError:
-                raise PeerUnreachableError("brokers", f"none told where topic {topic!r} is in time") from None
+                raise PeerUnreachableError(
+                    "brokers", f"none told where topic {topic!r} is within {self.client.timeout_s:g} s"
+                ) from None
         return sorted(self._leaders[topic])
 
     def leader(self, topic: str, partition: int) -> Leader | None:

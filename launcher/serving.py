@@ -52,7 +52,7 @@ def wait_until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClust
 
 async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
     """As `wait_until_serving`, for callers on an event loop."""
-    deadline = time.monotonic() + timeout_s
+    started = time.monotonic()
     wanted = {m.id for m in cluster.members(BROKER)}
     async with AdminClient(cluster.bootstrap) as client:
         while True:
@@ -62,8 +62,8 @@ async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClus
             if active is not None and picture.registered_brokers() >= wanted and heard == len(picture.answers):
                 return active
             cluster.tend()
-            if time.monotonic() > deadline:
-                raise StartupError(_why_not(cluster, picture, timeout_s))
+            if cluster.given_up() or time.monotonic() - started > timeout_s:
+                raise StartupError(_why_not(cluster, picture, time.monotonic() - started))
             await asyncio.sleep(_POLL_S)
 
 
@@ -128,9 +128,9 @@ def _zookeeper_state(cluster: LocalCluster) -> str:
     return RUNNING if is_serving(host, int(port)) else "unreachable"
 
 
-def _why_not(cluster: LocalCluster, picture: Picture, timeout_s: float) -> str:
+def _why_not(cluster: LocalCluster, picture: Picture, seconds: float) -> str:
     missing = [name for name, answer in sorted(picture.answers.items()) if answer is None]
-    reasons = [f"the cluster does not serve after {timeout_s:g} s"]
+    reasons = [f"the cluster does not serve after {seconds:.0f} s"]
     if missing:
         reasons.append(f"no answer from {', '.join(missing)}")
     elif picture.active() is None:

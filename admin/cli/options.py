@@ -36,7 +36,9 @@ class Acks(StrEnum):
 
 DataOption = Annotated[
     Path,
-    typer.Option("--data", envvar="KLAMM_DATA", help="Folder of the embedded cluster ('klamm up').", show_default=True),
+    typer.Option(
+        "--data", envvar="KLAMM_CLUSTER", help="Folder of the embedded cluster ('klamm up').", show_default=True
+    ),
 ]
 BootstrapOption = Annotated[
     str | None,

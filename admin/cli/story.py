@@ -26,7 +26,7 @@ def story(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", envvar="KLAMM_DATA", help="Read the logs of the embedded cluster in this folder."),
+        typer.Option("--data", envvar="KLAMM_CLUSTER", help="Read the logs of the embedded cluster in this folder."),
     ] = None,
     bootstrap: BootstrapOption = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for each node.")] = 10,

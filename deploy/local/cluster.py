@@ -34,6 +34,8 @@ MAX_MEMBERS: Final = 100
 STATE_VERSION: Final = 1
 STOP_TIMEOUT_S: Final = 30.0
 _RESTART_PAUSE_S = 1.0
+# More than a session timeout's worth of pauses: an old registration is gone by then.
+_MAX_RESTARTS = 12
 _EXIT_CONFIG_WRONG = 2
 
 
@@ -73,6 +75,7 @@ class LocalCluster:
         self.state = state
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._restart_at: dict[str, float] = {}
+        self._restarts: dict[str, int] = {}
 
     @classmethod
     def open(cls, folder: Path) -> "LocalCluster":
@@ -202,28 +205,39 @@ class LocalCluster:
         """Start again the members that gave up by themselves; call it now and then. Names of those started.
 
         An agent that finds its predecessor's registration exits and must come back until that is gone, as a
-        supervisor would see to. A member that was killed stays dead, and so does one whose configuration is wrong.
+        supervisor would see to. A member that was killed stays dead; see `given_up` for the others.
         """
         started = []
-        for name, child in sorted(self._children.items()):
-            code = child.poll()
-            if code is None or code <= 0 or code == _EXIT_CONFIG_WRONG:
+        given_up = self.given_up()
+        for name in self._gave_up_by_themselves():
+            if name in given_up:
                 continue
             due = self._restart_at.setdefault(name, time.monotonic() + _RESTART_PAUSE_S)
             if time.monotonic() >= due:
                 del self._restart_at[name]
+                self._restarts[name] = self._restarts.get(name, 0) + 1
                 self.start(name)
                 started.append(name)
         return started
 
+    def given_up(self) -> list[str]:
+        """Members that exited by themselves and that another start would not help."""
+        return [
+            name
+            for name in self._gave_up_by_themselves()
+            if self._children[name].returncode == _EXIT_CONFIG_WRONG or self._restarts.get(name, 0) >= _MAX_RESTARTS
+        ]
+
     def failures(self) -> list[str]:
         """Members that exited by themselves, each with the last words of its log."""
-        failed = []
-        for name, child in sorted(self._children.items()):
-            code = child.poll()
-            if code is not None and code > 0:
-                failed.append(f"{name} exited with code {code}: {self.last_words(name)}")
-        return failed
+        return [
+            f"{name} exited with code {self._children[name].returncode}: {self.last_words(name, lines=1)}"
+            for name in self._gave_up_by_themselves()
+        ]
+
+    def _gave_up_by_themselves(self) -> list[str]:
+        exited = {name: child.poll() for name, child in sorted(self._children.items())}
+        return [name for name, code in exited.items() if code is not None and code > 0]
 
     def last_words(self, name: str, lines: int = 5) -> str:
         """The end of a member's log."""
@@ -253,7 +267,7 @@ class LocalCluster:
             # Made here, so that an audit of a member that had nothing to record finds an empty folder and no error.
             (self.folder / "state-changes" / member.name).mkdir(exist_ok=True)
         child = processes.spawn(
-            self._command(member), log=self._log(member.name), folder=self.folder, environment=os.environ
+            self._command(member), log=self._log(member.name), folder=self.folder, environment=_environment()
         )
         self._children[member.name] = child
         member.process = processes.identify(child.pid)
@@ -333,6 +347,11 @@ class LocalCluster:
             yield
         finally:
             os.close(descriptor)
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what configures a node: KLAMM_DATA of some other process is not these members' data."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
 
 
 def _new_state(zookeeper: str | None) -> ClusterState:
