@@ -109,6 +109,21 @@ async def test_indexes_that_are_missing_or_wrong_are_rebuilt(node: Node, damage:
     assert [path.with_suffix(".index").read_bytes() for path in log_files] == intact
 
 
+@pytest.mark.rule("R9.15", "R9.10")
+async def test_walking_the_last_segment_keeps_the_epochs_of_those_before_it(node: Node) -> None:
+    await node.start()
+    log = await node.log()
+    fill(log, *[1] * 2, *[3] * 12, *[6] * 2)
+    await log.flush()
+    await node.logs.write_recovery_points()
+    fill(log, 6)
+    before = log.epoch_entries
+    await crash(node)
+    await node.start()
+    assert found(node).epoch_entries == before == ((1, 0), (3, 20), (6, 140))
+    check_invariants(found(node))
+
+
 @pytest.mark.rule("R10.11", "R10.13", "R9.15")
 @pytest.mark.parametrize("seed", range(20))
 async def test_what_follows_a_truncation_is_checked_although_the_recovery_point_lies_above(seed: int) -> None:
