@@ -164,6 +164,15 @@ class Log(Protocol):
         ...
 
 
+    def flush_is_due(self, now_s: float) -> bool:
+        """Whether a roll, flush.messages or flush.ms asks for an fsync; `now_s` is the event loop's time."""
+        ...
+
+    async def flush(self) -> None:
+        """Make durable what is in the log now (fsync off the loop) and move the recovery point there."""
+        ...
+
+
 class LogDirectories(Protocol):
     """All logs of one agent: the log manager of Kafka."""
 
@@ -203,7 +212,8 @@ class LogDirectories(Protocol):
     async def flush_due(self) -> None:
         """Fsync the logs whose flush.ms / flush.messages / roll asks for it (R10.15); by a periodic task.
 
-        Rewrites the recovery points of directories where a log was truncated (R10.13).
+        Rewrites the recovery points of directories where a log was truncated (R10.13) and removes files and
+        directories whose delete delay is over.
         """
         ...
 

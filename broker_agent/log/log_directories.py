@@ -196,6 +196,7 @@ class DiskLogDirectories:
                 await self._write_offsets(path)
             except StorageError:
                 continue
+        await self.remove_deleted()
 
     async def enforce_retention(self, now_ms: int) -> None:
         for log in list(self._logs.values()):
