@@ -31,8 +31,8 @@ class DiskLogDirectories:
         self._producer_expiration_ms = producer_expiration_ms
         self._directories = {path: LogDirectory(around.disk, path, self._directory_failed) for path in paths}
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        # Being created now: directory of each, so that it counts there and nobody creates it twice.
-        self._creations: dict[TopicPartition, tuple[str, asyncio.Event]] = {}
+        self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
+        self._log_counts = dict.fromkeys(paths, 0)  # Logs per directory, those being created included.
 
     @property
     def directories(self) -> Mapping[str, LogDirectory]:
@@ -57,6 +57,7 @@ class DiskLogDirectories:
     def add_loaded(self, log: PartitionLog) -> PartitionLog | None:
         """Take over a log found at the start; returns the one that already stands for its partition, if any."""
         present = self._logs.setdefault(log.topic_partition, log)
+        self._log_counts[log.directory] += 1
         return None if present is log else present
 
     # Creating and deleting
@@ -65,7 +66,7 @@ class DiskLogDirectories:
         self, topic_partition: TopicPartition, *, topic_id: TopicId | None, is_new: bool, config: LogConfig
     ) -> PartitionLog:
         while topic_partition in self._creations:
-            await self._creations[topic_partition][1].wait()
+            await self._creations[topic_partition].wait()
         present = self._logs.get(topic_partition)
         if present is not None:
             if topic_id is not None and present.topic_id not in (None, topic_id):
@@ -83,20 +84,19 @@ class DiskLogDirectories:
         self, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
         """Try the live directories, the emptiest first; one that fails is reported and the next is tried."""
-        done = asyncio.Event()
+        done = self._creations[topic_partition] = asyncio.Event()
         try:
             while candidates := self.live_directories:
-                logs = self._logs_per_directory()
-                path = min(candidates, key=lambda candidate: logs[candidate])
-                self._creations[topic_partition] = (path, done)
+                path = min(candidates, key=self._log_counts.__getitem__)
+                self._log_counts[path] += 1
                 try:
                     log = await self._create_in(self._directories[path], topic_partition, topic_id, config)
                 except StorageError:
-                    continue
+                    continue  # It is failed now; its count is of no interest any more.
                 self._logs[topic_partition] = log
                 return log
         finally:
-            self._creations.pop(topic_partition, None)
+            del self._creations[topic_partition]
             done.set()
         raise StorageError(",".join(self._directories), f"no live directory for {topic_partition}")
 
@@ -111,14 +111,6 @@ class DiskLogDirectories:
                 self._around, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
             )
 
-    def _logs_per_directory(self) -> dict[str, int]:
-        counts = dict.fromkeys(self._directories, 0)
-        for log in self._logs.values():
-            counts[log.directory] += 1
-        for path, _ in self._creations.values():
-            counts[path] += 1
-        return counts
-
     async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
         failures: dict[TopicPartition, Exception] = {}
         touched: dict[str, list[TopicPartition]] = {}
@@ -132,7 +124,8 @@ class DiskLogDirectories:
             except ClusterError as error:
                 failures[topic_partition] = error
                 continue
-            self._logs.pop(topic_partition, None)
+            del self._logs[topic_partition]
+            self._log_counts[log.directory] -= 1
             self._directories[log.directory].remove_later([renamed], log.config.file_delete_delay_ms)
             touched.setdefault(log.directory, []).append(topic_partition)
         for path, deleted in touched.items():
@@ -169,9 +162,7 @@ class DiskLogDirectories:
                 logs = [log for log in self._logs.values() if log.directory == directory]
                 points = {log.topic_partition: log.recovery_point for log in logs}
                 starts = {
-                    log.topic_partition: log.log_start_offset
-                    for log in logs
-                    if log.log_start_offset > log.first_segment_offset
+                    log.topic_partition: start for log in logs if (start := log.log_start_to_checkpoint) is not None
                 }
                 await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
                 await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))

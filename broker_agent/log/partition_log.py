@@ -45,8 +45,7 @@ class PartitionLog:
         loaded: LoadedLog,
     ) -> None:
         self.topic_partition = topic_partition
-        self.config = config
-        self.path = path
+        self.config, self.path = config, path
         self._around, self._log_directory = around, log_directory
         self._segments, self._epochs, self._producers = loaded.segments, loaded.epochs, loaded.producers
         self._topic_id = loaded.topic_id
@@ -95,12 +94,13 @@ class PartitionLog:
         return self._epochs.entries
 
     @property
-    def size_bytes(self) -> int:
-        return self._segments.size
+    def log_start_to_checkpoint(self) -> Offset | None:
+        """The log start where the first segment's name does not tell it, else None."""
+        return self._log_start if self._log_start > self._segments.first.base_offset else None
 
     @property
-    def first_segment_offset(self) -> Offset:
-        return self._segments.first.base_offset
+    def size_bytes(self) -> int:
+        return self._segments.size
 
     # Offsets and epochs
 
@@ -115,6 +115,7 @@ class PartitionLog:
         with self._usable():
             self._epochs_are_dirty |= self._epochs.assign(epoch, start_offset)
             async with self._writing:
+                self._usable()  # While it waited, the log may have been deleted and its directory renamed.
                 await self._write([])
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
@@ -202,9 +203,9 @@ class PartitionLog:
 
     def _roll_if_needed(self, batches: Sequence[PlacedBatch], size: int, now_ms: int | None) -> None:
         active, last = self._segments.active, batches[-1].header
-        largest_timestamp = max(header.max_timestamp for _, header in batches)
+        newest = max(header.max_timestamp for _, header in batches)
         now_ms = self._around.clock.now_ms() if now_ms is None else now_ms
-        if active.must_roll(size, last.last_offset, largest_timestamp, now_ms, self.config):
+        if active.must_roll(size, last.last_offset, newest, now_ms, self.config):
             self._roll(Offset(batches[0].header.base_offset) if active.size == 0 else self._end)
 
     def _roll(self, base_offset: Offset) -> None:
@@ -266,9 +267,8 @@ class PartitionLog:
             self._epochs_are_dirty |= self._epochs.truncate_from_end(offset)
             self._note_truncation(offset)
             if self._producers.reaches(offset):
-                self._producers = rebuild_producers(
-                    self._around.disk, self.path, self._segments, offset, trusted_up_to=offset
-                )
+                disk, path = self._around.disk, self.path
+                self._producers = rebuild_producers(disk, path, self._segments, offset, trusted_up_to=offset)
             return True
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -370,7 +370,7 @@ class PartitionLog:
     async def close(self) -> None:
         """Flush everything, indexes and producer state included, and close. Raises StorageError."""
         with self._usable():
-            self._is_closed = True  # From here on nothing may be appended that would not be flushed.
+            self._is_closed = True  # Nothing more may be appended: it would not be flushed.
             async with self._writing:
                 self._write_topic_id()
                 self._segments.active.save_indexes()
@@ -383,6 +383,7 @@ class PartitionLog:
         """Close the log and give its directory another name, once no thread writes in it; returns the new path."""
         with self._usable():
             async with self._writing:
+                self._usable()
                 self.abandon()
                 renamed = f"{self._log_directory.path}/{name}"
                 self._around.disk.rename(self.path, renamed)

@@ -1,5 +1,6 @@
 """The promises of Log and LogDirectories, on files and on the simulated disk alike."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,16 @@ async def test_a_deleted_log_is_gone_at_once_and_can_be_created_anew(node: Node)
         log.read(Offset(0), 1, Offset(1), at_least_one=True)
     assert (await node.log()).log_end_offset == 0
     assert not node.failures
+
+
+async def test_deleting_while_epochs_are_written_is_no_failure_of_the_directory(node: Node) -> None:
+    await node.start()
+    logs = [await node.log(tp=TopicPartition("t", number)) for number in range(5)]
+    writes = [log.begin_leader_epoch(LeaderEpoch(epoch), Offset(0)) for log in logs for epoch in (1, 2, 3)]
+    deletions = [node.logs.delete([log.topic_partition]) for log in logs for _ in range(2)]
+    await asyncio.gather(*writes, *deletions, return_exceptions=True)
+    assert not node.failures
+    assert not node.logs.all_logs()
 
 
 async def test_a_log_of_another_topic_id_is_refused(node: Node) -> None:
