@@ -4,6 +4,8 @@ Source: Kafka ReplicaManager.fetchMessages, readFromLog, DelayedFetch; KIP-227 i
 names all its partitions).
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from broker_agent.decisions.data_requests import UNREMARKABLE_FETCH_ERRORS
@@ -33,24 +35,30 @@ class FetchRequests:
 
     async def handle(self, request: FetchRequest) -> FetchResponse:
         """Read all partitions; wait up to `max_wait_ms` for `min_bytes` unless something must be told now."""
-        data = self._read_all(request, arrival_ms=self._manager.now_ms())
+        data = self._read_all(request, request.partitions, arrival_ms=self._manager.now_ms())
         if _must_answer_now(request, data):
             return self._answer(request, data)
         waiting = _WaitingFetch(request, self._manager)
-        if any(waiting.test(key) for key in waiting.keys):
+        if any(waiting.look_at(key) for key in waiting.keys):
             return self._answer(request, data)
         if not await self._manager.fetch_purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
             self._manager.metrics.expired_fetches["follower" if request.replica_id >= 0 else "consumer"].mark()
-        # Read again, but without touching the follower's record: waking up is the leader's doing, and must
-        # not make a dead follower look alive (R6.16).
-        return self._answer(request, self._read_all(request, arrival_ms=None))
+        # Read again what may have changed, but without touching the follower's record: waking up is the leader's
+        # doing, and must not make a dead follower look alive (R6.16).
+        changed = [index for index, item in enumerate(data) if item.records or waiting.has_changed(item)]
+        items = [request.partitions[index] for index in changed]
+        for index, item in zip(changed, self._read_all(request, items, arrival_ms=None), strict=True):
+            data[index] = item
+        return self._answer(request, data)
 
-    def _read_all(self, request: FetchRequest, *, arrival_ms: float | None) -> list[FetchPartitionData]:
+    def _read_all(
+        self, request: FetchRequest, items: Sequence[FetchPartition], *, arrival_ms: float | None
+    ) -> list[FetchPartitionData]:
         """One result per partition. `arrival_ms`: take the follower's position from the request, as of then."""
         remaining = min(request.max_bytes, self._manager.settings.fetch_max_bytes)
         is_empty = True
         results = []
-        for item in request.partitions:
+        for item in items:
             limit = min(item.partition_max_bytes, remaining)
             try:
                 data = self._read(request, item, limit, at_least_one=is_empty, arrival_ms=arrival_ms)
@@ -165,10 +173,20 @@ class _WaitingFetch:
         self._items = {TopicPartition(item.topic, item.partition): item for item in request.partitions}
         self._available: dict[TopicPartition, int] = {}
         self._total = 0
+        self._changed: set[TopicPartition] = set()
         self.keys = tuple(self._items)
 
+    def has_changed(self, data: FetchPartitionData) -> bool:
+        """Whether anything happened to the partition while the request was waiting."""
+        return TopicPartition(data.topic, data.partition) in self._changed
+
     def test(self, key: TopicPartition) -> bool:
-        """Look at one partition again; true if the request should be answered now."""
+        """Something happened to a partition: true if the request should be answered now."""
+        self._changed.add(key)
+        return self.look_at(key)
+
+    def look_at(self, key: TopicPartition) -> bool:
+        """Take one partition into account; true if the request should be answered now."""
         item = self._items[key]
         partition = self._manager.lookup_leader(key, item.current_leader_epoch)
         if isinstance(partition, ErrorCode) or partition.log is None:

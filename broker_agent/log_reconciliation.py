@@ -95,9 +95,12 @@ class LogReconciliation:
 
     def give_up(self, tp: TopicPartition, why: str) -> None:
         """Move the partition to the failed set, where it waits for the controller (R5.4)."""
+        self._stop_fetching(tp)
+        _log.warning(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=why)
+
+    def _stop_fetching(self, tp: TopicPartition) -> None:
         self.states.remove(tp)
         self._failed[tp] = None
-        _log.warning(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=why)
 
     async def ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         """The leader's answer, or None if it cannot be reached in `replica.socket.timeout.ms`."""
@@ -241,7 +244,9 @@ class LogReconciliation:
         """Deal with an error other than OFFSET_OUT_OF_RANGE that was asked for under the present state."""
         reaction = react_to_fetch_error(code, requested_epoch=state.leader_epoch, current_epoch=state.leader_epoch)
         if reaction is FetchErrorReaction.GIVE_UP:
-            self.give_up(tp, f"{code.name} at leader epoch {state.leader_epoch}")
+            # A leader that heard first of a new epoch: common, and over with our own order.
+            self._stop_fetching(tp)
+            _log.debug(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=code.name)
         else:
             self.delay(tp)
 

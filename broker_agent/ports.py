@@ -163,7 +163,6 @@ class Log(Protocol):
         """R10.20: monotone; beyond the HW raises LogAppendError(OFFSET_OUT_OF_RANGE)."""
         ...
 
-
     def flush_is_due(self, now_s: float) -> bool:
         """Whether a roll, flush.messages or flush.ms asks for an fsync; `now_s` is the event loop's time."""
         ...

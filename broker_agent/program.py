@@ -20,7 +20,7 @@ from broker_agent.log.opening import LoadOptions, open_log_directories, read_sto
 from broker_agent.log.segments import Surroundings as LogSurroundings
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
-from cluster.errors import StartupError, ZooKeeperError, ZooKeeperUnreachableError
+from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError, ZooKeeperUnreachableError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.diagnostics import configure_diagnostics
@@ -49,7 +49,10 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         cleanup.push_async_callback(zookeeper.close)
         disk = FileDisk(_DISK_THREADS)
         cleanup.callback(disk.close)
-        cluster_id, broker_id = await _settle_identity(config, zookeeper, disk, random)
+        try:
+            cluster_id, broker_id = await _settle_identity(config, zookeeper, disk, random)
+        except (ZooKeeperError, MalformedZnodeError) as error:
+            raise StartupError(f"cannot settle cluster id and broker id in ZooKeeper: {error}") from error
         configure_diagnostics("broker", broker_id)
         sink, state_change_folder = _open_state_change_log(config, broker_id, clock)
         cleanup.callback(sink.close)
@@ -100,9 +103,9 @@ async def _serve(config: NodeConfig, agent: Agent, around: Surroundings, stop: a
         except BaseException:
             await server.stop(0)
             raise
-    except (StartupError, ZooKeeperError):
+    except (StartupError, ZooKeeperError) as error:
         await around.logs.close(UNKNOWN_BROKER_EPOCH)
-        raise
+        raise StartupError(str(error)) from error
     _log.info("agent is running", broker=agent.broker_id, address=endpoint.address, listening=server.address)
     await stop.wait()
     _log.info("agent is stopping", broker=agent.broker_id)
