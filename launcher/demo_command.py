@@ -37,7 +37,8 @@ def demo(
     cluster = LocalCluster.create_or_open(folder, controllers=None, brokers=None)
     if any(cluster.state_of(m.name) != "stopped" for m in cluster.state.members):
         raise StartupError(f"a cluster runs in {folder}, and the demo kills processes: use another folder")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
 
     def step(message: str) -> None:
         say(f"[{time.monotonic() - started:6.1f} s] {message}")

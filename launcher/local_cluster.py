@@ -42,8 +42,9 @@ def up(
         wait_until_serving(cluster, timeout)
         _announce(cluster, time.monotonic() - started, data)
         return
-    # SIGTERM, which 'klamm down' sends, ends like Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGTERM, which 'klamm down' sends, ends like Ctrl-C, which a shell makes background jobs ignore.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     try:
         cluster.start_all()
         cluster.claim_supervision()

@@ -1,0 +1,277 @@
+"""The embedded cluster through the command line: real processes, real ZooKeeper, kill -9."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from kazoo.client import KazooClient
+
+from deploy.local import processes
+from deploy.local.cluster import BROKER, CONTROLLER, LocalCluster
+from launcher.serving import wait_until_serving
+
+pytestmark = pytest.mark.real
+
+SERVE_S = 60
+
+
+def klamm(
+    cluster: LocalCluster | Path, *arguments: str, stdin: str | None = None, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    folder = cluster if isinstance(cluster, Path) else cluster.folder
+    answer = subprocess.run(
+        [sys.executable, "-P", "-m", "launcher", *arguments, "--data", str(folder)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        stdin=None if stdin is not None else subprocess.DEVNULL,
+    )
+    assert answer.returncode == code, answer.stderr
+    assert "Traceback" not in answer.stderr
+    return answer
+
+
+def as_json(cluster: LocalCluster, *arguments: str) -> Any:
+    return json.loads(klamm(cluster, *arguments, "-o", "json").stdout)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three controllers, three brokers; tests start again what they kill."""
+    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("cluster") / "c", controllers=3, brokers=3)
+    try:
+        running.start_all()
+        wait_until_serving(running, SERVE_S)
+        yield running
+    finally:
+        running.stop_all()
+
+
+@pytest.fixture(autouse=True)
+def _logs_on_failure(cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    for member in cluster.state.members:
+        if cluster.state_of(member.name) == processes.GONE:
+            sys.stdout.write(f"{member.name} is down: {cluster.last_words(member.name)}\n")
+
+
+def lines(start: int, end: int) -> str:
+    return "".join(f"{number}\n" for number in range(start, end))
+
+
+def consumed(cluster: LocalCluster, topic: str) -> list[int]:
+    answer = klamm(cluster, "consume", topic, "--from-beginning", "--until-end")
+    return [int(line) for line in answer.stdout.splitlines()]
+
+
+def acknowledged(answer: subprocess.CompletedProcess[str]) -> int:
+    return int(re.findall(r"\d+", answer.stdout)[-1])
+
+
+def test_status_names_every_process_and_one_is_in_office(cluster: LocalCluster) -> None:
+    status = as_json(cluster, "status")
+    assert status["zookeeper"] == cluster.state.zookeeper
+    assert [c["id"] for c in status["controllers"]] == [1001, 1002, 1003]
+    assert [b["id"] for b in status["brokers"]] == [1, 2, 3]
+    assert [c["active"] for c in status["controllers"]].count(True) == 1
+    assert {"id", "pid", "address", "metrics", "active", "epoch"} <= set(status["controllers"][0])
+    assert {"id", "pid", "address", "metrics", "log_dirs", "state"} <= set(status["brokers"][0])
+    assert all(Path(folder).is_dir() for folder in status["state_change_logs"])
+
+
+def test_every_process_serves_its_metrics(cluster: LocalCluster) -> None:
+    status = as_json(cluster, "status")
+    active = 0.0
+    for member in (*status["controllers"], *status["brokers"]):
+        with urlopen(f"http://{member['metrics']}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        found = re.search(r"^kafka_controller_kafkacontroller_activecontrollercount(?:{.*})? (.*)$", text, re.MULTILINE)
+        active += float(found.group(1)) if found else 0
+        assert "kafka_" in text
+    assert active == 1
+
+
+def test_describe_agrees_with_the_znodes(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "agree", "--partitions", "4", "--replication-factor", "3")
+    described = as_json(cluster, "topics", "describe", "agree")["topics"][0]
+    client = KazooClient(cluster.state.zookeeper)
+    client.start()
+    try:
+        topic = json.loads(client.get("/brokers/topics/agree")[0])
+        assert topic["topic_id"] == described["topic_id"]
+        assert len(described["partitions"]) == 4
+        for partition in described["partitions"]:
+            number = partition["partition"]
+            data, stat = client.get(f"/brokers/topics/agree/partitions/{number}/state")
+            state = json.loads(data)
+            assert topic["partitions"][str(number)] == partition["replicas"]
+            assert (state["leader"], state["leader_epoch"]) == (partition["leader"], partition["leader_epoch"])
+            assert (state["isr"], stat.version) == (partition["isr"], partition["partition_epoch"])
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_100_000_lines_go_in_and_come_out(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "many", "--partitions", "6", "--replication-factor", "3")
+    assert acknowledged(klamm(cluster, "produce", "many", stdin=lines(0, 100_000))) == 100_000
+    read = consumed(cluster, "many")
+    assert sorted(read) == list(range(100_000))
+
+
+def test_keys_keep_their_order_and_offsets_and_limits_hold(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "keyed", "--partitions", "3", "--replication-factor", "1")
+    klamm(cluster, "produce", "keyed", stdin="".join(f"k{n % 7}\t{n}\n" for n in range(700)))
+    answer = klamm(cluster, "consume", "keyed", "--from-beginning", "--until-end", "--with-keys")
+    by_key: dict[str, list[int]] = {}
+    for line in answer.stdout.splitlines():
+        key, value = line.split("\t")
+        by_key.setdefault(key, []).append(int(value))
+    assert by_key == {f"k{k}": list(range(k, 700, 7)) for k in range(7)}
+
+    assert acknowledged(klamm(cluster, "produce", "keyed", "--partition", "1", "--count", "20", "--acks", "1")) == 20
+    tail = klamm(cluster, "consume", "keyed", "--partition", "1", "--offset", "2", "--max-messages", "3")
+    assert len(tail.stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["topics", "create", "bad name"], "INVALID_TOPIC_EXCEPTION"),
+        (["topics", "create", "wide", "--replication-factor", "9"], "INVALID_REPLICATION_FACTOR"),
+        (["topics", "create", "odd", "--config", "no.such.key=1"], "INVALID_CONFIG"),
+        (["topics", "describe", "no-such-topic"], "UNKNOWN_TOPIC_OR_PARTITION"),
+        (["produce", "no-such-topic", "--count", "1"], "UNKNOWN_TOPIC_OR_PARTITION"),
+        (["consume", "no-such-topic", "--until-end"], "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_what_the_cluster_refuses_is_said_by_kafkas_name(
+    cluster: LocalCluster, arguments: list[str], message: str
+) -> None:
+    assert message in klamm(cluster, *arguments, code=1).stderr
+
+
+def test_a_topic_that_exists_or_collides_is_refused(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "one.name")
+    assert "TOPIC_ALREADY_EXISTS" in klamm(cluster, "topics", "create", "one.name", code=1).stderr
+    assert "collides" in klamm(cluster, "topics", "create", "one_name", code=1).stderr
+
+
+def test_nothing_acknowledged_is_lost_when_the_leader_is_killed_between(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "killed", "--partitions", "6", "--replication-factor", "3")
+    assert acknowledged(klamm(cluster, "produce", "killed", stdin=lines(0, 20_000))) == 20_000
+    victim = as_json(cluster, "topics", "describe", "killed")["topics"][0]["partitions"][0]["leader"]
+    cluster.kill(f"{BROKER}-{victim}")
+    half_dead = {b["id"]: b["state"] for b in as_json(cluster, "status")["brokers"]}
+    assert half_dead[victim] == processes.GONE
+    assert acknowledged(klamm(cluster, "produce", "killed", stdin=lines(20_000, 40_000))) == 20_000
+    leaders = {p["leader"] for p in as_json(cluster, "topics", "describe", "killed")["topics"][0]["partitions"]}
+    assert victim not in leaders
+    assert sorted(set(consumed(cluster, "killed"))) == list(range(40_000))
+
+    cluster.start(f"{BROKER}-{victim}")
+    wait_until_serving(cluster, SERVE_S)
+    deadline = time.monotonic() + SERVE_S
+    while any(len(p["isr"]) < 3 for p in as_json(cluster, "topics", "describe", "killed")["topics"][0]["partitions"]):
+        assert time.monotonic() < deadline, "the replicas of the killed broker did not come back into sync"
+    story = as_json(cluster, "story", "killed-0")
+    assert [r["leader_epoch"] for r in story["reigns"]][:2] == [0, 1]
+
+
+def test_a_killed_controller_is_followed_by_one_with_the_next_epoch(cluster: LocalCluster) -> None:
+    before = as_json(cluster, "cluster", "describe")["controller"]
+    cluster.kill(f"{CONTROLLER}-{before['id']}")
+    cluster.start(f"{CONTROLLER}-{before['id']}")
+    wait_until_serving(cluster, SERVE_S)
+    after = as_json(cluster, "cluster", "describe")["controller"]
+    assert after["epoch"] == before["epoch"] + 1
+    klamm(cluster, "topics", "create", "after-failover", "--partitions", "3", "--replication-factor", "3")
+    assert acknowledged(klamm(cluster, "produce", "after-failover", "--count", "100")) == 100
+
+
+def test_a_broker_started_within_its_old_session_comes_back(cluster: LocalCluster) -> None:
+    cluster.kill(f"{BROKER}-2")
+    cluster.start(f"{BROKER}-2")
+    described = wait_until_serving(cluster, SERVE_S)
+    assert {int(b.id) for b in described.brokers} == {1, 2, 3}
+
+
+def test_story_of_live_nodes_is_that_of_the_files(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "told", "--partitions", "1", "--replication-factor", "3")
+    from_files = as_json(cluster, "story", "told-0")["records"]
+    asked_nodes = ["--bootstrap", ",".join(cluster.bootstrap)]
+    answer = subprocess.run(
+        [sys.executable, "-P", "-m", "launcher", "story", "told-0", "-o", "json", *asked_nodes],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    asked = json.loads(answer.stdout)
+    assert asked["missing_nodes"] == []
+    assert asked["records"] == from_files
+
+
+@pytest.mark.deep
+def test_down_ends_everything_and_up_brings_the_records_back(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    klamm(folder, "up", "--detach", "--controllers", "1", "--brokers", "2")
+    own = LocalCluster.open(folder)
+    try:
+        klamm(own, "topics", "create", "kept", "--partitions", "2", "--replication-factor", "2")
+        klamm(own, "produce", "kept", stdin=lines(0, 1_000))
+        klamm(own, "down")
+        assert all(own.state_of(m.name) == processes.GONE for m in own.state.members)
+        klamm(own, "up", "--detach", "--brokers", "3")
+        assert sorted(consumed(own, "kept")) == list(range(1_000))
+        assert len(as_json(own, "brokers", "list")["brokers"]) == 3
+    finally:
+        klamm(own, "down")
+
+
+@pytest.mark.deep
+def test_up_in_the_foreground_ends_its_processes_when_it_is_interrupted(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "launcher",
+        "up",
+        "--controllers",
+        "1",
+        "--brokers",
+        "1",
+        "--data",
+        str(folder),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as foreground:
+        assert foreground.stderr is not None
+        for line in foreground.stderr:
+            if "Ctrl-C" in line:
+                break
+        own = LocalCluster.open(folder)
+        assert all(own.state_of(m.name) == processes.RUNNING for m in own.state.members)
+        foreground.send_signal(signal.SIGINT)
+        assert foreground.wait(60) == 0
+    assert all(own.state_of(m.name) == processes.GONE for m in own.state.members)
+
+
+@pytest.mark.deep
+def test_the_demonstration_passes(tmp_path: Path) -> None:
+    answer = klamm(tmp_path / "demo", "demo", "-o", "json")
+    found = json.loads(answer.stdout)
+    assert (found["lost"], found["out_of_order"], found["audit"]) == (0, 0, "clean")
+    assert found["acknowledged"] == found["read_back"] >= 50_000
+    assert found["leader_failover_ms"][0] > 0
+    assert found["controller_failover_ms"][0] > 0
+    assert "one-leader-per-epoch" in found["planted_findings"]

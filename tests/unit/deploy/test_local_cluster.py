@@ -1,0 +1,79 @@
+"""The folder of an embedded cluster: what is kept, and what is refused."""
+
+import socket
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import StartupError
+from cluster.process.config import load_config
+from deploy.local.cluster import BROKER, CONTROLLER, ZOOKEEPER, LocalCluster
+
+
+def test_a_new_cluster_has_three_of_each_with_ports_of_their_own(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path)
+    assert [m.name for m in cluster.members(CONTROLLER)] == ["controller-1001", "controller-1002", "controller-1003"]
+    assert [m.name for m in cluster.members(BROKER)] == ["broker-1", "broker-2", "broker-3"]
+    ports = [p for m in cluster.state.members for p in (m.port, m.metrics_port) if p]
+    assert len(set(ports)) == len(ports) == 13
+    assert (tmp_path / "bootstrap").read_text().strip().split(",") == cluster.bootstrap
+
+
+def test_a_folder_keeps_its_cluster_and_may_grow_but_not_shrink(tmp_path: Path) -> None:
+    made = LocalCluster.create_or_open(tmp_path, controllers=1, brokers=2)
+    opened = LocalCluster.create_or_open(tmp_path, brokers=4)
+    assert opened.bootstrap[:3] == made.bootstrap
+    assert [m.id for m in opened.members(BROKER)] == [1, 2, 3, 4]
+    with pytest.raises(StartupError, match="abandon"):
+        LocalCluster.create_or_open(tmp_path, brokers=1)
+
+
+def test_an_external_zookeeper_is_kept_and_not_started(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path, zookeeper="localhost:2181/chroot")
+    assert cluster.members(ZOOKEEPER) == []
+    with pytest.raises(StartupError, match="localhost:2181/chroot"):
+        LocalCluster.create_or_open(tmp_path, zookeeper="elsewhere:2181")
+
+
+@pytest.mark.parametrize(("controllers", "brokers"), [(0, 3), (3, 0), (1, 1000), (-1, 1)])
+def test_counts_that_make_no_cluster_are_refused(tmp_path: Path, controllers: int, brokers: int) -> None:
+    with pytest.raises(StartupError, match="must be 1 to"):
+        LocalCluster.create_or_open(tmp_path / "c", controllers=controllers, brokers=brokers)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_folder_without_a_cluster_and_one_that_is_damaged_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="klamm up"):
+        LocalCluster.open(tmp_path)
+    (tmp_path / "cluster.json").write_text("{")
+    with pytest.raises(StartupError, match="cannot be read"):
+        LocalCluster.open(tmp_path)
+
+
+def test_a_port_that_is_in_use_is_named_before_anything_is_started(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path, controllers=1, brokers=1)
+    with (
+        socket.create_server(("127.0.0.1", cluster.member("broker-1").port)),
+        pytest.raises(StartupError, match=rf"port {cluster.member('broker-1').port} of broker-1"),
+    ):
+        cluster.start("broker-1")
+
+
+def test_only_one_command_at_a_time_changes_a_cluster(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path)
+    with cluster._locked(), pytest.raises(StartupError, match="another klamm command"):
+        LocalCluster.open(tmp_path).stop_all()
+
+
+def test_member_configurations_are_what_the_programs_read(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path, settings={"replica.lag.time.max.ms": 5000})
+    member = cluster.member("broker-2")
+    file = tmp_path / "broker.toml"
+    file.write_text(cluster._config(member, tmp_path / 'da"ta'))
+    assert tomllib.loads(file.read_text())["id"] == 2
+    config = load_config(file)
+    assert (config.id, config.listen, config.zookeeper) == (2, member.address, cluster.state.zookeeper)
+    assert config.data == (str(tmp_path / 'da"ta'),)
+    assert config.settings.zookeeper_session_timeout_ms == 6000
+    assert config.settings.replica_lag_time_max_ms == 5000
