@@ -5,7 +5,7 @@ the next one.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from cluster.broker import ControllerEpoch
@@ -15,6 +15,7 @@ from controller.broker_channels import BrokerChannels
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch
+from controller.events import Event
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.store import ControllerStore
 
@@ -39,6 +40,7 @@ class ActiveController:
         metrics: ControllerMetrics,
         timings: FailoverTimings,
         random: Random,
+        enqueue: Callable[[Event], None],
     ) -> None:
         self.config = config
         self.context = context
@@ -47,6 +49,8 @@ class ActiveController:
         self.metrics = metrics
         self.timings = timings
         self.random = random
+        self.enqueue = enqueue
+        """Put an event at the end of the event loop's queue."""
         self.cause = Cause("Startup")
         """What is being processed; set by the event loop before each event."""
         self._sink = sink

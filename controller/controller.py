@@ -211,6 +211,7 @@ class Controller:
             metrics=self.metrics,
             timings=timings,
             random=self._random,
+            enqueue=self.events.put,
         )
         self._active.cause = cause
         await activate(self._active)
