@@ -1,0 +1,261 @@
+"""The single writer: order, preemption, what errors lead to, and its figures."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerEpoch, BrokerId
+from cluster.errors import (
+    ApiError,
+    ControllerMovedError,
+    ErrorCode,
+    MalformedZnodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from cluster.process.metrics import Metrics
+from cluster.requests import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    CreateTopicsRequest,
+    ListTopicsRequest,
+)
+from cluster.state_change_log import Cause
+from cluster.zookeeper.port import WatchEvent, WatchKind
+from controller.active_controller import UnsentDecisionsError
+from controller.event_loop import QUEUE_TIME_RESET_S, Disposition, EventLoop, error_disposition
+from controller.events import (
+    STATE_OF_EVENT,
+    TIMER_OF_STATE,
+    AlterPartitionReceived,
+    BrokerChange,
+    BrokerModifications,
+    ControllerChange,
+    ControllerState,
+    CreateTopicsReceived,
+    Event,
+    Expire,
+    PartitionModifications,
+    QueryReceived,
+    Reelect,
+    RegisterAndReelect,
+    ShutdownEventLoop,
+    Startup,
+    TopicChange,
+    event_of_watch,
+)
+from controller.metrics import ControllerMetrics
+from tests.controllers import run_virtually
+
+
+class Scripted:
+    """An office that remembers what it was asked, and fails where it was told to."""
+
+    def __init__(self) -> None:
+        self.processed: list[tuple[str, int]] = []
+        self.asked: list[str] = []
+        self.events_ended = 0
+        self.fails: dict[type[Event], Exception] = {}
+        self.takes_s = 0.0
+        self.state: Callable[[], float] = lambda: -1
+        self.seen_states: list[float] = []
+
+    async def process(self, event: Event, cause: Cause) -> None:
+        self.processed.append((cause.event, cause.id))
+        self.seen_states.append(self.state())
+        await asyncio.sleep(self.takes_s)
+        if type(event) in self.fails:
+            raise self.fails[type(event)]
+
+    async def look_who_rules(self) -> None:
+        self.asked.append("look")
+
+    async def step_down(self) -> None:
+        self.asked.append("step down")
+
+    def after_event(self) -> None:
+        self.events_ended += 1
+
+
+def a_loop() -> tuple[Scripted, EventLoop, Metrics]:
+    office, registry = Scripted(), Metrics()
+    office.state = lambda: registry.gauge("kafka.controller", "KafkaController", "ControllerState").value
+    return office, EventLoop(office, ControllerMetrics(registry)), registry
+
+
+async def shut(loop: EventLoop) -> None:
+    loop.put(ShutdownEventLoop())
+    await loop.run()
+
+
+def future() -> "asyncio.Future[Any]":
+    return asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.rule("EV-1", "EV-2", "EV-3", "EV-4")
+def test_events_are_processed_in_order_one_at_a_time_and_never_merged() -> None:
+    async def main() -> None:
+        office, loop, registry = a_loop()
+        office.takes_s = 2
+        for event in (TopicChange(), TopicChange(), BrokerChange()):
+            loop.put(event)
+        assert registry.gauge("kafka.controller", "ControllerEventManager", "EventQueueSize").value == 3
+        await shut(loop)
+        names = ["TopicChange", "TopicChange", "BrokerChange", "ShutdownEventLoop"]
+        assert office.processed == [(name, number) for number, name in enumerate(names)]
+        assert office.events_ended == 4
+        assert office.seen_states == [3, 3, 2, 12]
+        assert office.state() == 0
+        timer = registry.timer("kafka.controller", "ControllerStats", "LeaderElectionRateAndTimeMs")
+        assert (timer.count, timer.sum) == (1, 2000)
+        waited = registry.histogram("kafka.controller", "ControllerEventManager", "EventQueueTimeMs")
+        assert waited.sum == 2000 + 4000 + 6000
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EV-5", "EV-6", "EV-7", "INV-12")
+def test_a_queue_jumper_preempts_and_answers_what_waits_but_not_what_runs() -> None:
+    async def main() -> None:
+        office, loop, _ = a_loop()
+        office.takes_s = 1
+        replies = [future() for _ in range(3)]
+        loop.put(BrokerChange())
+        running = asyncio.ensure_future(loop.run())
+        await asyncio.sleep(0.5)
+        loop.put(AlterPartitionReceived(AlterPartitionRequest(BrokerId(1), BrokerEpoch(1), ()), replies[0]))
+        loop.put(CreateTopicsReceived(CreateTopicsRequest(()), replies[1]))
+        loop.put(TopicChange())
+        loop.clear_and_put(Expire())
+        assert replies[0].result() == AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
+        refused = replies[1].exception()
+        assert isinstance(refused, ApiError)
+        assert refused.code is ErrorCode.NOT_CONTROLLER
+        loop.put(ShutdownEventLoop())
+        await running
+        assert [name for name, _ in office.processed] == ["BrokerChange", "Expire", "ShutdownEventLoop"]
+        loop.put(QueryReceived(ListTopicsRequest(), replies[2]))
+        assert replies[2].done()
+        assert isinstance(replies[2].exception(), ApiError)
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EV-9", "EL-7", "IL-1", "FN-4")
+@pytest.mark.parametrize(
+    ("event", "error", "expected"),
+    [
+        (BrokerChange(), ControllerMovedError("x"), Disposition.LOOK_WHO_RULES),
+        (Reelect(), ControllerMovedError("x"), Disposition.LOOK_WHO_RULES),
+        (BrokerChange(), SessionExpiredError("x"), Disposition.AWAIT_EXPIRY),
+        (Startup(), SessionExpiredError("x"), Disposition.AWAIT_EXPIRY),
+        (BrokerChange(), UnsentDecisionsError("x"), Disposition.STEP_DOWN),
+        (BrokerChange(), AssertionError("x"), Disposition.STEP_DOWN),
+        (BrokerChange(), ZooKeeperError("x"), Disposition.CARRY_ON),
+        (TopicChange(), MalformedZnodeError("/x", b"", "y"), Disposition.CARRY_ON),
+        (TopicChange(), ValueError("x"), Disposition.CARRY_ON),
+        (Startup(), ZooKeeperError("x"), Disposition.STEP_DOWN),
+        (Reelect(), ValueError("x"), Disposition.STEP_DOWN),
+        (RegisterAndReelect(), MalformedZnodeError("/x", b"", "y"), Disposition.STEP_DOWN),
+    ],
+)
+def test_every_error_has_one_consequence(event: Event, error: Exception, expected: Disposition) -> None:
+    assert error_disposition(event, error) is expected
+
+
+@pytest.mark.rule("EV-3", "EV-9", "INV-12")
+def test_the_loop_goes_on_after_an_error_and_its_caller_is_answered_once() -> None:
+    async def main() -> None:
+        office, loop, registry = a_loop()
+        request = AlterPartitionRequest(BrokerId(1), BrokerEpoch(1), ())
+        replies = [future() for _ in range(3)]
+        office.fails = {
+            AlterPartitionReceived: ZooKeeperError("no"),
+            CreateTopicsReceived: ApiError(ErrorCode.INVALID_CONFIG, "no"),
+            BrokerChange: ControllerMovedError("moved"),
+            TopicChange: AssertionError("a bug"),
+            QueryReceived: ControllerMovedError("moved"),
+            Startup: SessionExpiredError("gone"),
+        }
+        loop.put(AlterPartitionReceived(request, replies[0]))
+        loop.put(CreateTopicsReceived(CreateTopicsRequest(()), replies[1]))
+        loop.put(QueryReceived(ListTopicsRequest(), replies[2]))
+        for event in (BrokerChange(), TopicChange(), Startup()):
+            loop.put(event)
+        await shut(loop)
+        assert replies[0].result() == AlterPartitionResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert [reply.exception().code for reply in replies[1:]] == [
+            ErrorCode.INVALID_CONFIG,
+            ErrorCode.NOT_CONTROLLER,
+        ]
+        assert office.asked == ["look", "look", "step down"]
+        assert office.events_ended == 7
+        assert registry.timer("kafka.controller", "ControllerStats", "IsrChangeRateAndTimeMs").count == 1
+
+    run_virtually(main)
+
+
+def test_giving_up_the_office_may_fail_without_ending_the_loop() -> None:
+    async def main() -> None:
+        for error in (ZooKeeperError("unreachable"), SessionExpiredError("gone")):
+            office, loop, _ = a_loop()
+            office.fails = {TopicChange: AssertionError("a bug")}
+
+            async def refuse(error: Exception = error) -> None:
+                raise error
+
+            office.step_down = refuse  # type: ignore[method-assign]
+            loop.put(TopicChange())
+            await shut(loop)
+            assert [name for name, _ in office.processed] == ["TopicChange", "ShutdownEventLoop"]
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EV-10")
+def test_queue_times_are_forgotten_when_nothing_happens_for_long() -> None:
+    async def main() -> None:
+        _, loop, registry = a_loop()
+        running = asyncio.ensure_future(loop.run())
+        loop.put(TopicChange())
+        await asyncio.sleep(QUEUE_TIME_RESET_S - 1)
+        waited = registry.histogram("kafka.controller", "ControllerEventManager", "EventQueueTimeMs")
+        assert waited.count == 1
+        await asyncio.sleep(2)
+        assert waited.count == 0
+        loop.put(ShutdownEventLoop())
+        await running
+
+    run_virtually(main)
+
+
+def test_every_state_but_two_is_timed() -> None:
+    untimed = set(ControllerState) - TIMER_OF_STATE.keys()
+    assert untimed == {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
+    assert set(STATE_OF_EVENT.values()) <= set(ControllerState)
+
+
+@pytest.mark.rule("EL-9", "ZC-4", "ZC-7")
+@pytest.mark.parametrize(
+    ("path", "kind", "expected"),
+    [
+        ("/controller", WatchKind.CREATED, ControllerChange()),
+        ("/controller", WatchKind.CHANGED, ControllerChange()),
+        ("/controller", WatchKind.DELETED, Reelect()),
+        ("/controllers/ids/1001", WatchKind.DELETED, RegisterAndReelect()),
+        ("/controllers/ids/1001", WatchKind.CHANGED, None),
+        ("/brokers/ids", WatchKind.CHILDREN, BrokerChange()),
+        ("/brokers/topics", WatchKind.CHILDREN, TopicChange()),
+        ("/brokers/ids/7", WatchKind.CHANGED, BrokerModifications(BrokerId(7))),
+        ("/brokers/ids/7", WatchKind.DELETED, None),
+        ("/brokers/ids/x", WatchKind.CHANGED, None),
+        ("/brokers/topics/t", WatchKind.CHANGED, PartitionModifications("t")),
+        ("/brokers/topics/t", WatchKind.DELETED, None),
+        ("/isr_change_notification", WatchKind.CHILDREN, None),
+        ("/elsewhere/t", WatchKind.CHANGED, None),
+    ],
+)
+def test_each_notification_means_one_event_or_none(path: str, kind: WatchKind, expected: Event | None) -> None:
+    assert event_of_watch(WatchEvent(path, kind), "/controllers/ids/1001") == expected
