@@ -199,7 +199,7 @@ class AgentProcess:
     async def produce(
         self, count: int = 1, *, acks: int = 1, tp: TopicPartition = TP, timeout_ms: int = 1000
     ) -> ProducePartitionResult:
-        item = ProducePartition(tp.topic, tp.partition, encode_batch(b"r" * 20, count, max_timestamp=5))
+        item = ProducePartition(tp.topic, tp.partition, encode_batch(b"r" * 20, count, max_timestamp=self.world.clock.now_ms()))
         response = await self.handle(ProduceRequest(acks, timeout_ms, (item,)))
         result: ProducePartitionResult = response.partitions[0]
         return result
