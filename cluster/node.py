@@ -14,6 +14,7 @@ class RequestHandler(Protocol):
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request of `cluster.requests` with its response type.
 
+        A request with a streamed answer (WatchRequest) is answered with an async iterator of responses.
         Raises ApiError when an administrative request is refused as a whole.
         """
         ...

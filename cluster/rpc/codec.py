@@ -134,7 +134,14 @@ def _plain_writer(name: str, annotation: Any, wire: Any) -> Write:
 def _tuple_writer(name: str, annotation: Any, wire: Any) -> Write:
     if not wire.is_repeated:
         (inner,) = wire.message_type.fields
-        return lambda message, value: _fill_wrapped(getattr(message, name), inner.name, value)
+        write_items = _tuple_writer(inner.name, annotation, inner)
+
+        def fill_wrapper(message: Any, value: Any) -> None:
+            wrapper = getattr(message, name)
+            wrapper.SetInParent()
+            write_items(wrapper, value)
+
+        return fill_wrapper
     if wire.message_type is None:
         return lambda message, value: getattr(message, name).extend(value)
     fill = codec_for(get_args(annotation)[0], _class_of(wire.message_type)).fill
@@ -203,7 +210,8 @@ def _plain_reader(name: str, annotation: Any, wire: Any) -> Read:
 def _tuple_reader(name: str, annotation: Any, wire: Any) -> Read:
     if not wire.is_repeated:
         (inner,) = wire.message_type.fields
-        return lambda message: tuple(getattr(getattr(message, name), inner.name))
+        read_items = _tuple_reader(inner.name, annotation, inner)
+        return lambda message: read_items(getattr(message, name))
     if wire.message_type is None:
         return lambda message: tuple(getattr(message, name))
     read_item = codec_for(get_args(annotation)[0], _class_of(wire.message_type)).read

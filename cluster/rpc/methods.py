@@ -5,21 +5,35 @@ from typing import Any, Final, NamedTuple
 from cluster import requests
 from cluster.rpc import control_encoding
 from cluster.rpc.codec import Codec, codec_for
-from cluster.rpc.v1 import broker_agent_pb2, cluster_pb2, control_pb2, controller_pb2
+from cluster.rpc.v1 import (
+    broker_agent_pb2,
+    cluster_pb2,
+    configs_pb2,
+    control_pb2,
+    controller_pb2,
+    elections_pb2,
+    reassignments_pb2,
+    topics_pb2,
+    watch_pb2,
+)
 
 
 class Method(NamedTuple):
-    """One call. `request_type` is the domain type that a handler gets."""
+    """One call. `request_type` is the domain type that a handler gets; `streams`: its answer is many responses."""
 
     service: str
     name: str
     request_type: type
     request: Codec
     response: Codec
+    streams: bool = False
 
     @property
     def path(self) -> str:
         return f"/{self.service}/{self.name}"
+
+
+_STREAMED: Final = frozenset({"Watch"})
 
 
 def _methods(service: str, modules: tuple[Any, ...], names: tuple[str, ...]) -> tuple[Method, ...]:
@@ -28,7 +42,8 @@ def _methods(service: str, modules: tuple[Any, ...], names: tuple[str, ...]) -> 
 
 def _method(service: str, modules: tuple[Any, ...], name: str) -> Method:
     request, response = (_codec(modules, name + suffix) for suffix in ("Request", "Response"))
-    return Method(f"cluster.rpc.v1.{service}", name, getattr(requests, f"{name}Request"), request, response)
+    request_type = getattr(requests, f"{name}Request")
+    return Method(f"cluster.rpc.v1.{service}", name, request_type, request, response, name in _STREAMED)
 
 
 def _codec(modules: tuple[Any, ...], name: str) -> Codec:
@@ -40,13 +55,32 @@ CLUSTER_SERVICE: Final = _methods("ClusterService", (cluster_pb2,), ("DescribeCl
 
 CONTROLLER_SERVICE: Final = _methods(
     "ControllerService",
-    (controller_pb2,),
-    ("AlterPartition", "CreateTopics", "ListTopics", "DescribeTopics"),
+    (controller_pb2, topics_pb2, reassignments_pb2, elections_pb2, configs_pb2, watch_pb2),
+    (
+        "AlterPartition",
+        "ControlledShutdown",
+        "AllocateProducerIds",
+        "CreateTopics",
+        "CreatePartitions",
+        "DeleteTopics",
+        "ListTopics",
+        "DescribeTopics",
+        "DescribeTopicDeletions",
+        "AlterPartitionReassignments",
+        "ListPartitionReassignments",
+        "DescribeReassignments",
+        "ElectLeaders",
+        "PlanControlledShutdown",
+        "DescribeConfigs",
+        "AlterConfigs",
+        "UpdateFeatures",
+        "Watch",
+    ),
 )
 
 BROKER_AGENT_SERVICE: Final = _methods(
     "BrokerAgentService",
-    (broker_agent_pb2, control_pb2),
+    (broker_agent_pb2, control_pb2, elections_pb2),
     (
         "LeaderAndIsr",
         "StopReplica",
@@ -56,6 +90,7 @@ BROKER_AGENT_SERVICE: Final = _methods(
         "ListOffsets",
         "OffsetsForLeaderEpoch",
         "Metadata",
+        "Shutdown",
     ),
 )
 

@@ -99,7 +99,9 @@ async def start_server(listen: str, handler: RequestHandler, methods: Sequence[M
     services = {method.service for method in methods}
     for service, of_service in groupby(sorted(methods, key=lambda m: m.service), key=lambda m: m.service):
         behaviours: dict[str, Any] = {
-            method.name: grpc.unary_unary_rpc_method_handler(_behaviour(method, handler, RequestMetrics(metrics)))
+            method.name: grpc.unary_stream_rpc_method_handler(_streaming(method, handler))
+            if method.streams
+            else grpc.unary_unary_rpc_method_handler(_behaviour(method, handler, RequestMetrics(metrics)))
             for method in of_service
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, behaviours),))
@@ -140,6 +142,18 @@ def _behaviour(method: Method, handler: RequestHandler, metrics: RequestMetrics)
         finally:
             took_ms = (asyncio.get_running_loop().time() - started) * 1000
             metrics.record(_api_name(method, request), len(data), took_ms, error_code)
+
+    return behave
+
+
+def _streaming(method: Method, handler: RequestHandler) -> Callable[[bytes, _ServicerContext], Awaitable[None]]:
+    async def behave(data: bytes, call: _ServicerContext) -> None:
+        try:
+            responses = await handler.handle(request_context(call), method.request.decode(data))
+            async for response in responses:
+                await call.write(method.response.encode(response))
+        except ClusterError as error:
+            await _abort(call, error)
 
     return behave
 

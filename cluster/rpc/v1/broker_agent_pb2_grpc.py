@@ -5,6 +5,7 @@ import warnings
 
 from cluster.rpc.v1 import broker_agent_pb2 as cluster_dot_rpc_dot_v1_dot_broker__agent__pb2
 from cluster.rpc.v1 import control_pb2 as cluster_dot_rpc_dot_v1_dot_control__pb2
+from cluster.rpc.v1 import elections_pb2 as cluster_dot_rpc_dot_v1_dot_elections__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -75,6 +76,11 @@ class BrokerAgentServiceStub:
                 request_serializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.MetadataRequest.SerializeToString,
                 response_deserializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.MetadataResponse.FromString,
                 _registered_method=True)
+        self.Shutdown = channel.unary_unary(
+                '/cluster.rpc.v1.BrokerAgentService/Shutdown',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.ShutdownRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.ShutdownResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerAgentServiceServicer:
@@ -130,6 +136,13 @@ class BrokerAgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Shutdown(self, request, context):
+        """Leave in order, as on SIGTERM.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerAgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -172,6 +185,11 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
                     servicer.Metadata,
                     request_deserializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.MetadataRequest.FromString,
                     response_serializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.MetadataResponse.SerializeToString,
+            ),
+            'Shutdown': grpc.unary_unary_rpc_method_handler(
+                    servicer.Shutdown,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.ShutdownRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.ShutdownResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -390,6 +408,33 @@ class BrokerAgentService:
             '/cluster.rpc.v1.BrokerAgentService/Metadata',
             cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.MetadataRequest.SerializeToString,
             cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.MetadataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Shutdown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.BrokerAgentService/Shutdown',
+            cluster_dot_rpc_dot_v1_dot_elections__pb2.ShutdownRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_elections__pb2.ShutdownResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,58 +22,38 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from cluster.rpc.v1 import partition_pb2 as cluster_dot_rpc_dot_v1_dot_partition__pb2
+from cluster.rpc.v1 import configs_pb2 as cluster_dot_rpc_dot_v1_dot_configs__pb2
+from cluster.rpc.v1 import elections_pb2 as cluster_dot_rpc_dot_v1_dot_elections__pb2
+from cluster.rpc.v1 import reassignments_pb2 as cluster_dot_rpc_dot_v1_dot_reassignments__pb2
+from cluster.rpc.v1 import topics_pb2 as cluster_dot_rpc_dot_v1_dot_topics__pb2
+from cluster.rpc.v1 import watch_pb2 as cluster_dot_rpc_dot_v1_dot_watch__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63luster/rpc/v1/controller.proto\x12\x0e\x63luster.rpc.v1\x1a\x1e\x63luster/rpc/v1/partition.proto\"\xa1\x01\n\x15\x41lterPartitionRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x36\n\npartitions\x18\x03 \x03(\x0b\x32\".cluster.rpc.v1.AlterPartitionItemB\x0c\n\n_broker_idB\x0f\n\r_broker_epoch\"\x8c\x02\n\x12\x41lterPartitionItem\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fpartition_index\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x0f\n\x07new_isr\x18\x05 \x03(\x05\x12\x1c\n\x0fpartition_epoch\x18\x06 \x01(\x05H\x03\x88\x01\x01\x12\x1d\n\x15leader_recovery_state\x18\x07 \x01(\x05\x42\x0b\n\t_topic_idB\x12\n\x10_partition_indexB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"z\n\x16\x41lterPartitionResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x38\n\npartitions\x18\x02 \x03(\x0b\x32$.cluster.rpc.v1.AlterPartitionResultB\r\n\x0b_error_code\"\xd8\x02\n\x14\x41lterPartitionResult\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fpartition_index\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x17\n\nerror_code\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x16\n\tleader_id\x18\x05 \x01(\x05H\x03\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x06 \x01(\x05H\x04\x88\x01\x01\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x1d\n\x15leader_recovery_state\x18\x08 \x01(\x05\x12\x1c\n\x0fpartition_epoch\x18\t \x01(\x05H\x05\x88\x01\x01\x42\x0b\n\t_topic_idB\x12\n\x10_partition_indexB\r\n\x0b_error_codeB\x0c\n\n_leader_idB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"~\n\x13\x43reateTopicsRequest\x12(\n\x06topics\x18\x01 \x03(\x0b\x32\x18.cluster.rpc.v1.NewTopic\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\xf9\x02\n\x08NewTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x0enum_partitions\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12>\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32).cluster.rpc.v1.NewTopic.AssignmentsEntry\x12\x36\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32%.cluster.rpc.v1.NewTopic.ConfigsEntry\x1aO\n\x10\x41ssignmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.cluster.rpc.v1.ReplicaList:\x02\x38\x01\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x11\n\x0f_num_partitionsB\x15\n\x13_replication_factor\"L\n\x14\x43reateTopicsResponse\x12\x34\n\x06topics\x18\x01 \x03(\x0b\x32$.cluster.rpc.v1.CreatableTopicResult\"\x99\x02\n\x14\x43reatableTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_field\x18\x04 \x01(\t\x12\x13\n\x0b\x65rror_value\x18\x05 \x01(\t\x12\x15\n\x08topic_id\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x1b\n\x0enum_partitions\x18\x07 \x01(\x05H\x02\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x08 \x01(\x05H\x03\x88\x01\x01\x42\r\n\x0b_error_codeB\x0b\n\t_topic_idB\x11\n\x0f_num_partitionsB\x15\n\x13_replication_factor\"\x13\n\x11ListTopicsRequest\"A\n\x12ListTopicsResponse\x12+\n\x06topics\x18\x01 \x03(\x0b\x32\x1b.cluster.rpc.v1.ListedTopic\"\x9f\x01\n\x0bListedTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\npartitions\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x0b\n\t_topic_idB\r\n\x0b_partitionsB\x15\n\x13_replication_factor\"C\n\x15\x44\x65scribeTopicsRequest\x12*\n\x06topics\x18\x01 \x01(\x0b\x32\x1a.cluster.rpc.v1.TopicNames\"H\n\x16\x44\x65scribeTopicsResponse\x12.\n\x06topics\x18\x01 \x03(\x0b\x32\x1e.cluster.rpc.v1.DescribedTopic\"\x90\x02\n\x0e\x44\x65scribedTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08topic_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x12<\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32+.cluster.rpc.v1.DescribedTopic.ConfigsEntry\x12\x36\n\npartitions\x18\x05 \x03(\x0b\x32\".cluster.rpc.v1.DescribedPartition\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_error_codeB\x0b\n\t_topic_id\"\xa5\x02\n\x12\x44\x65scribedPartition\x12\x16\n\tpartition\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06leader\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1c\n\x0fpartition_epoch\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x08 \x03(\x05\x12\x18\n\x10offline_replicas\x18\t \x03(\x05\x42\x0c\n\n_partitionB\t\n\x07_leaderB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch2\x85\x03\n\x11\x43ontrollerService\x12_\n\x0e\x41lterPartition\x12%.cluster.rpc.v1.AlterPartitionRequest\x1a&.cluster.rpc.v1.AlterPartitionResponse\x12Y\n\x0c\x43reateTopics\x12#.cluster.rpc.v1.CreateTopicsRequest\x1a$.cluster.rpc.v1.CreateTopicsResponse\x12S\n\nListTopics\x12!.cluster.rpc.v1.ListTopicsRequest\x1a\".cluster.rpc.v1.ListTopicsResponse\x12_\n\x0e\x44\x65scribeTopics\x12%.cluster.rpc.v1.DescribeTopicsRequest\x1a&.cluster.rpc.v1.DescribeTopicsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63luster/rpc/v1/controller.proto\x12\x0e\x63luster.rpc.v1\x1a\x1c\x63luster/rpc/v1/configs.proto\x1a\x1e\x63luster/rpc/v1/elections.proto\x1a\"cluster/rpc/v1/reassignments.proto\x1a\x1b\x63luster/rpc/v1/topics.proto\x1a\x1a\x63luster/rpc/v1/watch.proto\"\xa1\x01\n\x15\x41lterPartitionRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x36\n\npartitions\x18\x03 \x03(\x0b\x32\".cluster.rpc.v1.AlterPartitionItemB\x0c\n\n_broker_idB\x0f\n\r_broker_epoch\"\x8c\x02\n\x12\x41lterPartitionItem\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fpartition_index\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x0f\n\x07new_isr\x18\x05 \x03(\x05\x12\x1c\n\x0fpartition_epoch\x18\x06 \x01(\x05H\x03\x88\x01\x01\x12\x1d\n\x15leader_recovery_state\x18\x07 \x01(\x05\x42\x0b\n\t_topic_idB\x12\n\x10_partition_indexB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"z\n\x16\x41lterPartitionResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x38\n\npartitions\x18\x02 \x03(\x0b\x32$.cluster.rpc.v1.AlterPartitionResultB\r\n\x0b_error_code\"\xd8\x02\n\x14\x41lterPartitionResult\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fpartition_index\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x17\n\nerror_code\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x16\n\tleader_id\x18\x05 \x01(\x05H\x03\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x06 \x01(\x05H\x04\x88\x01\x01\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x1d\n\x15leader_recovery_state\x18\x08 \x01(\x05\x12\x1c\n\x0fpartition_epoch\x18\t \x01(\x05H\x05\x88\x01\x01\x42\x0b\n\t_topic_idB\x12\n\x10_partition_indexB\r\n\x0b_error_codeB\x0c\n\n_leader_idB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"m\n\x19\x43ontrolledShutdownRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x0c\n\n_broker_idB\x0f\n\r_broker_epoch\"Z\n\x12RemainingPartition\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x1c\n\x0fpartition_index\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x12\n\x10_partition_index\"\x86\x01\n\x1a\x43ontrolledShutdownResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12@\n\x14remaining_partitions\x18\x02 \x03(\x0b\x32\".cluster.rpc.v1.RemainingPartitionB\r\n\x0b_error_code\"n\n\x1a\x41llocateProducerIdsRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x0c\n\n_broker_idB\x0f\n\r_broker_epoch\"\xad\x01\n\x1b\x41llocateProducerIdsResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1e\n\x11producer_id_start\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1c\n\x0fproducer_id_len\x18\x03 \x01(\x05H\x02\x88\x01\x01\x42\r\n\x0b_error_codeB\x14\n\x12_producer_id_startB\x12\n\x10_producer_id_len2\xde\x0e\n\x11\x43ontrollerService\x12_\n\x0e\x41lterPartition\x12%.cluster.rpc.v1.AlterPartitionRequest\x1a&.cluster.rpc.v1.AlterPartitionResponse\x12k\n\x12\x43ontrolledShutdown\x12).cluster.rpc.v1.ControlledShutdownRequest\x1a*.cluster.rpc.v1.ControlledShutdownResponse\x12n\n\x13\x41llocateProducerIds\x12*.cluster.rpc.v1.AllocateProducerIdsRequest\x1a+.cluster.rpc.v1.AllocateProducerIdsResponse\x12Y\n\x0c\x43reateTopics\x12#.cluster.rpc.v1.CreateTopicsRequest\x1a$.cluster.rpc.v1.CreateTopicsResponse\x12\x65\n\x10\x43reatePartitions\x12\'.cluster.rpc.v1.CreatePartitionsRequest\x1a(.cluster.rpc.v1.CreatePartitionsResponse\x12Y\n\x0c\x44\x65leteTopics\x12#.cluster.rpc.v1.DeleteTopicsRequest\x1a$.cluster.rpc.v1.DeleteTopicsResponse\x12S\n\nListTopics\x12!.cluster.rpc.v1.ListTopicsRequest\x1a\".cluster.rpc.v1.ListTopicsResponse\x12_\n\x0e\x44\x65scribeTopics\x12%.cluster.rpc.v1.DescribeTopicsRequest\x1a&.cluster.rpc.v1.DescribeTopicsResponse\x12w\n\x16\x44\x65scribeTopicDeletions\x12-.cluster.rpc.v1.DescribeTopicDeletionsRequest\x1a..cluster.rpc.v1.DescribeTopicDeletionsResponse\x12\x86\x01\n\x1b\x41lterPartitionReassignments\x12\x32.cluster.rpc.v1.AlterPartitionReassignmentsRequest\x1a\x33.cluster.rpc.v1.AlterPartitionReassignmentsResponse\x12\x83\x01\n\x1aListPartitionReassignments\x12\x31.cluster.rpc.v1.ListPartitionReassignmentsRequest\x1a\x32.cluster.rpc.v1.ListPartitionReassignmentsResponse\x12t\n\x15\x44\x65scribeReassignments\x12,.cluster.rpc.v1.DescribeReassignmentsRequest\x1a-.cluster.rpc.v1.DescribeReassignmentsResponse\x12Y\n\x0c\x45lectLeaders\x12#.cluster.rpc.v1.ElectLeadersRequest\x1a$.cluster.rpc.v1.ElectLeadersResponse\x12w\n\x16PlanControlledShutdown\x12-.cluster.rpc.v1.PlanControlledShutdownRequest\x1a..cluster.rpc.v1.PlanControlledShutdownResponse\x12\x62\n\x0f\x44\x65scribeConfigs\x12&.cluster.rpc.v1.DescribeConfigsRequest\x1a\'.cluster.rpc.v1.DescribeConfigsResponse\x12Y\n\x0c\x41lterConfigs\x12#.cluster.rpc.v1.AlterConfigsRequest\x1a$.cluster.rpc.v1.AlterConfigsResponse\x12_\n\x0eUpdateFeatures\x12%.cluster.rpc.v1.UpdateFeaturesRequest\x1a&.cluster.rpc.v1.UpdateFeaturesResponse\x12\x46\n\x05Watch\x12\x1c.cluster.rpc.v1.WatchRequest\x1a\x1d.cluster.rpc.v1.WatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.rpc.v1.controller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NEWTOPIC_ASSIGNMENTSENTRY']._loaded_options = None
-  _globals['_NEWTOPIC_ASSIGNMENTSENTRY']._serialized_options = b'8\001'
-  _globals['_NEWTOPIC_CONFIGSENTRY']._loaded_options = None
-  _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_options = b'8\001'
-  _globals['_DESCRIBEDTOPIC_CONFIGSENTRY']._loaded_options = None
-  _globals['_DESCRIBEDTOPIC_CONFIGSENTRY']._serialized_options = b'8\001'
-  _globals['_ALTERPARTITIONREQUEST']._serialized_start=84
-  _globals['_ALTERPARTITIONREQUEST']._serialized_end=245
-  _globals['_ALTERPARTITIONITEM']._serialized_start=248
-  _globals['_ALTERPARTITIONITEM']._serialized_end=516
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=518
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=640
-  _globals['_ALTERPARTITIONRESULT']._serialized_start=643
-  _globals['_ALTERPARTITIONRESULT']._serialized_end=987
-  _globals['_CREATETOPICSREQUEST']._serialized_start=989
-  _globals['_CREATETOPICSREQUEST']._serialized_end=1115
-  _globals['_NEWTOPIC']._serialized_start=1118
-  _globals['_NEWTOPIC']._serialized_end=1495
-  _globals['_NEWTOPIC_ASSIGNMENTSENTRY']._serialized_start=1326
-  _globals['_NEWTOPIC_ASSIGNMENTSENTRY']._serialized_end=1405
-  _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_start=1407
-  _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_end=1453
-  _globals['_CREATETOPICSRESPONSE']._serialized_start=1497
-  _globals['_CREATETOPICSRESPONSE']._serialized_end=1573
-  _globals['_CREATABLETOPICRESULT']._serialized_start=1576
-  _globals['_CREATABLETOPICRESULT']._serialized_end=1857
-  _globals['_LISTTOPICSREQUEST']._serialized_start=1859
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1878
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=1880
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1945
-  _globals['_LISTEDTOPIC']._serialized_start=1948
-  _globals['_LISTEDTOPIC']._serialized_end=2107
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=2109
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=2176
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=2178
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=2250
-  _globals['_DESCRIBEDTOPIC']._serialized_start=2253
-  _globals['_DESCRIBEDTOPIC']._serialized_end=2525
-  _globals['_DESCRIBEDTOPIC_CONFIGSENTRY']._serialized_start=1407
-  _globals['_DESCRIBEDTOPIC_CONFIGSENTRY']._serialized_end=1453
-  _globals['_DESCRIBEDPARTITION']._serialized_start=2528
-  _globals['_DESCRIBEDPARTITION']._serialized_end=2821
-  _globals['_CONTROLLERSERVICE']._serialized_start=2824
-  _globals['_CONTROLLERSERVICE']._serialized_end=3213
+  _globals['_ALTERPARTITIONREQUEST']._serialized_start=207
+  _globals['_ALTERPARTITIONREQUEST']._serialized_end=368
+  _globals['_ALTERPARTITIONITEM']._serialized_start=371
+  _globals['_ALTERPARTITIONITEM']._serialized_end=639
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=641
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=763
+  _globals['_ALTERPARTITIONRESULT']._serialized_start=766
+  _globals['_ALTERPARTITIONRESULT']._serialized_end=1110
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=1112
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=1221
+  _globals['_REMAININGPARTITION']._serialized_start=1223
+  _globals['_REMAININGPARTITION']._serialized_end=1313
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=1316
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=1450
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1452
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1562
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1565
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1738
+  _globals['_CONTROLLERSERVICE']._serialized_start=1741
+  _globals['_CONTROLLERSERVICE']._serialized_end=3627
 # @@protoc_insertion_point(module_scope)

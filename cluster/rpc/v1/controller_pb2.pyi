@@ -1,4 +1,8 @@
-from cluster.rpc.v1 import partition_pb2 as _partition_pb2
+from cluster.rpc.v1 import configs_pb2 as _configs_pb2
+from cluster.rpc.v1 import elections_pb2 as _elections_pb2
+from cluster.rpc.v1 import reassignments_pb2 as _reassignments_pb2
+from cluster.rpc.v1 import topics_pb2 as _topics_pb2
+from cluster.rpc.v1 import watch_pb2 as _watch_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -65,143 +69,44 @@ class AlterPartitionResult(_message.Message):
     partition_epoch: int
     def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ..., partition_epoch: _Optional[int] = ...) -> None: ...
 
-class CreateTopicsRequest(_message.Message):
-    __slots__ = ("topics", "timeout_ms", "validate_only")
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
-    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedCompositeFieldContainer[NewTopic]
-    timeout_ms: int
-    validate_only: bool
-    def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., timeout_ms: _Optional[int] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+class ControlledShutdownRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
-class NewTopic(_message.Message):
-    __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
-    class AssignmentsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: int
-        value: _partition_pb2.ReplicaList
-        def __init__(self, key: _Optional[int] = ..., value: _Optional[_Union[_partition_pb2.ReplicaList, _Mapping]] = ...) -> None: ...
-    class ConfigsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
-    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
-    CONFIGS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    num_partitions: int
-    replication_factor: int
-    assignments: _containers.MessageMap[int, _partition_pb2.ReplicaList]
-    configs: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Mapping[int, _partition_pb2.ReplicaList]] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
+class RemainingPartition(_message.Message):
+    __slots__ = ("topic_name", "partition_index")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    partition_index: int
+    def __init__(self, topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ...) -> None: ...
 
-class CreateTopicsResponse(_message.Message):
-    __slots__ = ("topics",)
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedCompositeFieldContainer[CreatableTopicResult]
-    def __init__(self, topics: _Optional[_Iterable[_Union[CreatableTopicResult, _Mapping]]] = ...) -> None: ...
-
-class CreatableTopicResult(_message.Message):
-    __slots__ = ("name", "error_code", "error_message", "error_field", "error_value", "topic_id", "num_partitions", "replication_factor")
-    NAME_FIELD_NUMBER: _ClassVar[int]
+class ControlledShutdownResponse(_message.Message):
+    __slots__ = ("error_code", "remaining_partitions")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_FIELD_NUMBER: _ClassVar[int]
-    ERROR_VALUE_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
-    name: str
+    REMAINING_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
-    error_message: str
-    error_field: str
-    error_value: str
-    topic_id: str
-    num_partitions: int
-    replication_factor: int
-    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., error_field: _Optional[str] = ..., error_value: _Optional[str] = ..., topic_id: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
+    remaining_partitions: _containers.RepeatedCompositeFieldContainer[RemainingPartition]
+    def __init__(self, error_code: _Optional[int] = ..., remaining_partitions: _Optional[_Iterable[_Union[RemainingPartition, _Mapping]]] = ...) -> None: ...
 
-class ListTopicsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+class AllocateProducerIdsRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
-class ListTopicsResponse(_message.Message):
-    __slots__ = ("topics",)
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedCompositeFieldContainer[ListedTopic]
-    def __init__(self, topics: _Optional[_Iterable[_Union[ListedTopic, _Mapping]]] = ...) -> None: ...
-
-class ListedTopic(_message.Message):
-    __slots__ = ("name", "topic_id", "partitions", "replication_factor")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    topic_id: str
-    partitions: int
-    replication_factor: int
-    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
-
-class DescribeTopicsRequest(_message.Message):
-    __slots__ = ("topics",)
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    topics: _partition_pb2.TopicNames
-    def __init__(self, topics: _Optional[_Union[_partition_pb2.TopicNames, _Mapping]] = ...) -> None: ...
-
-class DescribeTopicsResponse(_message.Message):
-    __slots__ = ("topics",)
-    TOPICS_FIELD_NUMBER: _ClassVar[int]
-    topics: _containers.RepeatedCompositeFieldContainer[DescribedTopic]
-    def __init__(self, topics: _Optional[_Iterable[_Union[DescribedTopic, _Mapping]]] = ...) -> None: ...
-
-class DescribedTopic(_message.Message):
-    __slots__ = ("name", "error_code", "topic_id", "configs", "partitions")
-    class ConfigsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    NAME_FIELD_NUMBER: _ClassVar[int]
+class AllocateProducerIdsResponse(_message.Message):
+    __slots__ = ("error_code", "producer_id_start", "producer_id_len")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    CONFIGS_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    name: str
+    PRODUCER_ID_START_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_LEN_FIELD_NUMBER: _ClassVar[int]
     error_code: int
-    topic_id: str
-    configs: _containers.ScalarMap[str, str]
-    partitions: _containers.RepeatedCompositeFieldContainer[DescribedPartition]
-    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., topic_id: _Optional[str] = ..., configs: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ...) -> None: ...
-
-class DescribedPartition(_message.Message):
-    __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "adding_replicas", "removing_replicas", "offline_replicas")
-    PARTITION_FIELD_NUMBER: _ClassVar[int]
-    LEADER_FIELD_NUMBER: _ClassVar[int]
-    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ISR_FIELD_NUMBER: _ClassVar[int]
-    REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    partition: int
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: _containers.RepeatedScalarFieldContainer[int]
-    replicas: _containers.RepeatedScalarFieldContainer[int]
-    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
-    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
-    offline_replicas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+    producer_id_start: int
+    producer_id_len: int
+    def __init__(self, error_code: _Optional[int] = ..., producer_id_start: _Optional[int] = ..., producer_id_len: _Optional[int] = ...) -> None: ...

@@ -3,7 +3,12 @@
 import grpc
 import warnings
 
+from cluster.rpc.v1 import configs_pb2 as cluster_dot_rpc_dot_v1_dot_configs__pb2
 from cluster.rpc.v1 import controller_pb2 as cluster_dot_rpc_dot_v1_dot_controller__pb2
+from cluster.rpc.v1 import elections_pb2 as cluster_dot_rpc_dot_v1_dot_elections__pb2
+from cluster.rpc.v1 import reassignments_pb2 as cluster_dot_rpc_dot_v1_dot_reassignments__pb2
+from cluster.rpc.v1 import topics_pb2 as cluster_dot_rpc_dot_v1_dot_topics__pb2
+from cluster.rpc.v1 import watch_pb2 as cluster_dot_rpc_dot_v1_dot_watch__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -39,20 +44,90 @@ class ControllerServiceStub:
                 request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionRequest.SerializeToString,
                 response_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionResponse.FromString,
                 _registered_method=True)
+        self.ControlledShutdown = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/ControlledShutdown',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownResponse.FromString,
+                _registered_method=True)
+        self.AllocateProducerIds = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/AllocateProducerIds',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+                _registered_method=True)
         self.CreateTopics = channel.unary_unary(
                 '/cluster.rpc.v1.ControllerService/CreateTopics',
-                request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsRequest.SerializeToString,
-                response_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsResponse.FromString,
+                request_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.CreateTopicsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.CreateTopicsResponse.FromString,
+                _registered_method=True)
+        self.CreatePartitions = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/CreatePartitions',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.CreatePartitionsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.CreatePartitionsResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopics = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/DeleteTopics',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DeleteTopicsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DeleteTopicsResponse.FromString,
                 _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/cluster.rpc.v1.ControllerService/ListTopics',
-                request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ListTopicsRequest.SerializeToString,
-                response_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ListTopicsResponse.FromString,
+                request_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.ListTopicsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.ListTopicsResponse.FromString,
                 _registered_method=True)
         self.DescribeTopics = channel.unary_unary(
                 '/cluster.rpc.v1.ControllerService/DescribeTopics',
-                request_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.DescribeTopicsRequest.SerializeToString,
-                response_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.DescribeTopicsResponse.FromString,
+                request_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicsResponse.FromString,
+                _registered_method=True)
+        self.DescribeTopicDeletions = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/DescribeTopicDeletions',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicDeletionsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicDeletionsResponse.FromString,
+                _registered_method=True)
+        self.AlterPartitionReassignments = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/AlterPartitionReassignments',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.ListPartitionReassignments = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/ListPartitionReassignments',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.DescribeReassignments = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/DescribeReassignments',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.DescribeReassignmentsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.DescribeReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/ElectLeaders',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.ElectLeadersResponse.FromString,
+                _registered_method=True)
+        self.PlanControlledShutdown = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/PlanControlledShutdown',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.PlanControlledShutdownRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.PlanControlledShutdownResponse.FromString,
+                _registered_method=True)
+        self.DescribeConfigs = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/DescribeConfigs',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeConfigsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeConfigsResponse.FromString,
+                _registered_method=True)
+        self.AlterConfigs = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/AlterConfigs',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsResponse.FromString,
+                _registered_method=True)
+        self.UpdateFeatures = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/UpdateFeatures',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesResponse.FromString,
+                _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/cluster.rpc.v1.ControllerService/Watch',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_watch__pb2.WatchRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_watch__pb2.WatchResponse.FromString,
                 _registered_method=True)
 
 
@@ -66,7 +141,32 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ControlledShutdown(self, request, context):
+        """A broker is about to leave: its leaderships are moved first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AllocateProducerIds(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTopics(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePartitions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopics(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,6 +184,71 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeTopicDeletions(self, request, context):
+        """How far deletions have come, and what they wait for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterPartitionReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartitionReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeReassignments(self, request, context):
+        """How far reassignments have come, and what they wait for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectLeaders(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanControlledShutdown(self, request, context):
+        """What a controlled shutdown would do; changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeConfigs(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterConfigs(self, request, context):
+        """Change single keys and leave the others.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFeatures(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Watch(self, request, context):
+        """What happens in the cluster from now on. Ends when the controller loses its office.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,20 +257,90 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     request_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionRequest.FromString,
                     response_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AlterPartitionResponse.SerializeToString,
             ),
+            'ControlledShutdown': grpc.unary_unary_rpc_method_handler(
+                    servicer.ControlledShutdown,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownResponse.SerializeToString,
+            ),
+            'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllocateProducerIds,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.SerializeToString,
+            ),
             'CreateTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopics,
-                    request_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsRequest.FromString,
-                    response_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsResponse.SerializeToString,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.CreateTopicsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.CreateTopicsResponse.SerializeToString,
+            ),
+            'CreatePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartitions,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.CreatePartitionsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.CreatePartitionsResponse.SerializeToString,
+            ),
+            'DeleteTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopics,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DeleteTopicsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DeleteTopicsResponse.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
-                    request_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ListTopicsRequest.FromString,
-                    response_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.ListTopicsResponse.SerializeToString,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.ListTopicsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.ListTopicsResponse.SerializeToString,
             ),
             'DescribeTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTopics,
-                    request_deserializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.DescribeTopicsRequest.FromString,
-                    response_serializer=cluster_dot_rpc_dot_v1_dot_controller__pb2.DescribeTopicsResponse.SerializeToString,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicsResponse.SerializeToString,
+            ),
+            'DescribeTopicDeletions': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTopicDeletions,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicDeletionsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicDeletionsResponse.SerializeToString,
+            ),
+            'AlterPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterPartitionReassignments,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'ListPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitionReassignments,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'DescribeReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeReassignments,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.DescribeReassignmentsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_reassignments__pb2.DescribeReassignmentsResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.ElectLeadersResponse.SerializeToString,
+            ),
+            'PlanControlledShutdown': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanControlledShutdown,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.PlanControlledShutdownRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_elections__pb2.PlanControlledShutdownResponse.SerializeToString,
+            ),
+            'DescribeConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeConfigs,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeConfigsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeConfigsResponse.SerializeToString,
+            ),
+            'AlterConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterConfigs,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsResponse.SerializeToString,
+            ),
+            'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFeatures,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_watch__pb2.WatchRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_watch__pb2.WatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -146,6 +381,60 @@ class ControllerService:
             _registered_method=True)
 
     @staticmethod
+    def ControlledShutdown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/ControlledShutdown',
+            cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_controller__pb2.ControlledShutdownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AllocateProducerIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/AllocateProducerIds',
+            cluster_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CreateTopics(request,
             target,
             options=(),
@@ -160,8 +449,62 @@ class ControllerService:
             request,
             target,
             '/cluster.rpc.v1.ControllerService/CreateTopics',
-            cluster_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsRequest.SerializeToString,
-            cluster_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsResponse.FromString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.CreateTopicsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.CreateTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/CreatePartitions',
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.CreatePartitionsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.CreatePartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/DeleteTopics',
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.DeleteTopicsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.DeleteTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -187,8 +530,8 @@ class ControllerService:
             request,
             target,
             '/cluster.rpc.v1.ControllerService/ListTopics',
-            cluster_dot_rpc_dot_v1_dot_controller__pb2.ListTopicsRequest.SerializeToString,
-            cluster_dot_rpc_dot_v1_dot_controller__pb2.ListTopicsResponse.FromString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.ListTopicsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.ListTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -214,8 +557,278 @@ class ControllerService:
             request,
             target,
             '/cluster.rpc.v1.ControllerService/DescribeTopics',
-            cluster_dot_rpc_dot_v1_dot_controller__pb2.DescribeTopicsRequest.SerializeToString,
-            cluster_dot_rpc_dot_v1_dot_controller__pb2.DescribeTopicsResponse.FromString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTopicDeletions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/DescribeTopicDeletions',
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicDeletionsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_topics__pb2.DescribeTopicDeletionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/AlterPartitionReassignments',
+            cluster_dot_rpc_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_reassignments__pb2.AlterPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/ListPartitionReassignments',
+            cluster_dot_rpc_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_reassignments__pb2.ListPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/DescribeReassignments',
+            cluster_dot_rpc_dot_v1_dot_reassignments__pb2.DescribeReassignmentsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_reassignments__pb2.DescribeReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/ElectLeaders',
+            cluster_dot_rpc_dot_v1_dot_elections__pb2.ElectLeadersRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_elections__pb2.ElectLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanControlledShutdown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/PlanControlledShutdown',
+            cluster_dot_rpc_dot_v1_dot_elections__pb2.PlanControlledShutdownRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_elections__pb2.PlanControlledShutdownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/DescribeConfigs',
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeConfigsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/AlterConfigs',
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/UpdateFeatures',
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/Watch',
+            cluster_dot_rpc_dot_v1_dot_watch__pb2.WatchRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_watch__pb2.WatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,7 +44,7 @@ from cluster.rpc.methods import METHOD_OF_REQUEST, encode_request
 from cluster.rpc.v1 import broker_agent_pb2, control_pb2
 
 WIDE = {BrokerEpoch, Offset}
-WIDE_FIELDS = {"timestamp", "log_append_time_ms"}
+WIDE_FIELDS = {"timestamp", "log_append_time_ms", "producer_id_start", "at_ms"}
 STAYS_AT_HOME = {"encoded", "features"}
 CODECS = [
     pytest.param(codec, getattr(requests, codec.message_class.DESCRIPTOR.name))

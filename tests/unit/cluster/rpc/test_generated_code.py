@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from cluster import requests
+from cluster.rpc.methods import METHOD_OF_REQUEST
 
 ROOT = Path(__file__).parents[4]
 PACKAGE = Path("cluster/rpc/v1")
@@ -29,5 +30,5 @@ def test_the_proto_files_have_the_form_that_buf_asks_for() -> None:
         for line in text.splitlines():
             if line.strip().startswith("rpc "):
                 name = line.split("rpc ")[1].split("(")[0]
-                assert f"rpc {name}({name}Request) returns ({name}Response);" in line
-                assert hasattr(requests, f"{name}Request")
+                stream = "stream " if METHOD_OF_REQUEST[getattr(requests, f"{name}Request")].streams else ""
+                assert f"rpc {name}({name}Request) returns ({stream}{name}Response);" in line

@@ -1,0 +1,91 @@
+"""What every process answers, and the stream of what happens in the cluster."""
+
+from msgspec import Struct
+
+from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch
+
+
+class DescribeClusterRequest(Struct, frozen=True):
+    pass
+
+
+class DescribedBroker(Struct, frozen=True):
+    """`state`: `running`, or `shutting_down` between a controlled shutdown request and the broker's end."""
+
+    id: BrokerId
+    endpoint: Endpoint
+    epoch: BrokerEpoch
+    rack: str | None = None
+    state: str = "running"
+
+
+class DescribeClusterResponse(Struct, frozen=True):
+    """`controller_address` is empty and `controller_id` -1 while nobody is in office."""
+
+    cluster_id: str
+    controller_id: ControllerId
+    controller_address: str
+    controller_epoch: ControllerEpoch
+    brokers: tuple[DescribedBroker, ...]
+    node_id: int = -1
+    node_role: str = ""
+
+
+class ReadStateChangesRequest(Struct, frozen=True):
+    """Records of this node's state-change log; an empty `topic` means all, `partition` -1 all of the topic."""
+
+    topic: str = ""
+    partition: int = -1
+
+
+class ReadStateChangesResponse(Struct, frozen=True):
+    """One JSON line of the log per item, oldest first. Large answers are cut: `truncated`."""
+
+    lines: tuple[bytes, ...]
+    truncated: bool = False
+
+
+class WatchRequest(Struct, frozen=True):
+    """Be told what happens from now on, or after `cursor` of an earlier stream. The answer is a stream.
+
+    `topics` None: all of them; events that concern no topic always come.
+    """
+
+    cursor: str = ""
+    topics: tuple[str, ...] | None = None
+
+
+class ClusterEvent(Struct, frozen=True):
+    """One change. `kind` says which; fields that mean nothing for it are absent (-1, empty).
+
+    `broker_joined`, `broker_left`, `broker_changed`: `broker`. `topic_created`, `topic_deletion_started`,
+    `topic_deleted`, `partitions_added`, `configs_changed`: `topic`. `leader_changed`, `isr_changed`,
+    `reassignment_started`, `reassignment_completed`, `reassignment_cancelled`: `topic`, `partition` and the
+    partition's state from now on. `controller_changed`: `controller`.
+    """
+
+    kind: str
+    at_ms: int
+    controller_epoch: ControllerEpoch
+    controller: ControllerId = ControllerId(-1)
+    topic: str = ""
+    partition: int = -1
+    broker: BrokerId = BrokerId(-1)
+    leader: BrokerId = BrokerId(-1)
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    isr: tuple[BrokerId, ...] = ()
+    replicas: tuple[BrokerId, ...] = ()
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+
+
+class WatchResponse(Struct, frozen=True):
+    """Changes of one event of the controller. `cursor` names the place behind them.
+
+    With `missed`, events before these may have been lost to this reader, who should read the state again:
+    the cursor it asked for is too old, or of another controller's time in office.
+    """
+
+    cursor: str
+    events: tuple[ClusterEvent, ...] = ()
+    missed: bool = False

@@ -1,0 +1,190 @@
+"""Broker to broker and client to broker. Partitions are listed flat: (topic, partition) per item."""
+
+from msgspec import Struct
+
+from cluster.broker import (
+    NO_LEADER_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
+    UNKNOWN_OFFSET,
+    BrokerEpoch,
+    BrokerId,
+    ControllerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+)
+from cluster.errors import ErrorCode
+
+
+class FetchPartition(Struct, frozen=True):
+    """`current_leader_epoch` and `last_fetched_epoch` are -1 when absent; `log_start_offset` -1 for consumers."""
+
+    topic: str
+    topic_id: TopicId | None
+    partition: int
+    fetch_offset: Offset
+    partition_max_bytes: int
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    log_start_offset: Offset = UNKNOWN_OFFSET
+
+
+class FetchRequest(Struct, frozen=True):
+    """`replica_id`: broker id of a follower, -1 consumer, -2 debugging consumer, -3 local log copy. Times in ms."""
+
+    replica_id: BrokerId
+    partitions: tuple[FetchPartition, ...]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    replica_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+    isolation_level: int = 0
+
+
+class EpochEndOffset(Struct, frozen=True):
+    """Both -1 when undefined. `end_offset` is exclusive."""
+
+    epoch: LeaderEpoch
+    end_offset: Offset
+
+
+class FetchPartitionData(Struct, frozen=True):
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    high_watermark: Offset = UNKNOWN_OFFSET
+    last_stable_offset: Offset = UNKNOWN_OFFSET
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    diverging_epoch: EpochEndOffset | None = None
+    preferred_read_replica: BrokerId = BrokerId(-1)
+    records: bytes = b""
+
+
+class FetchResponse(Struct, frozen=True):
+    error_code: ErrorCode
+    partitions: tuple[FetchPartitionData, ...] = ()
+
+
+class OffsetForLeaderPartition(Struct, frozen=True):
+    topic: str
+    partition: int
+    leader_epoch: LeaderEpoch
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+class OffsetsForLeaderEpochRequest(Struct, frozen=True):
+    replica_id: BrokerId
+    partitions: tuple[OffsetForLeaderPartition, ...]
+
+
+class OffsetForLeaderResult(Struct, frozen=True):
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    end_offset: Offset = UNKNOWN_OFFSET
+
+
+class OffsetsForLeaderEpochResponse(Struct, frozen=True):
+    partitions: tuple[OffsetForLeaderResult, ...]
+
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+
+
+class ListOffsetsPartition(Struct, frozen=True):
+    """`timestamp`: ms, or LATEST_TIMESTAMP, or EARLIEST_TIMESTAMP."""
+
+    topic: str
+    partition: int
+    timestamp: int
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+class ListOffsetsRequest(Struct, frozen=True):
+    replica_id: BrokerId
+    partitions: tuple[ListOffsetsPartition, ...]
+    isolation_level: int = 0
+
+
+class ListOffsetsResult(Struct, frozen=True):
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    timestamp: int = -1
+    offset: Offset = UNKNOWN_OFFSET
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+class ListOffsetsResponse(Struct, frozen=True):
+    partitions: tuple[ListOffsetsResult, ...]
+
+
+class ProducePartition(Struct, frozen=True):
+    """`records`: exactly one record batch, version 2."""
+
+    topic: str
+    partition: int
+    records: bytes
+
+
+class ProduceRequest(Struct, frozen=True):
+    """`acks`: 0, 1 or -1 (all)."""
+
+    acks: int
+    timeout_ms: int
+    partitions: tuple[ProducePartition, ...]
+
+
+class ProducePartitionResult(Struct, frozen=True):
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    base_offset: Offset = UNKNOWN_OFFSET
+    log_append_time_ms: int = -1
+    log_start_offset: Offset = UNKNOWN_OFFSET
+    error_message: str = ""
+    current_leader_id: BrokerId = BrokerId(-1)
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+class ProduceResponse(Struct, frozen=True):
+    partitions: tuple[ProducePartitionResult, ...]
+
+
+class MetadataRequest(Struct, frozen=True):
+    """Ask an agent's metadata cache. `topics` None: all of them."""
+
+    topics: tuple[str, ...] | None = None
+
+
+class MetadataPartition(Struct, frozen=True):
+    partition_index: int
+    error_code: ErrorCode
+    leader_id: BrokerId
+    leader_epoch: LeaderEpoch
+    replica_nodes: tuple[BrokerId, ...]
+    isr_nodes: tuple[BrokerId, ...]
+    offline_replicas: tuple[BrokerId, ...]
+
+
+class MetadataTopic(Struct, frozen=True):
+    name: str
+    topic_id: TopicId | None
+    error_code: ErrorCode
+    partitions: tuple[MetadataPartition, ...] = ()
+
+
+class MetadataBroker(Struct, frozen=True):
+    node_id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class MetadataResponse(Struct, frozen=True):
+    brokers: tuple[MetadataBroker, ...]
+    cluster_id: str
+    controller_id: ControllerId
+    topics: tuple[MetadataTopic, ...]

@@ -1,0 +1,103 @@
+"""Partition reassignment. Source: KIP-455."""
+
+from msgspec import Struct
+
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.requests.plans import Plan
+
+
+class ReassignablePartition(Struct, frozen=True):
+    """`replicas` None: cancel."""
+
+    partition_index: int
+    replicas: tuple[BrokerId, ...] | None
+
+
+class ReassignableTopic(Struct, frozen=True):
+    name: str
+    partitions: tuple[ReassignablePartition, ...]
+
+
+class AlterPartitionReassignmentsRequest(Struct, frozen=True):
+    topics: tuple[ReassignableTopic, ...]
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+class ReassignablePartitionResponse(Struct, frozen=True):
+    partition_index: int
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+class ReassignableTopicResponse(Struct, frozen=True):
+    name: str
+    partitions: tuple[ReassignablePartitionResponse, ...]
+
+
+class AlterPartitionReassignmentsResponse(Struct, frozen=True):
+    """NONE means accepted and recorded, not completed. `plan`: with `validate_only` only."""
+
+    responses: tuple[ReassignableTopicResponse, ...]
+    plan: Plan | None = None
+
+
+class ListPartitionReassignmentsTopics(Struct, frozen=True):
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+class ListPartitionReassignmentsRequest(Struct, frozen=True):
+    """`topics` None: all that are being reassigned."""
+
+    topics: tuple[ListPartitionReassignmentsTopics, ...] | None = None
+    timeout_ms: int = 60_000
+
+
+class OngoingPartitionReassignment(Struct, frozen=True):
+    partition_index: int
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+
+
+class OngoingTopicReassignment(Struct, frozen=True):
+    name: str
+    partitions: tuple[OngoingPartitionReassignment, ...]
+
+
+class ListPartitionReassignmentsResponse(Struct, frozen=True):
+    """Partitions that are not being reassigned are left out."""
+
+    topics: tuple[OngoingTopicReassignment, ...]
+
+
+class DescribeReassignmentsRequest(Struct, frozen=True):
+    """How far reassignments have come. `topics` None: all."""
+
+    topics: tuple[str, ...] | None = None
+
+
+class TargetReplica(Struct, frozen=True):
+    broker_id: BrokerId
+    in_sync: bool
+    alive: bool
+
+
+class DescribedReassignment(Struct, frozen=True):
+    """`targets` in the order wanted. `stuck_reason` is empty while nothing but copying is waited for."""
+
+    topic: str
+    partition: int
+    leader: BrokerId
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+    targets: tuple[TargetReplica, ...]
+    stuck_reason: str = ""
+
+
+class DescribeReassignmentsResponse(Struct, frozen=True):
+    reassignments: tuple[DescribedReassignment, ...]

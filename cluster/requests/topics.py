@@ -1,0 +1,179 @@
+"""Topics: created, listed, described, expanded, deleted."""
+
+from msgspec import Struct
+
+from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.errors import ErrorCode
+
+
+class NewTopic(Struct, frozen=True):
+    """`num_partitions` / `replication_factor` -1: the controller's default. With `assignments` (partition ->
+    brokers) both must be -1.
+    """
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: dict[int, tuple[BrokerId, ...]] = {}
+    configs: dict[str, str] = {}
+
+
+class CreateTopicsRequest(Struct, frozen=True):
+    topics: tuple[NewTopic, ...]
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+class CreatableTopicResult(Struct, frozen=True):
+    """`error_field` / `error_value` name what was wrong with the request."""
+
+    name: str
+    error_code: ErrorCode
+    error_message: str = ""
+    error_field: str = ""
+    error_value: str = ""
+    topic_id: TopicId | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+
+
+class CreateTopicsResponse(Struct, frozen=True):
+    topics: tuple[CreatableTopicResult, ...]
+
+
+class ListTopicsRequest(Struct, frozen=True):
+    pass
+
+
+class ListedTopic(Struct, frozen=True):
+    name: str
+    topic_id: TopicId | None
+    partitions: int
+    replication_factor: int
+
+
+class ListTopicsResponse(Struct, frozen=True):
+    topics: tuple[ListedTopic, ...]
+
+
+class DescribeTopicsRequest(Struct, frozen=True):
+    """`topics` None: all of them."""
+
+    topics: tuple[str, ...] | None = None
+
+
+class DescribedPartition(Struct, frozen=True):
+    """`leader` -1 none; epochs -1 while the partition has no state node."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    offline_replicas: tuple[BrokerId, ...] = ()
+
+
+class DescribedTopic(Struct, frozen=True):
+    """`configs` are overrides only; `min_insync_replicas` is what is in force, -1 where it is not known."""
+
+    name: str
+    error_code: ErrorCode
+    topic_id: TopicId | None = None
+    configs: dict[str, str] = {}
+    partitions: tuple[DescribedPartition, ...] = ()
+    queued_for_deletion: bool = False
+    min_insync_replicas: int = -1
+
+
+class DescribeTopicsResponse(Struct, frozen=True):
+    topics: tuple[DescribedTopic, ...]
+
+
+class NewPartitionsAssignment(Struct, frozen=True):
+    broker_ids: tuple[BrokerId, ...]
+
+
+class NewPartitions(Struct, frozen=True):
+    """`count` is the total afterwards. `assignments`: one per added partition; None: placed by the controller."""
+
+    name: str
+    count: int
+    assignments: tuple[NewPartitionsAssignment, ...] | None = None
+
+
+class CreatePartitionsRequest(Struct, frozen=True):
+    topics: tuple[NewPartitions, ...]
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+class CreatePartitionsResult(Struct, frozen=True):
+    """`assignments`: the replicas of each added partition, also where the request was only to be validated."""
+
+    name: str
+    error_code: ErrorCode
+    error_message: str | None = None
+    assignments: dict[int, tuple[BrokerId, ...]] = {}
+
+
+class CreatePartitionsResponse(Struct, frozen=True):
+    results: tuple[CreatePartitionsResult, ...]
+
+
+class TopicToDelete(Struct, frozen=True):
+    """Named by `name`, or by `topic_id` where the name is None."""
+
+    name: str | None = None
+    topic_id: TopicId | None = None
+
+
+class DeleteTopicsRequest(Struct, frozen=True):
+    topics: tuple[TopicToDelete, ...]
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+class DeletableTopicResult(Struct, frozen=True):
+    name: str | None
+    topic_id: TopicId | None
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+class DeleteTopicsResponse(Struct, frozen=True):
+    responses: tuple[DeletableTopicResult, ...]
+
+
+class DescribeTopicDeletionsRequest(Struct, frozen=True):
+    """How far deletions have come. `topics` None: all that are queued."""
+
+    topics: tuple[str, ...] | None = None
+
+
+class WaitingReplica(Struct, frozen=True):
+    """A replica that is not deleted yet, in which state of the replica machine, and what it waits for."""
+
+    partition: int
+    broker_id: BrokerId
+    state: str
+    reason: str = ""
+
+
+class DescribedTopicDeletion(Struct, frozen=True):
+    """`state`: `on hold` (ineligible), `waiting`, `in progress`. `reason`: why it is on hold. Counts of replicas."""
+
+    topic: str
+    state: str
+    reason: str
+    deleted_replicas: int
+    replicas: int
+    waiting: tuple[WaitingReplica, ...] = ()
+
+
+class DescribeTopicDeletionsResponse(Struct, frozen=True):
+    """Topics that are not queued for deletion are left out."""
+
+    deletions: tuple[DescribedTopicDeletion, ...]
