@@ -33,6 +33,7 @@ FIRST_CONTROLLER_ID: Final = 1001
 MAX_MEMBERS: Final = 100
 STATE_VERSION: Final = 1
 STOP_TIMEOUT_S: Final = 30.0
+_PORT_TIMEOUT_S = 3.0
 _RESTART_PAUSE_S = 1.0
 # More than a session timeout's worth of pauses: an old registration is gone by then.
 _MAX_RESTARTS = 12
@@ -257,7 +258,7 @@ class LocalCluster:
         if self.state_of(member.name) != GONE:
             return
         for port in (member.port, member.metrics_port):
-            if port and not processes.is_free(port):
+            if port and not processes.wait_until_free(port, _PORT_TIMEOUT_S):
                 raise StartupError(
                     f"port {port} of {member.name} is in use by another program; free it, or use another --data folder"
                 )

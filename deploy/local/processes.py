@@ -128,6 +128,16 @@ def is_free(port: int) -> bool:
         return True
 
 
+def wait_until_free(port: int, timeout_s: float) -> bool:
+    """Whether a port is or becomes free; a process that was killed a moment ago may hold it a little longer."""
+    deadline = time.monotonic() + timeout_s
+    while not is_free(port):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
 def _first_ephemeral_port() -> int:
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
