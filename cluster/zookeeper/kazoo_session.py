@@ -96,6 +96,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
         self._received = bytearray()
         # How much of what was received has been handed out.
         self._taken = 0
+        self._heard_at = monotonic()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._received.clear()
@@ -103,7 +104,17 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
         read_timeout, connect_timeout = super()._connect(host, hostip, port)
         # kazoo does not keep the timeout which the server granted; its read timeout is two thirds of it.
         self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
-        return read_timeout, connect_timeout
+        self._heard_at = monotonic()
+        # kazoo pings after half of this. The server counts a session's time from what it heard last, so with pings as
+        # frequent as those of ZooKeeper's own client whoever died last expires last, and not whoever pinged last.
+        return read_timeout / 2, connect_timeout
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        super()._send_ping(connect_timeout)
+        # kazoo drops the connection when a ping is due and the one before is unanswered. At this pace that would take
+        # a server that is busy for a second for a dead one.
+        if monotonic() - self._heard_at < self.client.granted_timeout_seconds / 3:
+            self.ping_outstanding.clear()
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         # One byte may stand for many requests and many bytes for none: they only wake this thread.
@@ -137,6 +148,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
             return
         if not chunk:
             raise ConnectionDropped("socket connection broken")
+        self._heard_at = monotonic()
         self._received += chunk
 
     def _has_whole_frame(self) -> bool:
