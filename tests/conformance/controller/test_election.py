@@ -157,6 +157,26 @@ def test_a_controller_restarted_within_its_old_session_does_not_take_the_old_off
     run_virtually(main)
 
 
+@pytest.mark.rule("D-26")
+def test_an_office_that_another_session_holds_under_this_id_is_somebody_elses() -> None:
+    async def main() -> None:
+        world = await World().start()
+        old = await in_office(world.start_controller(1001))
+        old.crash()
+        # Somebody tidied up the registration, so that nothing but the session tells the two apart.
+        await world.delete("/controllers/ids/1001")
+        new = world.start_controller(1001)
+        await settle(SESSION_MS / 1000 / 2)
+        assert await world.tool.exists("/controllers/ids/1001") is not None
+        assert not new.controller.election.is_active
+        assert new.gauge("ActiveControllerCount") == 0
+        await in_office(new)
+        assert (await epoch(world))[0] == b"2"
+        await new.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("EL-20", "EL-21", "EL-22", "EL-23")
 def test_after_an_expiry_the_controller_registers_again_and_then_competes() -> None:
     async def main() -> None:

@@ -104,6 +104,25 @@ def test_a_write_whose_answer_was_lost_is_found_out_about(lost: tuple[int, ...])
     run_virtually(main)
 
 
+@pytest.mark.rule("ZC-2", "D-13")
+def test_a_lost_write_that_shows_only_later_still_counts_as_written() -> None:
+    async def main() -> None:
+        client, fenced = await writer("/n")
+        client.lose = (0,)
+        look, looks = client.get_many, 0
+
+        async def look_too_early(paths, *, watch=False):  # type: ignore[no-untyped-def]
+            nonlocal looks
+            looks += 1
+            return [None] * len(paths) if looks == 1 else await look(paths, watch=watch)
+
+        client.get_many = look_too_early  # type: ignore[method-assign]
+        assert await fenced.write([[SetData("/n", b"new", 0)], [Create("/made")]]) == [Written(1), Written(0)]
+        assert looks > 1
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("FN-2", "FN-4")
 def test_a_moved_epoch_stops_every_write() -> None:
     async def main() -> None:
