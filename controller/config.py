@@ -18,6 +18,7 @@ class ControllerConfig(Struct, frozen=True):
     protocol_version: ProtocolVersion = NEWEST
     inter_broker_listener: str = "PLAINTEXT"
     unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
     default_partitions: int = 1
     default_replication_factor: int = 1
 
@@ -29,6 +30,7 @@ class ControllerConfig(Struct, frozen=True):
             protocol_version=settings.inter_broker_protocol_version,
             inter_broker_listener=settings.inter_broker_listener_name,
             unclean_leader_election_enable=settings.unclean_leader_election_enable,
+            delete_topic_enable=settings.delete_topic_enable,
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,
         )

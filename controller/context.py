@@ -6,6 +6,7 @@ the facts. A new reign starts with a new object, so nothing of an old one can le
 Source: Kafka ControllerContext.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from cluster.broker import (
@@ -59,6 +60,8 @@ class ControllerContext:
         self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._awaiting_leader: dict[TopicPartition, None] = {}
+        self._deleting: dict[str, Counter[ReplicaState]] = {}
+        """Topic queued for deletion -> how many of its replicas are in each state."""
 
     # Brokers
 
@@ -133,6 +136,8 @@ class ControllerContext:
         of_topic[tp.partition] = assignment
         self._count_imbalance(tp, old, self.leaderships.get(tp), -1)
         self._count_imbalance(tp, assignment, self.leaderships.get(tp), +1)
+        self._count_replicas(tp, old, -1)
+        self._count_replicas(tp, assignment, +1)
         for broker in old.replicas:
             if broker not in assignment.replicas:
                 del self._hosted_by[broker][tp]
@@ -224,7 +229,14 @@ class ControllerContext:
         return ReplicaState.NON_EXISTENT if on_broker is None else on_broker.get(tp, ReplicaState.NON_EXISTENT)
 
     def set_replica_states(self, broker: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState) -> None:
-        self.replica_states.setdefault(broker, {}).update(dict.fromkeys(partitions, state))
+        states, changed = self.replica_states.setdefault(broker, {}), dict.fromkeys(partitions, state)
+        if self._deleting:
+            for tp in changed:
+                counts = self._deleting.get(tp.topic)
+                if counts is not None and broker in self.assignment(tp).replicas:
+                    counts[states.get(tp, ReplicaState.NON_EXISTENT)] -= 1
+                    counts[state] += 1
+        states.update(changed)
 
     def remove_replica(self, broker: BrokerId, tp: TopicPartition) -> None:
         """Take a deleted replica out of the assignment and forget its state."""
@@ -240,6 +252,24 @@ class ControllerContext:
                 for tp in self.partitions_of(topic):
                     self._count_imbalance(tp, self.assignment(tp), self.leaderships.get(tp), -1)
                 self.topics_to_be_deleted.add(topic)
+                self._deleting[topic] = Counter()
+                for tp in self.partitions_of(topic):
+                    self._count_replicas(tp, self.assignment(tp), +1)
+
+    def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
+        """How many replicas of a topic queued for deletion are in each state; a state may be listed with 0."""
+        return self._deleting[topic]
+
+    def hold_deletions(self, topics: Iterable[str]) -> None:
+        """Topics that are not queued are not concerned (TD-2)."""
+        self.topics_ineligible_for_deletion |= self.topics_to_be_deleted.intersection(topics)
+
+    def release_deletions(self, topics: Iterable[str]) -> None:
+        self.topics_ineligible_for_deletion.difference_update(topics)
+
+    def set_deletion_started(self, topics: Iterable[str]) -> None:
+        """From here on their partitions do not count as offline, whatever becomes of them (CX-20)."""
+        self.topics_with_deletion_started.update(topics)
 
     def remove_topic(self, topic: str) -> None:
         """Forget a topic that is gone (CX-10); its states are another matter: `forget_states`."""
@@ -254,6 +284,7 @@ class ControllerContext:
         self.topics.discard(topic)
         self.topics_to_be_deleted.discard(topic)
         self.topics_with_deletion_started.discard(topic)
+        self._deleting.pop(topic, None)
         topic_id = self.topic_ids.pop(topic, None)
         if topic_id is not None:
             del self.topic_names[topic_id]
@@ -279,6 +310,12 @@ class ControllerContext:
             for tp, leadership in self.leaderships.items()
         )
         return offline, imbalanced
+
+    def _count_replicas(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
+        counts = self._deleting.get(tp.topic)
+        if counts is not None:
+            for broker in assignment.replicas:
+                counts[self.replica_state(broker, tp)] += sign
 
     def _count_imbalance(
         self, tp: TopicPartition, assignment: ReplicaAssignment, leadership: Leadership | None, sign: int

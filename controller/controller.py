@@ -18,6 +18,8 @@ from cluster.requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
     UpdateMetadataResponse,
 )
 from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
@@ -43,6 +45,7 @@ from controller.events import (
     event_of_watch,
 )
 from controller.handlers.activation import activate
+from controller.handlers.topic_deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
 from controller.store import ControllerStore
@@ -248,15 +251,17 @@ class Controller:
         if event is not None:
             self.events.put(event)
 
-    def _on_answer(self, broker: BrokerId, _request: ControlRequest, response: ControlResponse) -> None:
-        match response:
-            case LeaderAndIsrResponse():
+    def _on_answer(self, broker: BrokerId, request: ControlRequest, response: ControlResponse) -> None:
+        match request, response:
+            case _, LeaderAndIsrResponse():
                 self.events.put(LeaderAndIsrResponseReceived(broker, response))
-            case UpdateMetadataResponse():
+            case _, UpdateMetadataResponse():
                 self.events.put(UpdateMetadataResponseReceived(broker, response))
-            case _:
+            case StopReplicaRequest(), StopReplicaResponse() if self._active is not None:
                 # Only deletions wait for the answer to a StopReplica.
-                pass
+                deletion = deletion_answer(self._active, broker, request, response)
+                if deletion is not None:
+                    self.events.put(deletion)
 
     async def _keep_session(self) -> None:
         """After the event loop has seen the old session's end, make a new one, however long it takes (EL-22)."""

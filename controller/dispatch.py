@@ -20,12 +20,15 @@ from controller.events import (
     PartitionModifications,
     QueryReceived,
     TopicChange,
+    TopicDeletion,
+    TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
 from controller.handlers.broker_changes import broker_change, broker_modifications
 from controller.handlers.isr_changes import alter_partition
 from controller.handlers.queries import answer_query
 from controller.handlers.topic_changes import partition_modifications, topic_change
+from controller.handlers.topic_deletions import deletion_answered, topic_deletion
 from controller.handlers.topic_requests import create_topics
 
 _Answer = TypeVar("_Answer")
@@ -33,6 +36,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 async def dispatch(active: ActiveController, event: Event) -> None:
+    """What changed in ZooKeeper here; requests and the answers of brokers below."""
     match event:
         case BrokerChange():
             await broker_change(active)
@@ -42,17 +46,33 @@ async def dispatch(active: ActiveController, event: Event) -> None:
             await topic_change(active)
         case PartitionModifications(topic):
             await partition_modifications(active, topic)
+        case TopicDeletion():
+            await topic_deletion(active)
+        case _:
+            await _serve(active, event)
+
+
+async def _serve(active: ActiveController, event: Event) -> None:
+    match event:
         case AlterPartitionReceived(request, reply):
             _reply(reply, await alter_partition(active, request))
         case CreateTopicsReceived(creation, decided):
             _reply(decided, await create_topics(active, creation))
         case QueryReceived(query, answer):
             _reply(answer, await answer_query(active, query))
+        case _:
+            await _take_answer(active, event)
+
+
+async def _take_answer(active: ActiveController, event: Event) -> None:
+    match event:
         case LeaderAndIsrResponseReceived(broker, response):
             _log_leader_and_isr_errors(broker, response)
         case UpdateMetadataResponseReceived(broker, metadata_response):
             if metadata_response.error_code is not ErrorCode.NONE:
                 log.warning("UpdateMetadata was refused", broker=broker, error=metadata_response.error_code.name)
+        case TopicDeletionStopReplicaResponseReceived():
+            await deletion_answered(active, event)
         case _:
             raise AssertionError(f"{type(event).__name__} is no event of a controller in office")
 

@@ -10,6 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -21,7 +23,7 @@ from cluster.requests import (
     ListTopicsRequest,
     UpdateMetadataResponse,
 )
-from cluster.znodes import BROKERS_IDS, BROKERS_TOPICS, CONTROLLER
+from cluster.znodes import BROKERS_IDS, BROKERS_TOPICS, CONTROLLER, DELETE_TOPICS
 from cluster.zookeeper.port import WatchEvent, WatchKind
 
 
@@ -114,6 +116,18 @@ class PartitionModifications(Struct, frozen=True):
     topic: str
 
 
+class TopicDeletion(Struct, frozen=True):
+    """Children of `/admin/delete_topics` changed."""
+
+
+class TopicDeletionStopReplicaResponseReceived(Struct, frozen=True):
+    """What a broker answered about replicas that it was to delete with their topics."""
+
+    broker: BrokerId
+    error_code: ErrorCode
+    results: dict[TopicPartition, ErrorCode]
+
+
 class LeaderAndIsrResponseReceived(Struct, frozen=True):
     broker: BrokerId
     response: LeaderAndIsrResponse
@@ -166,6 +180,8 @@ Event = (
     | BrokerModifications
     | TopicChange
     | PartitionModifications
+    | TopicDeletion
+    | TopicDeletionStopReplicaResponseReceived
     | LeaderAndIsrResponseReceived
     | UpdateMetadataResponseReceived
     | AlterPartitionReceived
@@ -184,6 +200,8 @@ STATE_OF_EVENT: Final[dict[type[Event], ControllerState]] = {
     BrokerModifications: ControllerState.BROKER_CHANGE,
     TopicChange: ControllerState.TOPIC_CHANGE,
     PartitionModifications: ControllerState.TOPIC_CHANGE,
+    TopicDeletion: ControllerState.TOPIC_DELETION,
+    TopicDeletionStopReplicaResponseReceived: ControllerState.TOPIC_DELETION,
     LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
     UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
     AlterPartitionReceived: ControllerState.ISR_CHANGE,
@@ -210,4 +228,8 @@ def event_of_watch(watch: WatchEvent, own_registration: str) -> Event | None:
     return PartitionModifications(name) if parent == BROKERS_TOPICS else None
 
 
-_EVENT_OF_LIST: Final[dict[str, Event]] = {BROKERS_IDS: BrokerChange(), BROKERS_TOPICS: TopicChange()}
+_EVENT_OF_LIST: Final[dict[str, Event]] = {
+    BROKERS_IDS: BrokerChange(),
+    BROKERS_TOPICS: TopicChange(),
+    DELETE_TOPICS: TopicDeletion(),
+}

@@ -3,6 +3,7 @@
 Gauges are copied from counters that the context keeps; nothing is counted at scrape time.
 """
 
+from collections import Counter
 from typing import Final
 
 from cluster.process.metrics import Metrics
@@ -69,29 +70,26 @@ class ControllerMetrics:
 def _counts(context: ControllerContext | None) -> dict[str, int]:
     if context is None:
         return {name: 0 for name in _GAUGES if name not in {"ActiveControllerCount", "ControllerState"}}
+    deleting = _replicas_to_delete(context)
     return {
         "OfflinePartitionsCount": context.offline_partition_count,
         "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
         "GlobalTopicCount": len(context.topics),
         "GlobalPartitionCount": len(context.leaderships),
         "TopicsToDeleteCount": len(context.topics_to_be_deleted),
-        "ReplicasToDeleteCount": _replicas_to_delete(context, ReplicaState.DELETION_SUCCESSFUL, included=False),
+        "ReplicasToDeleteCount": deleting.total() - deleting[ReplicaState.DELETION_SUCCESSFUL],
         "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
-        "ReplicasIneligibleToDeleteCount": _replicas_to_delete(
-            context, ReplicaState.DELETION_INELIGIBLE, included=True
-        ),
+        "ReplicasIneligibleToDeleteCount": deleting[ReplicaState.DELETION_INELIGIBLE],
         "ActiveBrokerCount": len(context.live_or_shutting_down_ids),
     }
 
 
-def _replicas_to_delete(context: ControllerContext, state: ReplicaState, *, included: bool) -> int:
-    """Replicas of queued topics that are, or are not, in the state: a scan of those few topics only."""
-    return sum(
-        (context.replica_state(broker, tp) is state) is included
-        for topic in context.topics_to_be_deleted
-        for tp in context.partitions_of(topic)
-        for broker in context.assignment(tp).replicas
-    )
+def _replicas_to_delete(context: ControllerContext) -> Counter[ReplicaState]:
+    """How many replicas of queued topics are in each state."""
+    total: Counter[ReplicaState] = Counter()
+    for topic in context.topics_to_be_deleted:
+        total.update(context.replicas_by_state(topic))
+    return total
 
 
 class FailoverTimings:

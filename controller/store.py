@@ -4,7 +4,8 @@ Reads never cost a round trip per partition. A malformed node is logged with its
 absent, so that one bad node cannot keep every controller from taking office.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 import structlog
 
@@ -16,6 +17,7 @@ from cluster.znodes import (
     BROKERS_TOPICS,
     CONTROLLER,
     CONTROLLER_EPOCH,
+    DELETE_TOPICS,
     FEATURE,
     FinalizedFeatures,
     broker_path,
@@ -36,8 +38,10 @@ from cluster.znodes import (
     topic_path,
 )
 from cluster.zookeeper.port import Create, Delete, Node, Op, SetData, ZkError, ZooKeeper
-from controller.fenced_writes import Conflict, FencedWriter, Outcome
+from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
+_DELETION_ROUNDS: Final = 3
+"""How often a topic's nodes are listed again when some appear while they are being deleted."""
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -126,6 +130,52 @@ class ControllerStore:
     async def marked_for_deletion(self, topics: Sequence[str]) -> set[str]:
         nodes = await self._zookeeper.get_many([delete_topic_path(topic) for topic in topics])
         return {topic for topic, node in zip(topics, nodes, strict=True) if node is not None}
+
+    async def list_deletion_markers(self) -> tuple[str, ...]:
+        """Topics marked for deletion, with a watch on the list."""
+        return await self._zookeeper.children(DELETE_TOPICS, watch=True) or ()
+
+    async def mark_for_deletion(self, topics: Sequence[str]) -> dict[str, Outcome]:
+        """A Conflict means that the topic is marked already."""
+        return dict(
+            zip(topics, await self._writer.write([(Create(delete_topic_path(t)),) for t in topics]), strict=True)
+        )
+
+    async def delete_markers(self, topics: Collection[str]) -> None:
+        await self._writer.write([(Delete(delete_topic_path(topic)),) for topic in topics])
+
+    async def delete_topics(self, topics: Collection[str]) -> list[str]:
+        """Delete topic nodes with all below them, then settings, then markers (TD-15); which topics are gone.
+
+        The markers go last, so that whoever finds a half-deleted topic knows what to do with it (INV-9). A topic
+        stays where somebody keeps adding nodes to it.
+        """
+        gone: list[str] = []
+        left = list(topics)
+        for _ in range(_DELETION_ROUNDS):
+            deleted = await self._delete_trees([topic_path(topic) for topic in left])
+            gone += [topic for topic, done in zip(left, deleted, strict=True) if done]
+            left = [topic for topic, done in zip(left, deleted, strict=True) if not done]
+            if not left:
+                break
+        if left:
+            log.error("Topic nodes cannot be deleted", topics=left)
+        await self._writer.write([(Delete(topic_config_path(topic)),) for topic in gone])
+        await self.delete_markers(gone)
+        return gone
+
+    async def _delete_trees(self, roots: Sequence[str]) -> list[bool]:
+        """Delete nodes and all below them, the lowest first (ZC-8); per root whether it is gone."""
+        levels = [list(roots)]
+        while levels[-1]:
+            listed = await self._zookeeper.children_many(levels[-1])
+            levels.append(
+                [f"{path}/{name}" for path, names in zip(levels[-1], listed, strict=True) for name in names or ()]
+            )
+        outcomes: list[Outcome] = []
+        for level in reversed(levels):
+            outcomes = await self._writer.write([(Delete(path),) for path in level])
+        return [isinstance(outcome, Written) for outcome in outcomes]
 
     # Partition states
 

@@ -1,6 +1,6 @@
 """The questions that decisions may ask of the controller's context; they can change nothing through it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -45,6 +45,23 @@ class ClusterView(Protocol):
 
     @property
     def topics_to_be_deleted(self) -> AbstractSet[str]: ...
+
+    @property
+    def topics_ineligible_for_deletion(self) -> AbstractSet[str]:
+        """Those of the queued topics whose deletion is on hold."""
+        ...
+
+    @property
+    def topics_with_deletion_started(self) -> AbstractSet[str]: ...
+
+    @property
+    def partitions_being_reassigned(self) -> AbstractSet[TopicPartition]: ...
+
+    def partitions_of(self, topic: str) -> Sequence[TopicPartition]: ...
+
+    def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
+        """Of a topic that is queued for deletion."""
+        ...
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment: ...
 

@@ -14,7 +14,6 @@ from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.state_change_log import Kind, LoadedPartition, StateChange
 from cluster.znodes import (
-    DELETE_TOPICS,
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     PREFERRED_REPLICA_ELECTION,
@@ -26,6 +25,7 @@ from controller.handlers.broker_changes import compatible_brokers
 from controller.handlers.partition_transitions import start_partition_machine
 from controller.handlers.replica_transitions import start_replica_machine
 from controller.handlers.topic_changes import record_topics
+from controller.handlers.topic_deletions import initialise_deletions, try_deletions
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -39,6 +39,7 @@ async def activate(active: ActiveController) -> None:
     await active.store.delete_children(ISR_CHANGE_NOTIFICATION)
     await _load(active)
     _record_start(active)
+    await initialise_deletions(active)
     await _report_waiting_work(active)
     timings.end_phase("Load", clock.time())
     introduction = active.new_batch()
@@ -48,6 +49,7 @@ async def activate(active: ActiveController) -> None:
     timings.end_phase("ReplicaMachine", clock.time())
     await start_partition_machine(active)
     timings.end_phase("PartitionMachine", clock.time())
+    await try_deletions(active)
     timings.sent(clock.time())
     context = active.context
     log.info(
@@ -132,9 +134,6 @@ def _loaded(active: ActiveController, tp: TopicPartition) -> LoadedPartition:
 
 async def _report_waiting_work(active: ActiveController) -> None:
     """Name the requests that wait in ZooKeeper and that this version leaves alone."""
-    deletions = await active.store.list_waiting_work(DELETE_TOPICS)
-    if deletions:
-        log.warning("Topics wait for their deletion", topics=deletions)
     if active.context.partitions_being_reassigned:
         log.warning("Reassignments are unfinished", partitions=len(active.context.partitions_being_reassigned))
     for path in (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION):

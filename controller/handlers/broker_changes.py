@@ -17,6 +17,7 @@ from controller.decisions.broker_changes import plan_broker_changes
 from controller.decisions.features import incompatible_features
 from controller.handlers.partition_transitions import move_partitions, trigger_online_elections
 from controller.handlers.replica_transitions import Replicas, move_replicas
+from controller.handlers.topic_deletions import brokers_with_deletions_started, deletions_failed
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -88,7 +89,7 @@ async def compatible_brokers(
 
 
 async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
-    """Introduce new incarnations and give them their replicas (BK-10 to BK-14).
+    """Introduce new incarnations and give them their replicas (BK-10 to BK-16).
 
     Metadata goes ahead of LeaderAndIsr, because a broker told to follow must know its leader's address, and the
     list of replicas ahead of the elections, so that a broker hosts what it may be elected for. Nobody is put
@@ -105,6 +106,7 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
     active.send(full_image)
     await move_replicas(active, {b: context.partitions_on_broker(b) for b in brokers}, ReplicaState.ONLINE)
     await trigger_online_elections(active)
+    await brokers_with_deletions_started(active, brokers)
 
 
 async def brokers_failed(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
@@ -126,6 +128,7 @@ async def replicas_went_offline(active: ActiveController, replicas: Replicas) ->
     await move_partitions(active, context.partitions_with_offline_leader(), PartitionState.OFFLINE)
     elections = await trigger_online_elections(active)
     await move_replicas(active, concerned, ReplicaState.OFFLINE)
+    await deletions_failed(active, replicas)
     somebody_won = any(isinstance(result, Leadership) for result in elections.values())
     if not somebody_won and not any(concerned.values()):
         # Nothing else told the brokers that one of them is gone.

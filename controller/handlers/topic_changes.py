@@ -35,6 +35,7 @@ async def topic_change(active: ActiveController) -> None:
         # Without the deletion procedure: somebody removed the node, and there is nobody to tell.
         states = context.partitions_of(topic)
         context.remove_topic(topic)
+        context.release_deletions([topic])
         context.forget_states(states)
         log.warning("A topic vanished from ZooKeeper", topic=topic, partitions=len(states))
     await record_topics(active, topics)

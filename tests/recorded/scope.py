@@ -6,8 +6,6 @@ Whoever builds one of the missing parts takes its lines out of `WAITING_FOR`.
 from tests.recorded.scenario import all_names
 
 CONTROLLED_SHUTDOWN = "controlled shutdown"
-TOPIC_DELETION = "topic deletion"
-PARTITION_CHANGES = "partitions added to a topic"
 REASSIGNMENT = "partition reassignment"
 REQUESTED_ELECTION = "preferred elections on request"
 AUTO_REBALANCE = "automatic leader rebalancing"

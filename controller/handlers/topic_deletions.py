@@ -1,0 +1,202 @@
+"""Topics are deleted: queued by their marker, deleted replica by replica, held while that cannot be, and finished.
+
+Everything goes for all queued topics at once, so a hundred topics cost as many requests as one. What is left to do
+follows from the states of replicas alone, and ZooKeeper keeps the marker until the end: a controller that dies
+anywhere in between leaves what the next one begins with. Source: Kafka TopicDeletionManager.
+"""
+
+from collections.abc import Collection, Iterable
+
+import structlog
+
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.requests import StopReplicaRequest, StopReplicaResponse
+from cluster.state_change_log import Kind, StateChange
+from cluster.state_tables import PartitionState, ReplicaState
+from controller.active_controller import ActiveController
+from controller.decisions.topic_deletion import (
+    failed_replicas,
+    next_steps,
+    of_queued_topics,
+    plan_start,
+    that_may_fail,
+    topics_being_reassigned,
+    topics_with_offline_replicas,
+)
+from controller.events import TopicDeletionStopReplicaResponseReceived
+from controller.handlers.partition_transitions import move_partitions
+from controller.handlers.replica_transitions import Replicas, move_replicas, replicas_of
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def initialise_deletions(active: ActiveController) -> None:
+    """Queue what waits in ZooKeeper when an office is taken; nothing begins yet (FO-7, FO-8, TD-1)."""
+    context = active.context
+    marked = await active.store.list_deletion_markers()
+    if not active.config.delete_topic_enable:
+        await _drop_markers(active, marked)
+        return
+    context.queue_topic_deletions(marked)
+    held = topics_being_reassigned(context, marked) | topics_with_offline_replicas(context, marked)
+    context.hold_deletions(held)
+    if marked:
+        log.info("Topics wait for their deletion", topics=len(marked), on_hold=sorted(held))
+
+
+async def try_deletions(active: ActiveController) -> None:
+    """FO-13, TD-5."""
+    await _resume_all(active)
+
+
+async def topic_deletion(active: ActiveController) -> None:
+    """Somebody marked topics for deletion, or markers went (TD-10 to TD-12)."""
+    context = active.context
+    marked = await active.store.list_deletion_markers()
+    if not active.config.delete_topic_enable:
+        await _drop_markers(active, marked)
+        return
+    await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
+    new = [topic for topic in marked if topic in context.topics and topic not in context.topics_to_be_deleted]
+    context.queue_topic_deletions(new)
+    # Held before anything begins: a replica that is being added would survive its topic (D-1).
+    held = topics_being_reassigned(context, new)
+    context.hold_deletions(held)
+    if new:
+        log.info("Topics are to be deleted", topics=new, on_hold=sorted(held))
+    _record(active, new, "queued for deletion")
+    await _resume_all(active)
+
+
+async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> None:
+    """What held these topics is over: a broker returned or a reassignment is complete (TD-6).
+
+    A topic with another partition on the move stays on hold. Topics that are not queued are not concerned.
+    """
+    context = active.context
+    queued = context.topics_to_be_deleted.intersection(topics)
+    if not queued:
+        return
+    context.release_deletions(queued - topics_being_reassigned(context, queued))
+    await _resume_all(active)
+
+
+async def brokers_with_deletions_started(active: ActiveController, brokers: Collection[BrokerId]) -> None:
+    """The dead may have returned: go on with the topics that have replicas there (BK-16)."""
+    queued = active.context.topics_to_be_deleted
+    if queued:
+        await resume_deletions(
+            active, {tp.topic for b in brokers for tp in active.context.partitions_on_broker(b) if tp.topic in queued}
+        )
+
+
+async def deletions_failed(active: ActiveController, replicas: Replicas) -> None:
+    """Put the topics of these replicas on hold; the other replicas go on (TD-8)."""
+    failed = of_queued_topics(active.context, replicas)
+    if failed:
+        await move_replicas(active, that_may_fail(active.context, failed), ReplicaState.DELETION_INELIGIBLE)
+        topics = sorted({tp.topic for partitions in failed.values() for tp in partitions})
+        active.context.hold_deletions(topics)
+        log.info("Deletions are on hold", topics=topics, brokers=sorted(failed))
+        await _resume_all(active)
+
+
+def deletion_answer(
+    active: ActiveController, broker: BrokerId, request: StopReplicaRequest, response: StopReplicaResponse
+) -> TopicDeletionStopReplicaResponseReceived | None:
+    """What an answer says about topics being deleted; None for all others, reassignments among them (§8.4, RQ-21)."""
+    started = active.context.topics_with_deletion_started
+    if not started:
+        return None
+    asked = {(s.topic_name, s.partition_index) for s in request.partition_states if s.delete_partition}
+    results = {
+        TopicPartition(e.topic_name, e.partition_index): e.error_code
+        for e in response.partition_errors
+        if e.topic_name in started and (e.topic_name, e.partition_index) in asked
+    }
+    return TopicDeletionStopReplicaResponseReceived(broker, response.error_code, results) if results else None
+
+
+async def deletion_answered(active: ActiveController, event: TopicDeletionStopReplicaResponseReceived) -> None:
+    """A broker has deleted replicas, or could not (TD-20)."""
+    refused = event.error_code is not ErrorCode.NONE
+    failed = [tp for tp, code in event.results.items() if refused or code is not ErrorCode.NONE]
+    deleted = [tp for tp, code in event.results.items() if not refused and code is ErrorCode.NONE]
+    if failed:
+        log.warning("Replicas were not deleted", broker=event.broker, count=len(failed), first=str(failed[0]))
+        await deletions_failed(active, {event.broker: failed})
+    if deleted:
+        await _complete(active, {event.broker: deleted})
+
+
+async def _complete(active: ActiveController, replicas: Replicas) -> None:
+    """TD-7."""
+    deleted = of_queued_topics(active.context, replicas)
+    await move_replicas(active, deleted, ReplicaState.DELETION_SUCCESSFUL)
+    await _resume_all(active)
+
+
+async def _resume_all(active: ActiveController) -> None:
+    """Take every queued topic as far as it goes (TD-9)."""
+    steps = next_steps(active.context)
+    if steps.finish:
+        await _finish(active, steps.finish)
+    if steps.retry:
+        await move_replicas(active, failed_replicas(active.context, steps.retry), ReplicaState.OFFLINE)
+    if steps.start:
+        await _start(active, steps.start)
+
+
+async def _start(active: ActiveController, topics: Collection[str]) -> None:
+    """Make clients and brokers forget the topics, then have their replicas deleted (TD-13)."""
+    context = active.context
+    plan = plan_start(context, topics)
+    # Through OfflinePartition, and counted as started only afterwards: so the count of offline partitions goes up
+    # and comes down again.
+    await move_partitions(active, plan.partitions, PartitionState.OFFLINE)
+    await move_partitions(active, plan.partitions, PartitionState.NON_EXISTENT)
+    context.set_deletion_started(topics)
+    batch = active.new_batch()
+    batch.add_update_metadata_for_all(tp for topic in topics for tp in context.partitions_of(topic))
+    active.send(batch)
+    await move_replicas(active, plan.dead, ReplicaState.DELETION_INELIGIBLE)
+    # Replicas stop before any of them is deleted, so that none fetches from a leader that is gone.
+    await move_replicas(active, plan.alive, ReplicaState.OFFLINE)
+    await move_replicas(active, plan.alive, ReplicaState.DELETION_STARTED)
+    context.hold_deletions(plan.held)
+    if plan.held:
+        log.info("Deletions wait for dead brokers", topics=list(plan.held), brokers=sorted(plan.dead))
+
+
+async def _finish(active: ActiveController, topics: Collection[str]) -> None:
+    """Remove topics whose replicas are all deleted from ZooKeeper, and with that acknowledged from here (TD-15)."""
+    context = active.context
+    gone = await active.store.delete_topics(topics)
+    partitions = [tp for topic in gone for tp in context.partitions_of(topic)]
+    await move_replicas(active, replicas_of(context, partitions), ReplicaState.NON_EXISTENT)
+    for topic in gone:
+        context.release_deletions([topic])
+        states = context.partitions_of(topic)
+        context.remove_topic(topic)
+        context.forget_states(states)
+    _record(active, gone, "deleted")
+    log.info("Topics are deleted", topics=gone)
+
+
+async def _drop_markers(active: ActiveController, topics: Collection[str]) -> None:
+    if topics:
+        log.warning("Deletions are refused", topics=list(topics), enabled=active.config.delete_topic_enable)
+        await active.store.delete_markers(topics)
+
+
+def _record(active: ActiveController, topics: Iterable[str], to_state: str) -> None:
+    active.record(
+        [
+            StateChange(
+                kind=Kind.TOPIC, cause=active.cause, controller_epoch=active.epoch, topic=topic, to_state=to_state
+            )
+            for topic in topics
+        ]
+    )
