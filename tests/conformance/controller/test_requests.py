@@ -83,7 +83,7 @@ def test_an_accepted_isr_is_written_once_and_told_to_every_broker() -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("IS-13", "C-3")
+@pytest.mark.rule("IS-13", "PS-10")
 def test_a_state_that_moved_on_in_zookeeper_is_an_invalid_version_without_retry() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)
