@@ -33,6 +33,7 @@ REPLICATION_FACTOR = 3
 PARTITIONS_PER_TOPIC = 50
 STUB_PROCESSES = 2
 IDLE_S = 1.0
+PATIENCE_S = 15.0
 POLL_S = 0.1
 DEADLINE_S = 300.0
 
@@ -202,28 +203,32 @@ class Round:
         return await self._case(_last_acknowledged(received) - since_ms, phases, received)
 
     async def _settle(self, done: Callable[[Sequence[Received]], Awaitable[bool]]) -> list[Received]:
-        """All requests since the cause, once it is `done`, no request came for IDLE_S and all agents are right."""
+        """All requests since the cause, once it is `done` and every agent knows what ZooKeeper holds.
+
+        Looks only while no requests come, so that looking takes no time from the controller. Raises DifferenceError
+        when an agent is still wrong after PATIENCE_S without a request.
+        """
         loop = asyncio.get_running_loop()
         received: list[Received] = []
-        last = loop.time()
-        deadline = last + DEADLINE_S
+        last_request = next_look = loop.time()
+        deadline = last_request + DEADLINE_S
         while True:
             self._controller.check_alive()
             fresh = await self._stubs.received()
             received.extend(fresh)
+            now = loop.time()
             if fresh:
-                last = loop.time()
-            elif loop.time() - last > IDLE_S:
-                if await done(received):
-                    break
-                last = loop.time()
-            if loop.time() > deadline:
+                last_request, next_look = now, now + IDLE_S
+            elif now > next_look:
+                differences = await self._stubs.differences() if await done(received) else None
+                if differences == []:
+                    return received
+                if differences and now - last_request > PATIENCE_S:
+                    raise DifferenceError("\n".join(differences))
+                next_look = loop.time() + IDLE_S
+            if now > deadline:
                 raise TimeoutError(f"not done after {DEADLINE_S:.0f} s: {_count(received)}")
             await asyncio.sleep(POLL_S)
-        differences = await self._stubs.differences()
-        if differences:
-            raise DifferenceError("\n".join(differences))
-        return received
 
     async def _case(self, ms: float, phases: Mapping[str, float], received: Sequence[Received]) -> CaseRun:
         metrics = await self._controller.metrics()

@@ -112,8 +112,8 @@ def print_table(report: Report, console: Console) -> None:
             _number(None if case.peak_rss_bytes is None else case.peak_rss_bytes / 2**20),
         )
     console.print(table)
-    console.print("ms: median over the runs. Kafka: Apache Kafka 3.9.1 with ZooKeeper. Trips and requests: the")
-    console.print("controller's round trips and requests to ZooKeeper. MiB: its peak of memory.")
+    console.print("ms: median of all rounds. Kafka: Apache Kafka 3.9.1 with ZooKeeper.")
+    console.print("trips, requests: between controller and ZooKeeper. MiB: the controller's peak.")
     for case in report.cases:
         console.print(f"\n[bold]{case.name}[/bold]")
         if case.phases:
