@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -23,6 +23,7 @@ from cluster.requests import (
 )
 from cluster.znodes import CLUSTER_ID, CONTROLLER_EPOCH, decode_cluster_id, decode_controller_epoch
 from cluster.zookeeper.port import ZooKeeper
+from controller.answered_requests import AnsweredRequests
 from controller.controller import Controller
 from controller.events import (
     AlterPartitionReceived,
@@ -38,6 +39,7 @@ REDIRECT_TIMEOUT_S: Final = 2
 """How long a standby looks for the active controller before it refuses without an address."""
 log = structlog.stdlib.get_logger(__name__)
 
+_Mutation = TypeVar("_Mutation")
 ReadStateChanges = Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
 
 
@@ -48,6 +50,7 @@ class ControllerNode:
         self._controller = controller
         self._zookeeper = zookeeper
         self._read_state_changes = read_state_changes
+        self._answered = AnsweredRequests()
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer a request of ControllerService or ClusterService.
@@ -59,7 +62,7 @@ class ControllerNode:
             case AlterPartitionRequest():
                 return await self._alter_partition(request)
             case CreateTopicsRequest():
-                return await self._redirecting(self._create_topics(request))
+                return await self._redirecting(self._create_topics(context, request))
             case DescribeClusterRequest():
                 return await self._describe_cluster(request)
             case ListTopicsRequest() | DescribeTopicsRequest():
@@ -77,10 +80,17 @@ class ControllerNode:
         self._controller.events.put(AlterPartitionReceived(request, reply))
         return await reply
 
-    async def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        reply: asyncio.Future[TopicsDecided] = asyncio.get_running_loop().create_future()
-        self._enqueue(CreateTopicsReceived(request, reply))
-        return CreateTopicsResponse(await wait_for_leaders(await reply, request.timeout_ms))
+    async def _create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        decided: TopicsDecided = await self._decide(context, request, CreateTopicsReceived)
+        return CreateTopicsResponse(await wait_for_leaders(decided, request.timeout_ms))
+
+    async def _decide(
+        self, context: RequestContext, request: _Mutation, event: Callable[[_Mutation, asyncio.Future[Any]], Event]
+    ) -> Any:
+        """The event loop's answer to a mutation; the first one where the same request comes again."""
+        return await self._answered.first_answer(
+            context.request_id, request, lambda reply: self._enqueue(event(request, reply))
+        )
 
     async def _query(self, query: Query) -> Any:
         reply: asyncio.Future[object] = asyncio.get_running_loop().create_future()
