@@ -121,4 +121,4 @@ def test_a_topic_created_again_under_the_same_id_was_created_once() -> None:
         assert other.topics[0].error_code is ErrorCode.TOPIC_ALREADY_EXISTS
         await c.stop()
 
-    run_virtually(main())
+    run_virtually(main)
