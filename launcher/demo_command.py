@@ -111,9 +111,6 @@ def _new_report_folder(folder: Path) -> Path:
 
 
 def _print_summary(document: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     stages = ", ".join(f"{count:,} {name}" for name, count in document["acknowledged_by_stage"].items())
     findings = ", ".join(f"{rule} ({count})" for rule, count in document["planted_findings"].items())
     rows = {
@@ -130,13 +127,11 @@ def _print_summary(document: dict[str, Any]) -> None:
         "report": document["report"],
         "look closer": f"klamm story {document['topic']}-0 --data {document['data']}",
     }
-    table = Table(show_header=False, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    verdict = typer.style("passed", fg="green") if document["passed"] else typer.style("FAILED", fg="red")
+    typer.echo(f"\nThe demonstration {verdict} in {document['seconds']} s.\n")
+    width = max(map(len, rows))
     for name, value in rows.items():
-        table.add_row(f"[bold]{name}[/bold]", value)
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    verdict = "[bold green]passed[/bold green]" if document["passed"] else "[bold red]FAILED[/bold red]"
-    console.print(f"\nThe demonstration {verdict} in {document['seconds']} s.\n")
-    console.print(table, soft_wrap=True)
+        typer.echo(f"{typer.style(name.ljust(width), bold=True)}  {value}")
 
 
 def _milliseconds(durations: list[int]) -> str:

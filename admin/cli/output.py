@@ -31,17 +31,18 @@ def write_json(document: dict[str, Any]) -> None:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Plain columns without lines, as other command-line tools write them; never cut when piped."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
-    for column in columns:
-        table.add_column(column.upper(), no_wrap=True)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    # A pipe has no width: what reads it must get whole lines.
-    Console(width=None if sys.stdout.isatty() else 10_000, highlight=False).print(table)
+    """Plain columns without lines, as other command-line tools write them. No value is ever cut, so that an
+    address can be copied from a narrow terminal; a line that is too long wraps there.
+    """
+    cells = [[_cell(value) for value in row] for row in rows]
+    header = [column.upper() for column in columns]
+    widths = [max(len(row[i]) for row in (header, *cells)) for i in range(len(header))]
+    lines = [
+        "   ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip() for row in (header, *cells)
+    ]
+    typer.secho(lines[0], bold=True)
+    for line in lines[1:]:
+        typer.echo(line)
 
 
 def say(message: str) -> None:
@@ -50,8 +51,6 @@ def say(message: str) -> None:
 
 
 def _cell(value: object) -> str:
-    from rich.markup import escape
-
     if isinstance(value, tuple | list):
-        return escape(",".join(map(str, value))) if value else "-"
-    return "-" if value is None or value == "" else escape(str(value))
+        return ",".join(map(str, value)) if value else "-"
+    return "-" if value is None or value == "" else str(value)

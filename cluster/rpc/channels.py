@@ -42,7 +42,9 @@ def server_options() -> list[tuple[str, int]]:
         *_message_options(),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+        # Clients keep idle channels alive too; without leave a server ends their connections for it (GOAWAY).
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
         # Otherwise a second process could take the same port and half of the calls.
         ("grpc.so_reuseport", 0),
     ]
