@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from broker_agent.agent import Agent, Surroundings
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.identity import create_persistent_paths
@@ -199,7 +201,8 @@ class AgentProcess:
     async def produce(
         self, count: int = 1, *, acks: int = 1, tp: TopicPartition = TP, timeout_ms: int = 1000
     ) -> ProducePartitionResult:
-        item = ProducePartition(tp.topic, tp.partition, encode_batch(b"r" * 20, count, max_timestamp=self.world.clock.now_ms()))
+        records = encode_batch(b"r" * 20, count, max_timestamp=self.world.clock.now_ms())
+        item = ProducePartition(tp.topic, tp.partition, records)
         response = await self.handle(ProduceRequest(acks, timeout_ms, (item,)))
         result: ProducePartitionResult = response.partitions[0]
         return result
@@ -296,7 +299,7 @@ class AgentWorld:
         epoch = PartitionEpoch(state.partition_epoch + 1)
         if (item.leader_epoch, item.partition_epoch) != (state.leader_epoch, state.partition_epoch):
             return refuse(item, ErrorCode.INVALID_UPDATE_VERSION)
-        self.states[tp] = _replace(state, isr=item.new_isr, partition_epoch=epoch)
+        self.states[tp] = replace(state, isr=item.new_isr, partition_epoch=epoch)
         return AlterPartitionResult(
             item.topic_name,
             item.topic_id,
@@ -325,7 +328,7 @@ class AgentWorld:
             replicas=ids,
             is_new=old is None,
         )
-        self.states[tp] = _replace(state, **changes)
+        self.states[tp] = replace(state, **changes)
         return self.states[tp]
 
     async def tell(self, *brokers: int, tp: TopicPartition = TP, topic_id: TopicId | None = TOPIC_ID) -> ErrorCode:
@@ -385,12 +388,6 @@ def refuse(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:
 
 def _registration() -> bytes:
     return encode_controller_registration(CONTROLLER_ID, CONTROLLER_ENDPOINT, 0)
-
-
-def _replace(state: LeaderAndIsrPartitionState, **changes: Any) -> LeaderAndIsrPartitionState:
-    from msgspec.structs import replace
-
-    return replace(state, **changes)
 
 
 def _metadata_state(state: LeaderAndIsrPartitionState) -> UpdateMetadataPartitionState:

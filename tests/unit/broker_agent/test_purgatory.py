@@ -1,0 +1,84 @@
+import asyncio
+
+import pytest
+
+from broker_agent.purgatory import Purgatory
+from cluster.partition import TopicPartition
+from cluster.process.metrics import Metrics
+from tests.agents import virtually
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class World:
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.purgatory = Purgatory("Fetch", self.metrics)
+
+    @property
+    def gauges(self) -> tuple[float, float]:
+        """(entries in lists, operations with a timer)."""
+        names = ("PurgatorySize", "NumDelayedOperations")
+        type_ = "DelayedOperationPurgatory"
+        size, delayed = (self.metrics.gauge("kafka.server", type_, name, delayedOperation="Fetch") for name in names)
+        return size.value, delayed.value
+
+
+@pytest.mark.rule("R13.1", "R13.2", "R13.4", "R13.6", "P36")
+@virtually
+async def test_an_operation_completes_once_by_the_first_satisfied_key_and_leaves_all_lists() -> None:
+    world, tested = World(), list[TopicPartition]()
+
+    def is_satisfied(key: TopicPartition) -> bool:
+        tested.append(key)
+        return key == B
+
+    waiting = asyncio.ensure_future(world.purgatory.wait(is_satisfied, (A, B), 10_000))
+    await asyncio.sleep(0)
+    assert world.gauges == (2, 1)
+    assert world.purgatory.check_and_complete(A) == 0
+    assert world.purgatory.check_and_complete(B) == 1
+    assert world.purgatory.check_and_complete(B) == 0
+    assert tested == [A, B]
+    assert await waiting is True
+    assert world.gauges == (0, 0)
+    assert world.purgatory.check_and_complete(A) == 0
+
+
+@pytest.mark.rule("R13.5", "P36")
+@virtually
+async def test_the_deadline_ends_the_wait() -> None:
+    world = World()
+    started = asyncio.get_running_loop().time()
+    assert await world.purgatory.wait(lambda _: False, (A,), 700) is False
+    assert asyncio.get_running_loop().time() - started == pytest.approx(0.7)
+    assert world.gauges == (0, 0)
+    assert await world.purgatory.wait(lambda _: False, (A,), 0) is False
+
+
+@pytest.mark.rule("R13.2")
+@virtually
+async def test_a_deadline_and_a_completion_at_the_same_moment_complete_it_once() -> None:
+    world = World()
+    loop = asyncio.get_running_loop()
+    completed: list[int] = []
+    loop.call_later(0.5, lambda: completed.append(world.purgatory.check_and_complete(A)))
+    waiting = asyncio.ensure_future(world.purgatory.wait(lambda _: True, (A,), 500))
+    satisfied = await waiting
+    await asyncio.sleep(0.1)
+    assert completed == [int(satisfied)]
+
+
+@pytest.mark.rule("R13.10")
+@virtually
+async def test_whoever_gives_up_or_is_shut_out_leaves_nothing_behind() -> None:
+    world = World()
+    waiting = [asyncio.ensure_future(world.purgatory.wait(lambda _: True, (A, B), 10_000)) for _ in range(2)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    await asyncio.sleep(0)
+    assert world.gauges == (2, 1)
+    world.purgatory.close()
+    assert await waiting[1] is False
+    assert world.gauges == (0, 0)
+    assert await world.purgatory.wait(lambda _: True, (A,), 10_000) is False

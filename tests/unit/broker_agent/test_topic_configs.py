@@ -1,0 +1,31 @@
+import pytest
+
+from broker_agent.ports import LogConfig
+from broker_agent.topic_configs import default_log_config, override
+from cluster.process.settings import Settings
+
+
+@pytest.mark.rule("R15.1")
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("retention.ms", "-1", {"retention_ms": -1}),
+        ("min.insync.replicas", "2", {"min_insync_replicas": 2}),
+        ("max.message.bytes", "1000", {"max_message_bytes": 1000}),
+        ("message.timestamp.type", "LogAppendTime", {"message_timestamp_type": "LogAppendTime"}),
+        ("min.insync.replicas", "0", {}),
+        ("retention.ms", "-2", {}),
+        ("segment.bytes", "many", {}),
+        ("message.timestamp.type", "Never", {}),
+        ("cleanup.policy", "compact", {}),
+        ("compression.type", "lz4", {}),
+    ],
+)
+def test_what_makes_sense_overrides_the_default_and_the_rest_is_left(
+    key: str, text: str, expected: dict[str, object]
+) -> None:
+    assert override(LogConfig(), {key: text}, "orders") == LogConfig(**expected)  # type: ignore[arg-type]
+
+
+def test_the_brokers_settings_are_the_defaults_of_kafka() -> None:
+    assert default_log_config(Settings()) == LogConfig()
