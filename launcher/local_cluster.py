@@ -10,6 +10,7 @@ import typer
 
 from admin.cli.options import DEFAULT_DATA, DataOption, Format, FormatOption
 from admin.cli.output import say, write
+from cluster.errors import StartupError
 
 if TYPE_CHECKING:
     from deploy.local.cluster import LocalCluster
@@ -38,8 +39,12 @@ def up(
     say(f"starting the cluster in {cluster.folder} …")
     started = time.monotonic()
     if detach:
-        cluster.start_all()
-        wait_until_serving(cluster, timeout)
+        try:
+            cluster.start_all()
+            wait_until_serving(cluster, timeout)
+        except StartupError:
+            say("what did start goes on: 'klamm status' shows it, 'klamm down' ends it")
+            raise
         _announce(cluster, time.monotonic() - started, data)
         return
     # SIGTERM, which 'klamm down' sends, ends like Ctrl-C, which a shell makes background jobs ignore.
