@@ -6,24 +6,61 @@ again until the client's timeout.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
+from uuid import uuid4
 
+from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ConfigResource,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribedBroker,
+    DescribeReassignmentsRequest,
+    DescribeReassignmentsResponse,
+    DescribeTopicDeletionsRequest,
+    DescribeTopicDeletionsResponse,
     DescribeTopicsRequest,
     DescribeTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopic,
+    FeatureUpdate,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
     ListTopicsRequest,
     ListTopicsResponse,
     MetadataRequest,
     MetadataResponse,
+    NewPartitions,
     NewTopic,
+    PlanControlledShutdownRequest,
+    PlanControlledShutdownResponse,
     ReadStateChangesRequest,
     ReadStateChangesResponse,
+    ReassignableTopic,
+    ShutdownRequest,
+    ShutdownResponse,
+    TopicToDelete,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    WatchRequest,
+    WatchResponse,
 )
 from cluster.rpc.client import RpcClient
 
@@ -47,6 +84,7 @@ class AdminClient:
         self.timeout_s = timeout_ms / 1000
         self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS)
         self._bootstrap = tuple(bootstrap)
+        self._timeout_ms = timeout_ms
         self._controller: str | None = None
 
     async def __aenter__(self) -> "AdminClient":
@@ -71,7 +109,7 @@ class AdminClient:
                 failures.append(f"{address}: no controller is in office")
             raise PeerUnreachableError(",".join(self._bootstrap), "; ".join(failures))
 
-        return await self._until_timeout(attempt)
+        return await self._until_timeout(attempt, self.timeout_s)
 
     async def describe_node(self, address: str, timeout_ms: int = _PROBE_TIMEOUT_MS) -> DescribeClusterResponse:
         """One node's own answer, without a second try."""
@@ -104,24 +142,114 @@ class AdminClient:
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> CreateTopicsResponse:
         """Create topics and wait until their partitions have leaders. One result per topic.
 
-        An attempt whose answer was lost is sent again: TOPIC_ALREADY_EXISTS may then speak of our own topic.
+        An attempt whose answer was lost is sent again; only after a failover in between may
+        TOPIC_ALREADY_EXISTS speak of our own topic. So it is with every mutation here.
         """
-        request = CreateTopicsRequest(tuple(topics), int(self.timeout_s * 1000), validate_only)
-        response = await self._ask_controller(request, int(self.timeout_s * 1000) + _PROBE_TIMEOUT_MS)
-        assert isinstance(response, CreateTopicsResponse)
-        return response
+        request = CreateTopicsRequest(tuple(topics), self._timeout_ms, validate_only)
+        return await self._ask_controller(request, CreateTopicsResponse)
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> CreatePartitionsResponse:
+        """Add partitions to topics and wait until they have leaders. One result per topic."""
+        request = CreatePartitionsRequest(tuple(topics), self._timeout_ms, validate_only)
+        return await self._ask_controller(request, CreatePartitionsResponse)
+
+    async def delete_topics(
+        self, names: Sequence[str], *, wait_ms: int | None = None, validate_only: bool = False
+    ) -> DeleteTopicsResponse:
+        """Mark topics for deletion and wait until they are gone, at most `wait_ms`; default: the client's timeout.
+
+        REQUEST_TIMED_OUT means that the deletion is under way: `describe_topic_deletions` tells how far it is.
+        """
+        topics = tuple(TopicToDelete(name) for name in names)
+        request = DeleteTopicsRequest(topics, self._timeout_ms if wait_ms is None else wait_ms, validate_only)
+        return await self._ask_controller(request, DeleteTopicsResponse)
 
     async def list_topics(self) -> ListTopicsResponse:
-        response = await self._ask_controller(ListTopicsRequest())
-        assert isinstance(response, ListTopicsResponse)
-        return response
+        return await self._ask_controller(ListTopicsRequest(), ListTopicsResponse)
 
     async def describe_topics(self, names: Sequence[str] | None = None) -> DescribeTopicsResponse:
         """Partitions and configs of these topics, of all with None; an unknown one has its error code."""
-        wanted = None if names is None else tuple(names)
-        response = await self._ask_controller(DescribeTopicsRequest(wanted))
-        assert isinstance(response, DescribeTopicsResponse)
+        return await self._ask_controller(DescribeTopicsRequest(_all_or(names)), DescribeTopicsResponse)
+
+    async def describe_topic_deletions(self, names: Sequence[str] | None = None) -> DescribeTopicDeletionsResponse:
+        """How far the deletions of these topics are, of all with None, and what they wait for."""
+        request = DescribeTopicDeletionsRequest(_all_or(names))
+        return await self._ask_controller(request, DescribeTopicDeletionsResponse)
+
+    async def alter_partition_reassignments(
+        self, topics: Sequence[ReassignableTopic], *, validate_only: bool = False
+    ) -> AlterPartitionReassignmentsResponse:
+        """Begin, replace or cancel reassignments. Success means accepted and recorded, not completed."""
+        request = AlterPartitionReassignmentsRequest(tuple(topics), self._timeout_ms, validate_only)
+        return await self._ask_controller(request, AlterPartitionReassignmentsResponse)
+
+    async def list_partition_reassignments(
+        self, topics: Sequence[ListPartitionReassignmentsTopics] | None = None
+    ) -> ListPartitionReassignmentsResponse:
+        """What is being reassigned of these partitions, or at all with None."""
+        request = ListPartitionReassignmentsRequest(None if topics is None else tuple(topics), self._timeout_ms)
+        return await self._ask_controller(request, ListPartitionReassignmentsResponse)
+
+    async def describe_reassignments(self, names: Sequence[str] | None = None) -> DescribeReassignmentsResponse:
+        """How far the reassignments of these topics are, of all with None, and what they wait for."""
+        return await self._ask_controller(DescribeReassignmentsRequest(_all_or(names)), DescribeReassignmentsResponse)
+
+    async def elect_leaders(
+        self,
+        election_type: int,
+        partitions: Sequence[ElectLeadersTopic] | None,
+        *,
+        validate_only: bool = False,
+    ) -> ElectLeadersResponse:
+        """Elect PREFERRED leaders, or UNCLEAN ones where there is none, of these partitions, of all with None."""
+        chosen = None if partitions is None else tuple(partitions)
+        request = ElectLeadersRequest(election_type, chosen, self._timeout_ms, validate_only)
+        return await self._ask_controller(request, ElectLeadersResponse)
+
+    async def plan_controlled_shutdown(self, broker: BrokerId) -> PlanControlledShutdownResponse:
+        """What a controlled shutdown of this broker would do; nothing is changed."""
+        return await self._ask_controller(PlanControlledShutdownRequest(broker), PlanControlledShutdownResponse)
+
+    async def shut_down_broker(self, broker: DescribedBroker) -> ShutdownResponse:
+        """Ask this incarnation of a broker to leave in order. Returns when it has begun to."""
+        request = ShutdownRequest(broker.id, broker.epoch)
+        response = await self.rpc.call(broker.endpoint.address, request, _PROBE_TIMEOUT_MS)
+        assert isinstance(response, ShutdownResponse)
         return response
+
+    async def describe_configs(self, resources: Sequence[ConfigResource]) -> DescribeConfigsResponse:
+        return await self._ask_controller(DescribeConfigsRequest(tuple(resources)), DescribeConfigsResponse)
+
+    async def alter_configs(
+        self, resources: Sequence[AlterConfigsResource], *, validate_only: bool = False
+    ) -> AlterConfigsResponse:
+        """Set and delete single keys. One result per resource, which is changed as a whole or not at all."""
+        request = AlterConfigsRequest(tuple(resources), validate_only)
+        return await self._ask_controller(request, AlterConfigsResponse)
+
+    async def update_features(self, updates: Sequence[FeatureUpdate]) -> UpdateFeaturesResponse:
+        request = UpdateFeaturesRequest(tuple(updates), self._timeout_ms)
+        return await self._ask_controller(request, UpdateFeaturesResponse)
+
+    async def watch(self, topics: Sequence[str] | None = None, *, cursor: str = "") -> AsyncGenerator[WatchResponse]:
+        """What happens in the cluster from now on, or after `cursor`; through failovers, without an end.
+
+        Raises PeerUnreachableError when no controller is found for as long as the client's timeout.
+        """
+        while True:
+            address = await self._controller_address()
+            try:
+                async for response in self.rpc.stream(address, WatchRequest(cursor, _all_or(topics))):
+                    assert isinstance(response, WatchResponse)
+                    cursor = response.cursor
+                    yield response
+            except PeerUnreachableError:
+                self._controller = None
+            except ApiError as error:
+                self._follow(error, address)
+            await asyncio.sleep(_RETRY_PAUSE_S)
 
     async def metadata(self, address: str, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
         """One broker's metadata cache, without a second try."""
@@ -132,37 +260,51 @@ class AdminClient:
     async def read_state_changes(self, address: str, topic: str, partition: int) -> ReadStateChangesResponse:
         """One node's state-change records of a partition, without a second try."""
         request = ReadStateChangesRequest(topic, partition)
-        response = await self.rpc.call(address, request, int(self.timeout_s * 1000))
+        response = await self.rpc.call(address, request, self._timeout_ms)
         assert isinstance(response, ReadStateChangesResponse)
         return response
 
-    async def _ask_controller(self, request: Any, timeout_ms: int | None = None) -> Any:
-        limit_ms = int(self.timeout_s * 1000) if timeout_ms is None else timeout_ms
+    async def _ask_controller(self, request: Any, expected: type[_T]) -> _T:
+        """Ask whoever is in office, and again until the timeout, under one request id."""
+        limit_ms = self._timeout_ms
+        if hasattr(request, "timeout_ms"):
+            # The controller waits as long as it was asked to; its answer comes a little later.
+            limit_ms = max(limit_ms, request.timeout_ms) + _PROBE_TIMEOUT_MS
+        request_id = uuid4().hex
 
-        async def attempt() -> Any:
-            if self._controller is None:
-                self._controller = (await self.describe_cluster(require_controller=True)).controller_address
-            asked = self._controller
+        async def attempt() -> _T:
+            asked = await self._controller_address()
             try:
-                return await self.rpc.call(asked, request, limit_ms)
+                response = await self.rpc.call(asked, request, limit_ms, request_id=request_id)
             except PeerUnreachableError:
                 self._controller = None
                 raise
             except ApiError as error:
-                if error.code is not ErrorCode.NOT_CONTROLLER:
-                    raise
-                # A standby that names itself has not caught up with its own fall.
-                leader = error.leader_address
-                self._controller = leader if leader and leader != asked else None
+                self._follow(error, asked)
                 raise PeerUnreachableError(asked, "is not the active controller any more") from error
+            assert isinstance(response, expected)
+            return response
 
-        return await self._until_timeout(attempt)
+        return await self._until_timeout(attempt, limit_ms / 1000)
 
-    async def _until_timeout(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Repeat an attempt that finds nobody, until the timeout; then raise what the last one raised."""
+    async def _controller_address(self) -> str:
+        if self._controller is None:
+            self._controller = (await self.describe_cluster(require_controller=True)).controller_address
+        return self._controller
+
+    def _follow(self, error: ApiError, asked: str) -> None:
+        """Remember the controller that a refusal names. Any other refusal is raised."""
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise error
+        # A standby that names itself has not caught up with its own fall.
+        leader = error.leader_address
+        self._controller = leader if leader and leader != asked else None
+
+    async def _until_timeout(self, attempt: Callable[[], Awaitable[_T]], limit_s: float) -> _T:
+        """Repeat an attempt that finds nobody, until the limit; then raise what the last one raised."""
         last: PeerUnreachableError | None = None
         try:
-            async with asyncio.timeout(self.timeout_s):
+            async with asyncio.timeout(limit_s):
                 while True:
                     try:
                         return await attempt()
@@ -172,4 +314,8 @@ class AdminClient:
         except TimeoutError:
             if last is not None:
                 raise last from None
-            raise PeerUnreachableError(",".join(self._bootstrap), f"no answer within {self.timeout_s:g} s") from None
+            raise PeerUnreachableError(",".join(self._bootstrap), f"no answer within {limit_s:g} s") from None
+
+
+def _all_or(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)

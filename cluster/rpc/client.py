@@ -1,6 +1,7 @@
 """Calls to other nodes in domain types, over one channel per address."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from cluster.rpc.methods import METHOD_OF_REQUEST, Method, encode_request
 from cluster.rpc.status import error_of
 
 _Callable = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+_StreamCallable = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 
 
 class _Connection:
@@ -43,9 +45,7 @@ class RpcClient:
         request may then have been processed or not.
         """
         method = METHOD_OF_REQUEST[type(request)]
-        connection = self._connections.get(address)
-        if connection is None:
-            connection = self._connections[address] = _Connection(address, self._connect_timeout_ms)
+        connection = self._connection(address)
         metadata = (("x-request-id", request_id),) if request_id else None
         data = encode_request(request)
         try:
@@ -63,6 +63,25 @@ class RpcClient:
             raise
         return _decode(method, answer, address)
 
+    async def stream(self, address: str, request: Any) -> AsyncGenerator[Any, None]:
+        """Send a request whose answer is a stream, and yield its responses as they come, without a deadline.
+
+        Ends when the peer ends it. Raises ApiError when the peer refused, PeerUnreachableError when the
+        connection broke: keepalive finds out about a peer that is silent for good.
+        """
+        method = METHOD_OF_REQUEST[type(request)]
+        assert method.streams, f"{method.name} has one answer"
+        open_stream: _StreamCallable = self._connection(address).channel.unary_stream(method.path)
+        call = open_stream(encode_request(request))
+        try:
+            async for answer in call:
+                yield _decode(method, answer, address)
+        except grpc.aio.AioRpcError as error:
+            raise error_of(error, address) from error
+        finally:
+            # Who stops reading must not leave a stream behind that the peer goes on filling.
+            call.cancel()
+
     async def forget(self, address: str) -> None:
         """Close the channel to this address, if there is one; calls in flight fail."""
         connection = self._connections.pop(address, None)
@@ -73,6 +92,12 @@ class RpcClient:
     async def close(self) -> None:
         for address in tuple(self._connections):
             await self.forget(address)
+
+    def _connection(self, address: str) -> _Connection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = _Connection(address, self._connect_timeout_ms)
+        return connection
 
 
 def _decode(method: Method, answer: bytes, address: str) -> Any:
