@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from cluster.broker import Broker, BrokerId, TopicId
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import ReplicaAssignment
+from cluster.replica_placement import place_replicas
 from cluster.requests import NewTopic
-from controller.decisions.replica_placement import place_replicas
 from controller.decisions.topic_configs import check_topic_configs
 
 if TYPE_CHECKING:

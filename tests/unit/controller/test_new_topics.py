@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cluster.broker import Broker
 from cluster.errors import ApiError, ErrorCode
+from cluster.replica_placement import alternate_racks, place_replicas
 from cluster.requests import NewTopic
-from controller.decisions.replica_placement import alternate_racks, place_replicas
 from controller.decisions.topic_configs import check_topic_configs, parse_unclean_override
 from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
 from tests.contexts import broker, ids
