@@ -132,7 +132,7 @@ async def demonstrate(cluster: LocalCluster, lines: Path, say: Say) -> Outcome:
             raise group.exceptions[0] from None
         except* TimeoutError:
             raise StartupError(
-                f"nothing was acknowledged for {_STEP_TIMEOUT_S:g} s; logs: {cluster.folder / 'logs'}"
+                f"a step of the demonstration took more than {_STEP_TIMEOUT_S:g} s; logs: {cluster.folder / 'logs'}"
             ) from None
         outcome.acknowledged = feed.count
         outcome.acknowledged_by_stage["after both kills"] = feed.count - sum(outcome.acknowledged_by_stage.values())

@@ -102,7 +102,11 @@ def _newest_leadership(logs: Sequence[Path], topic: str) -> LoggedStateChange:
     ]
     if not written:
         raise StartupError(f"the state-change logs hold no leadership of {topic}")
-    return max(written, key=lambda r: (r.controller_epoch or 0, r.partition_epoch or 0))
+    return max(written, key=lambda r: (_known(r.controller_epoch), _known(r.partition_epoch)))
+
+
+def _known(epoch: int | None) -> int:
+    return -1 if epoch is None else epoch
 
 
 async def _run_audit(logs: Sequence[Path], output: Path) -> dict[str, Any]:
