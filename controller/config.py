@@ -21,6 +21,7 @@ class ControllerConfig(Struct, frozen=True):
     delete_topic_enable: bool = True
     default_partitions: int = 1
     default_replication_factor: int = 1
+    min_insync_replicas: int = 1
 
     @classmethod
     def from_settings(cls, controller: ControllerId, endpoint: Endpoint, settings: Settings) -> "ControllerConfig":
@@ -33,6 +34,7 @@ class ControllerConfig(Struct, frozen=True):
             delete_topic_enable=settings.delete_topic_enable,
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,
+            min_insync_replicas=settings.min_insync_replicas,
         )
 
     @property

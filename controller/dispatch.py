@@ -14,6 +14,7 @@ from controller.events import (
     AlterPartitionReceived,
     BrokerChange,
     BrokerModifications,
+    ControlledShutdownReceived,
     CreateTopicsReceived,
     Event,
     LeaderAndIsrResponseReceived,
@@ -25,6 +26,7 @@ from controller.events import (
     UpdateMetadataResponseReceived,
 )
 from controller.handlers.broker_changes import broker_change, broker_modifications
+from controller.handlers.controlled_shutdown import controlled_shutdown
 from controller.handlers.isr_changes import alter_partition
 from controller.handlers.queries import answer_query
 from controller.handlers.topic_changes import partition_modifications, topic_change
@@ -56,6 +58,8 @@ async def _serve(active: ActiveController, event: Event) -> None:
     match event:
         case AlterPartitionReceived(request, reply):
             _reply(reply, await alter_partition(active, request))
+        case ControlledShutdownReceived(farewell, relieved):
+            _reply(relieved, await controlled_shutdown(active, farewell))
         case CreateTopicsReceived(creation, decided):
             _reply(decided, await create_topics(active, creation))
         case QueryReceived(query, answer):

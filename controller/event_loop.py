@@ -12,12 +12,13 @@ from typing import Final, Protocol, assert_never
 import structlog
 
 from cluster.errors import ApiError, ControllerMovedError, ErrorCode, SessionExpiredError
-from cluster.requests import AlterPartitionResponse
+from cluster.requests import AlterPartitionResponse, ControlledShutdownResponse
 from cluster.state_change_log import Cause
 from controller.active_controller import UnsentDecisionsError
 from controller.events import (
     STATE_OF_EVENT,
     AlterPartitionReceived,
+    ControlledShutdownReceived,
     ControllerState,
     CreateTopicsReceived,
     Event,
@@ -185,6 +186,10 @@ def _answer(event: Event, error: ApiError) -> None:
     match event:
         case AlterPartitionReceived(_, reply) if not reply.done():
             reply.set_result(AlterPartitionResponse(error.code))
+        case ControlledShutdownReceived(_, reply) if not reply.done():
+            # A broker knows the loss of the office by this code (CS-1).
+            moved = error.code is ErrorCode.NOT_CONTROLLER
+            reply.set_result(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else error.code))
         case CreateTopicsReceived(_, reply) if not reply.done():
             reply.set_exception(error)
         case QueryReceived(_, reply) if not reply.done():

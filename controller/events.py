@@ -15,12 +15,15 @@ from cluster.partition import TopicPartition
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     CreatableTopicResult,
     CreateTopicsRequest,
     DescribeClusterRequest,
     DescribeTopicsRequest,
     LeaderAndIsrResponse,
     ListTopicsRequest,
+    PlanControlledShutdownRequest,
     UpdateMetadataResponse,
 )
 from cluster.znodes import BROKERS_IDS, BROKERS_TOPICS, CONTROLLER, DELETE_TOPICS
@@ -143,6 +146,11 @@ class AlterPartitionReceived(Struct, frozen=True):
     reply: "Future[AlterPartitionResponse]"
 
 
+class ControlledShutdownReceived(Struct, frozen=True):
+    request: ControlledShutdownRequest
+    reply: "Future[ControlledShutdownResponse]"
+
+
 class TopicsDecided(Struct, frozen=True):
     """One result per topic of the request. `leaders_elected`: for each topic created, whether all its partitions
     got a leader while the controller that created it was in office.
@@ -159,7 +167,7 @@ class CreateTopicsReceived(Struct, frozen=True):
     reply: "Future[TopicsDecided]"
 
 
-Query = DescribeClusterRequest | ListTopicsRequest | DescribeTopicsRequest
+Query = DescribeClusterRequest | PlanControlledShutdownRequest | ListTopicsRequest | DescribeTopicsRequest
 
 
 class QueryReceived(Struct, frozen=True):
@@ -185,6 +193,7 @@ Event = (
     | LeaderAndIsrResponseReceived
     | UpdateMetadataResponseReceived
     | AlterPartitionReceived
+    | ControlledShutdownReceived
     | CreateTopicsReceived
     | QueryReceived
 )
@@ -205,6 +214,7 @@ STATE_OF_EVENT: Final[dict[type[Event], ControllerState]] = {
     LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
     UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
     AlterPartitionReceived: ControllerState.ISR_CHANGE,
+    ControlledShutdownReceived: ControllerState.CONTROLLED_SHUTDOWN,
     CreateTopicsReceived: ControllerState.TOPIC_CHANGE,
     QueryReceived: ControllerState.IDLE,
 }

@@ -11,12 +11,15 @@ from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperEr
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeTopicsRequest,
     ListTopicsRequest,
+    PlanControlledShutdownRequest,
     ReadStateChangesRequest,
     ReadStateChangesResponse,
     RequestContext,
@@ -27,6 +30,7 @@ from controller.answered_requests import AnsweredRequests
 from controller.controller import Controller
 from controller.events import (
     AlterPartitionReceived,
+    ControlledShutdownReceived,
     CreateTopicsReceived,
     Event,
     Query,
@@ -61,11 +65,13 @@ class ControllerNode:
         match request:
             case AlterPartitionRequest():
                 return await self._alter_partition(request)
+            case ControlledShutdownRequest():
+                return await self._controlled_shutdown(request)
             case CreateTopicsRequest():
                 return await self._redirecting(self._create_topics(context, request))
             case DescribeClusterRequest():
                 return await self._describe_cluster(request)
-            case ListTopicsRequest() | DescribeTopicsRequest():
+            case ListTopicsRequest() | DescribeTopicsRequest() | PlanControlledShutdownRequest():
                 return await self._redirecting(self._query(request))
             case ReadStateChangesRequest():
                 return await self._read_state_changes(request)
@@ -78,6 +84,13 @@ class ControllerNode:
             return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
         reply: asyncio.Future[AlterPartitionResponse] = asyncio.get_running_loop().create_future()
         self._controller.events.put(AlterPartitionReceived(request, reply))
+        return await reply
+
+    async def _controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        if not self._controller.in_office:
+            return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        reply: asyncio.Future[ControlledShutdownResponse] = asyncio.get_running_loop().create_future()
+        self._controller.events.put(ControlledShutdownReceived(request, reply))
         return await reply
 
     async def _create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:

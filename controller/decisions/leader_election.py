@@ -39,7 +39,9 @@ class Preferred(Struct, frozen=True):
 
 
 class ControlledShutdown(Struct, frozen=True):
-    """Away from brokers that asked to go."""
+    """Away from brokers that asked to go; `leaving` are taken as if they had asked too, for a look ahead."""
+
+    leaving: frozenset[BrokerId] = frozenset()
 
 
 Strategy = Offline | Reassign | Preferred | ControlledShutdown
@@ -203,9 +205,9 @@ def _apply_strategy(
             return choose_reassigned_leader(target, isr, view.online_brokers(tp)), target
         case Preferred():
             return choose_preferred_leader(replicas, isr, view.online_brokers(tp)), replicas
-        case ControlledShutdown():
+        case ControlledShutdown(leaving):
             online = view.online_brokers(tp, include_shutting_down=True)
-            choice = choose_leader_for_shutdown(replicas, isr, online, view.shutting_down)
+            choice = choose_leader_for_shutdown(replicas, isr, online, view.shutting_down | leaving)
             return choice, tuple([b for b in replicas if b in online])
         case _:
             assert_never(strategy)

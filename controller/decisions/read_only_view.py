@@ -59,6 +59,10 @@ class ClusterView(Protocol):
 
     def partitions_of(self, topic: str) -> Sequence[TopicPartition]: ...
 
+    def partitions_on_broker(self, broker: BrokerId) -> Sequence[TopicPartition]:
+        """All partitions that the broker has a replica of, being added or removed ones included (CX-3)."""
+        ...
+
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
         """Of a topic that is queued for deletion."""
         ...

@@ -88,6 +88,7 @@ _CHECKS: Final[dict[str, _Check]] = {
 }
 
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
@@ -99,6 +100,12 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
         why = check(configs[key])
         if why is not None:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{key}={configs[key]!r}: {why}", field=key, value=configs[key])
+
+
+def min_insync_replicas(configs: Mapping[str, str], default: int) -> int:
+    """What agents take the topic's word to be: its override if that makes sense, else the default."""
+    value = configs.get(MIN_INSYNC_REPLICAS)
+    return default if value is None or _CHECKS[MIN_INSYNC_REPLICAS](value) is not None else int(value)
 
 
 def parse_unclean_override(configs: Mapping[str, str]) -> bool | None:

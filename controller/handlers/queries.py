@@ -14,16 +14,19 @@ from cluster.requests import (
     ListedTopic,
     ListTopicsRequest,
     ListTopicsResponse,
+    PlanControlledShutdownRequest,
+    PlanControlledShutdownResponse,
 )
 from cluster.znodes import CLUSTER_ID, decode_cluster_id
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.events import Query
+from controller.handlers.controlled_shutdown import plan_controlled_shutdown
 
 
 async def answer_query(
     active: ActiveController, query: Query
-) -> DescribeClusterResponse | ListTopicsResponse | DescribeTopicsResponse:
+) -> DescribeClusterResponse | PlanControlledShutdownResponse | ListTopicsResponse | DescribeTopicsResponse:
     match query:
         case DescribeClusterRequest():
             return await describe_cluster(active)
@@ -31,6 +34,8 @@ async def answer_query(
             return list_topics(active.context)
         case DescribeTopicsRequest():
             return await describe_topics(active, query)
+        case PlanControlledShutdownRequest():
+            return await plan_controlled_shutdown(active, query)
 
 
 async def describe_cluster(active: ActiveController) -> DescribeClusterResponse:
