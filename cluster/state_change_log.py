@@ -33,6 +33,8 @@ class Kind(StrEnum):
     """The controller saw a broker come or go: to_state `live`, `dead` or `bounced`."""
     TOPIC = "topic"
     """A topic became known (`created`) or vanished (`removed`)."""
+    ASSIGNMENT = "assignment"
+    """The list of replicas of a partition was written anew: `replicas`, and in `reason` which are coming and going."""
     PARTITION = "partition"
     """A partition state machine transition, with the leadership written for it, if any."""
     REPLICA = "replica"

@@ -5,8 +5,8 @@ cannot read; callers log it and skip the node. Encoders and decoders of one node
 Source: Kafka ZkData.scala; KIP-455 (reassignment fields), KIP-516 (topic ids), KIP-584 (features).
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -86,6 +86,15 @@ def partition_path(tp: TopicPartition) -> str:
 
 def state_path(tp: TopicPartition) -> str:
     return f"{BROKERS_TOPICS}/{tp.topic}/partitions/{tp.partition}/state"
+
+
+def partition_of_state_path(path: str) -> TopicPartition | None:
+    """The inverse of `state_path`; None for any other path."""
+    match path.split("/"):
+        case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
+            return TopicPartition(topic, int(partition))
+        case _:
+            return None
 
 
 def topic_config_path(topic: str) -> str:
@@ -342,6 +351,50 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     return _decode(_config_decoder, path, data).config if data else {}
 
 
+# /config/changes/config_change_<n>
+
+
+DEFAULT_ENTITY: Final = "<default>"
+"""The literal name that stands for all brokers under `/config/brokers`."""
+CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
+
+
+class ConfigEntity(NamedTuple):
+    """Whose settings: `type` is `topics`, `brokers` or another folder of `/config`; `name` is what follows it."""
+
+    type: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"/config/{self.type}/{self.name}"
+
+
+class _ConfigChange(Struct):
+    version: int
+    entity_path: str = ""
+    entity_type: str = ""
+    entity_name: str = ""
+
+
+_config_change_decoder = msgspec.json.Decoder(_ConfigChange)
+
+
+def encode_config_change(entity: ConfigEntity) -> bytes:
+    return msgspec.json.encode({"version": 2, "entity_path": f"{entity.type}/{entity.name}"})
+
+
+def decode_config_change(path: str, data: bytes) -> ConfigEntity:
+    """Version 2 names an entity by its path, version 1 a topic or a client by type and name (ZK-3)."""
+    body = _decode(_config_change_decoder, path, data)
+    if body.version == 1 and body.entity_type in {"topics", "clients"} and body.entity_name:
+        return ConfigEntity(body.entity_type, body.entity_name)
+    type_, slash, name = body.entity_path.partition("/")
+    if body.version != 2 or not (type_ and slash and name):
+        raise MalformedZnodeError(path, data, "names no entity")
+    return ConfigEntity(type_, name)
+
+
 # /isr_change_notification/isr_change_<n>, /admin/preferred_replica_election
 
 
@@ -364,6 +417,37 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     body = _decode(_partitions_decoder, path, data)
     return [TopicPartition(item.topic, item.partition) for item in body.partitions]
+
+
+# /admin/reassign_partitions
+
+
+class _ReassignmentEntry(Struct, forbid_unknown_fields=True):
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...]
+
+
+class _Reassignments(Struct, forbid_unknown_fields=True):
+    partitions: list[_ReassignmentEntry]
+    version: int = 1
+
+
+_reassignments_decoder = msgspec.json.Decoder(_Reassignments)
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Sequence[BrokerId]]) -> bytes:
+    entries = [{"topic": tp.topic, "partition": tp.partition, "replicas": t} for tp, t in targets.items()]
+    return msgspec.json.encode({"version": 1, "partitions": entries})
+
+
+def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """Target replicas by partition; a later entry replaces an earlier one (ZK-33).
+
+    Strict: an unknown field or a wrong type spoils the whole document (ZK-34).
+    """
+    body = _decode(_reassignments_decoder, REASSIGN_PARTITIONS, data)
+    return {TopicPartition(entry.topic, entry.partition): entry.replicas for entry in body.partitions}
 
 
 # /log_dir_event_notification/log_dir_event_<n>

@@ -45,6 +45,7 @@ class ControllerContext:
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.leaderships: dict[TopicPartition, Leadership] = {}
         self.partitions_being_reassigned: set[TopicPartition] = set()
+        self._leaving: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.replica_states: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
         self.offline_directories: dict[BrokerId, set[TopicPartition]] = {}
@@ -146,6 +147,23 @@ class ControllerContext:
 
     def set_being_reassigned(self, tp: TopicPartition) -> None:
         self.partitions_being_reassigned.add(tp)
+
+    def clear_being_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions_being_reassigned.difference_update(partitions)
+
+    def set_leaving(self, replicas: Mapping[BrokerId, Iterable[TopicPartition]]) -> None:
+        """Replicas that are out of the assignment here while their data and their place in the ISR are not gone yet."""
+        self._leaving = {}
+        for broker in sorted(replicas):
+            for tp in replicas[broker]:
+                self._leaving[tp] = (*self._leaving.get(tp, ()), broker)
+
+    def hosting(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
+        """The assigned replicas, and those that are leaving."""
+        replicas = self.assignment(tp).replicas
+        if not self._leaving:
+            return replicas
+        return tuple(dict.fromkeys((*replicas, *self._leaving.get(tp, ()))))
 
     def partitions_on_broker(self, broker: BrokerId) -> list[TopicPartition]:
         """All partitions whose full replica list contains the broker (CX-3)."""

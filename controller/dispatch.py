@@ -12,23 +12,36 @@ from cluster.requests import LeaderAndIsrResponse
 from controller.active_controller import ActiveController
 from controller.events import (
     AlterPartitionReceived,
+    ApiPartitionReassignment,
     BrokerChange,
     BrokerModifications,
     ControlledShutdownReceived,
     CreateTopicsReceived,
     Event,
     LeaderAndIsrResponseReceived,
+    ListPartitionReassignments,
     PartitionModifications,
+    PartitionReassignmentIsrChange,
     QueryReceived,
     TopicChange,
     TopicDeletion,
     TopicDeletionStopReplicaResponseReceived,
+    TopicUncleanLeaderElectionEnable,
+    UncleanLeaderElectionEnable,
     UpdateMetadataResponseReceived,
+    ZkPartitionReassignment,
 )
 from controller.handlers.broker_changes import broker_change, broker_modifications
 from controller.handlers.controlled_shutdown import controlled_shutdown
-from controller.handlers.isr_changes import alter_partition
+from controller.handlers.isr_changes import alter_partition, changed_partitions
+from controller.handlers.partition_transitions import trigger_online_elections
 from controller.handlers.queries import answer_query
+from controller.handlers.reassignment_requests import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+    zk_partition_reassignment,
+)
+from controller.handlers.reassignments import complete_reassignments
 from controller.handlers.topic_changes import partition_modifications, topic_change
 from controller.handlers.topic_deletions import deletion_answered, topic_deletion
 from controller.handlers.topic_requests import create_topics
@@ -50,6 +63,14 @@ async def dispatch(active: ActiveController, event: Event) -> None:
             await partition_modifications(active, topic)
         case TopicDeletion():
             await topic_deletion(active)
+        case UncleanLeaderElectionEnable():
+            await trigger_online_elections(active)
+        case TopicUncleanLeaderElectionEnable(topic):
+            await trigger_online_elections(active, topic)
+        case ZkPartitionReassignment():
+            await zk_partition_reassignment(active)
+        case PartitionReassignmentIsrChange(partition):
+            await complete_reassignments(active, [partition])
         case _:
             await _serve(active, event)
 
@@ -57,11 +78,18 @@ async def dispatch(active: ActiveController, event: Event) -> None:
 async def _serve(active: ActiveController, event: Event) -> None:
     match event:
         case AlterPartitionReceived(request, reply):
-            _reply(reply, await alter_partition(active, request))
+            changes = await alter_partition(active, request)
+            _reply(reply, changes)
+            # Leaders need not wait for what their new ISRs complete (IS-17).
+            await complete_reassignments(active, changed_partitions(active.context, changes))
         case ControlledShutdownReceived(farewell, relieved):
             _reply(relieved, await controlled_shutdown(active, farewell))
         case CreateTopicsReceived(creation, decided):
             _reply(decided, await create_topics(active, creation))
+        case ApiPartitionReassignment(moves, answered):
+            _reply(answered, await alter_partition_reassignments(active, moves))
+        case ListPartitionReassignments(listing, listed):
+            _reply(listed, list_partition_reassignments(active.context, listing))
         case QueryReceived(query, answer):
             _reply(answer, await answer_query(active, query))
         case _:

@@ -18,10 +18,12 @@ from controller.active_controller import UnsentDecisionsError
 from controller.events import (
     STATE_OF_EVENT,
     AlterPartitionReceived,
+    ApiPartitionReassignment,
     ControlledShutdownReceived,
     ControllerState,
     CreateTopicsReceived,
     Event,
+    ListPartitionReassignments,
     QueryReceived,
     ShutdownEventLoop,
 )
@@ -193,6 +195,10 @@ def _answer(event: Event, error: ApiError) -> None:
         case CreateTopicsReceived(_, reply) if not reply.done():
             reply.set_exception(error)
         case QueryReceived(_, reply) if not reply.done():
+            reply.set_exception(error)
+        case ApiPartitionReassignment(_, reply) if not reply.done():
+            reply.set_exception(error)
+        case ListPartitionReassignments(_, reply) if not reply.done():
             reply.set_exception(error)
         case _:
             pass

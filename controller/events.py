@@ -13,6 +13,8 @@ from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
@@ -20,13 +22,23 @@ from cluster.requests import (
     CreatableTopicResult,
     CreateTopicsRequest,
     DescribeClusterRequest,
+    DescribeReassignmentsRequest,
     DescribeTopicsRequest,
     LeaderAndIsrResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
     ListTopicsRequest,
     PlanControlledShutdownRequest,
     UpdateMetadataResponse,
 )
-from cluster.znodes import BROKERS_IDS, BROKERS_TOPICS, CONTROLLER, DELETE_TOPICS
+from cluster.znodes import (
+    BROKERS_IDS,
+    BROKERS_TOPICS,
+    CONTROLLER,
+    DELETE_TOPICS,
+    REASSIGN_PARTITIONS,
+    partition_of_state_path,
+)
 from cluster.zookeeper.port import WatchEvent, WatchKind
 
 
@@ -131,6 +143,36 @@ class TopicDeletionStopReplicaResponseReceived(Struct, frozen=True):
     results: dict[TopicPartition, ErrorCode]
 
 
+class ZkPartitionReassignment(Struct, frozen=True):
+    """`/admin/reassign_partitions` was created, or this controller has deleted it and must watch for the next."""
+
+
+class ApiPartitionReassignment(Struct, frozen=True):
+    request: AlterPartitionReassignmentsRequest
+    reply: "Future[AlterPartitionReassignmentsResponse]"
+
+
+class PartitionReassignmentIsrChange(Struct, frozen=True):
+    """The state node of a partition that is being moved changed; only where leaders write it themselves."""
+
+    topic_partition: TopicPartition
+
+
+class ListPartitionReassignments(Struct, frozen=True):
+    request: ListPartitionReassignmentsRequest
+    reply: "Future[ListPartitionReassignmentsResponse]"
+
+
+class UncleanLeaderElectionEnable(Struct, frozen=True):
+    """The cluster's setting now allows unclean elections."""
+
+
+class TopicUncleanLeaderElectionEnable(Struct, frozen=True):
+    """This topic's own setting now allows unclean elections."""
+
+    topic: str
+
+
 class LeaderAndIsrResponseReceived(Struct, frozen=True):
     broker: BrokerId
     response: LeaderAndIsrResponse
@@ -167,7 +209,13 @@ class CreateTopicsReceived(Struct, frozen=True):
     reply: "Future[TopicsDecided]"
 
 
-Query = DescribeClusterRequest | PlanControlledShutdownRequest | ListTopicsRequest | DescribeTopicsRequest
+Query = (
+    DescribeClusterRequest
+    | PlanControlledShutdownRequest
+    | ListTopicsRequest
+    | DescribeTopicsRequest
+    | DescribeReassignmentsRequest
+)
 
 
 class QueryReceived(Struct, frozen=True):
@@ -190,6 +238,12 @@ Event = (
     | PartitionModifications
     | TopicDeletion
     | TopicDeletionStopReplicaResponseReceived
+    | ZkPartitionReassignment
+    | ApiPartitionReassignment
+    | PartitionReassignmentIsrChange
+    | ListPartitionReassignments
+    | UncleanLeaderElectionEnable
+    | TopicUncleanLeaderElectionEnable
     | LeaderAndIsrResponseReceived
     | UpdateMetadataResponseReceived
     | AlterPartitionReceived
@@ -211,6 +265,12 @@ STATE_OF_EVENT: Final[dict[type[Event], ControllerState]] = {
     PartitionModifications: ControllerState.TOPIC_CHANGE,
     TopicDeletion: ControllerState.TOPIC_DELETION,
     TopicDeletionStopReplicaResponseReceived: ControllerState.TOPIC_DELETION,
+    ZkPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    ApiPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    ListPartitionReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
+    UncleanLeaderElectionEnable: ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
+    TopicUncleanLeaderElectionEnable: ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
     LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
     UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
     AlterPartitionReceived: ControllerState.ISR_CHANGE,
@@ -227,16 +287,30 @@ def event_of_watch(watch: WatchEvent, own_registration: str) -> Event | None:
         return Reelect() if kind is WatchKind.DELETED else ControllerChange()
     if path == own_registration:
         return RegisterAndReelect() if kind is WatchKind.DELETED else None
-    if kind is WatchKind.CHILDREN:
-        return _EVENT_OF_LIST.get(path)
-    if kind is not WatchKind.CHANGED:
-        # Whether such a node came or went shows in its parent's list.
-        return None
+    match kind:
+        case WatchKind.CHILDREN:
+            return _EVENT_OF_LIST.get(path)
+        case WatchKind.CREATED:
+            return _EVENT_OF_CREATION.get(path)
+        case WatchKind.CHANGED:
+            return _event_of_change(path)
+        case WatchKind.DELETED:
+            # Whether such a node went shows in its parent's list.
+            return None
+
+
+def _event_of_change(path: str) -> Event | None:
     parent, _, name = path.rpartition("/")
     if parent == BROKERS_IDS and name.isdecimal():
         return BrokerModifications(BrokerId(int(name)))
-    return PartitionModifications(name) if parent == BROKERS_TOPICS else None
+    if parent == BROKERS_TOPICS:
+        return PartitionModifications(name)
+    partition = partition_of_state_path(path)
+    return None if partition is None else PartitionReassignmentIsrChange(partition)
 
+
+_EVENT_OF_CREATION: Final[dict[str, Event]] = {REASSIGN_PARTITIONS: ZkPartitionReassignment()}
+"""Only their creation: changes of such nodes and a deletion by hand go unnoticed, as in Kafka (RA-33, D-20)."""
 
 _EVENT_OF_LIST: Final[dict[str, Event]] = {
     BROKERS_IDS: BrokerChange(),

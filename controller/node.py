@@ -9,6 +9,7 @@ import structlog
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.requests import (
+    AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
@@ -17,9 +18,7 @@ from cluster.requests import (
     CreateTopicsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribeTopicsRequest,
-    ListTopicsRequest,
-    PlanControlledShutdownRequest,
+    ListPartitionReassignmentsRequest,
     ReadStateChangesRequest,
     ReadStateChangesResponse,
     RequestContext,
@@ -30,9 +29,11 @@ from controller.answered_requests import AnsweredRequests
 from controller.controller import Controller
 from controller.events import (
     AlterPartitionReceived,
+    ApiPartitionReassignment,
     ControlledShutdownReceived,
     CreateTopicsReceived,
     Event,
+    ListPartitionReassignments,
     Query,
     QueryReceived,
     TopicsDecided,
@@ -44,6 +45,7 @@ REDIRECT_TIMEOUT_S: Final = 2
 log = structlog.stdlib.get_logger(__name__)
 
 _Mutation = TypeVar("_Mutation")
+_Request = TypeVar("_Request")
 ReadStateChanges = Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
 
 
@@ -67,14 +69,23 @@ class ControllerNode:
                 return await self._alter_partition(request)
             case ControlledShutdownRequest():
                 return await self._controlled_shutdown(request)
-            case CreateTopicsRequest():
-                return await self._redirecting(self._create_topics(context, request))
             case DescribeClusterRequest():
                 return await self._describe_cluster(request)
-            case ListTopicsRequest() | DescribeTopicsRequest() | PlanControlledShutdownRequest():
-                return await self._redirecting(self._query(request))
             case ReadStateChangesRequest():
                 return await self._read_state_changes(request)
+            case _:
+                return await self._redirecting(self._administer(context, request))
+
+    async def _administer(self, context: RequestContext, request: Any) -> Any:
+        match request:
+            case CreateTopicsRequest():
+                return await self._create_topics(context, request)
+            case AlterPartitionReassignmentsRequest():
+                return await self._decide(context, request, ApiPartitionReassignment)
+            case ListPartitionReassignmentsRequest():
+                return await self._ask(request, ListPartitionReassignments)
+            case _ if isinstance(request, Query):
+                return await self._query(request)
             case _:
                 kind = type(request).__name__
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
@@ -106,8 +117,12 @@ class ControllerNode:
         )
 
     async def _query(self, query: Query) -> Any:
-        reply: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._enqueue(QueryReceived(query, reply))
+        return await self._ask(query, QueryReceived)
+
+    async def _ask(self, request: _Request, event: Callable[[_Request, asyncio.Future[Any]], Event]) -> Any:
+        """The event loop's answer to what changes nothing."""
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._enqueue(event(request, reply))
         return await reply
 
     def _enqueue(self, event: Event) -> None:

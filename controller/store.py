@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
 from cluster.errors import MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
@@ -19,16 +20,19 @@ from cluster.znodes import (
     CONTROLLER_EPOCH,
     DELETE_TOPICS,
     FEATURE,
+    REASSIGN_PARTITIONS,
     FinalizedFeatures,
     broker_path,
     decode_broker,
     decode_config,
     decode_features,
+    decode_reassignments,
     decode_state,
     decode_topic,
     delete_topic_path,
     encode_config,
     encode_features,
+    encode_reassignments,
     encode_state,
     encode_topic,
     partition_path,
@@ -43,6 +47,13 @@ from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 _DELETION_ROUNDS: Final = 3
 """How often a topic's nodes are listed again when some appear while they are being deleted."""
 log = structlog.stdlib.get_logger(__name__)
+
+
+class RequestedMoves(Struct, frozen=True):
+    """Partition -> target replicas, and the data version of the node that says so."""
+
+    targets: dict[TopicPartition, tuple[BrokerId, ...]]
+    version: int
 
 
 class ControllerStore:
@@ -177,11 +188,30 @@ class ControllerStore:
             outcomes = await self._writer.write([(Delete(path),) for path in level])
         return [isinstance(outcome, Written) for outcome in outcomes]
 
+    # Requested moves
+
+    async def read_reassignments(self, *, watch: bool = False) -> RequestedMoves | None:
+        """What tools ask to be moved, None without the node; `watch` also waits for its creation.
+
+        Raises MalformedZnodeError.
+        """
+        node = await self._zookeeper.get(REASSIGN_PARTITIONS, watch=watch)
+        return None if node is None else RequestedMoves(decode_reassignments(node.data), node.stat.version)
+
+    async def write_reassignments(self, targets: Mapping[TopicPartition, Sequence[BrokerId]], version: int) -> Outcome:
+        """Overwrite the node, or delete it when nothing is left; a Conflict when it is not at this version."""
+        op: Op = Delete(REASSIGN_PARTITIONS, version)
+        if targets:
+            op = SetData(REASSIGN_PARTITIONS, encode_reassignments(targets), version)
+        return (await self._writer.write([(op,)]))[0]
+
     # Partition states
 
-    async def read_states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership]:
-        """Leadership of the partitions that have a readable state node."""
-        nodes = await self._zookeeper.get_many([state_path(tp) for tp in partitions])
+    async def read_states(
+        self, partitions: Sequence[TopicPartition], *, watch: bool = False
+    ) -> dict[TopicPartition, Leadership]:
+        """Leadership of the partitions that have a readable state node; `watch` leaves one on each node."""
+        nodes = await self._zookeeper.get_many([state_path(tp) for tp in partitions], watch=watch)
         leaderships: dict[TopicPartition, Leadership] = {}
         for tp, node in zip(partitions, nodes, strict=True):
             if node is None:

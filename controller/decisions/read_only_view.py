@@ -41,6 +41,11 @@ class ClusterView(Protocol):
     def shutting_down(self) -> AbstractSet[BrokerId]: ...
 
     @property
+    def assignments(self) -> Mapping[str, Mapping[int, ReplicaAssignment]]:
+        """Topic -> partition -> replicas."""
+        ...
+
+    @property
     def leaderships(self) -> Mapping[TopicPartition, Leadership]: ...
 
     @property

@@ -17,12 +17,12 @@ from cluster.znodes import (
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     PREFERRED_REPLICA_ELECTION,
-    REASSIGN_PARTITIONS,
 )
 from controller.active_controller import ActiveController
 from controller.decisions.features import features_at_failover
 from controller.handlers.broker_changes import compatible_brokers
 from controller.handlers.partition_transitions import start_partition_machine
+from controller.handlers.reassignment_requests import resume_reassignments
 from controller.handlers.replica_transitions import start_replica_machine
 from controller.handlers.topic_changes import record_topics
 from controller.handlers.topic_deletions import initialise_deletions, try_deletions
@@ -49,6 +49,7 @@ async def activate(active: ActiveController) -> None:
     timings.end_phase("ReplicaMachine", clock.time())
     await start_partition_machine(active)
     timings.end_phase("PartitionMachine", clock.time())
+    await resume_reassignments(active)
     await try_deletions(active)
     timings.sent(clock.time())
     context = active.context
@@ -134,8 +135,5 @@ def _loaded(active: ActiveController, tp: TopicPartition) -> LoadedPartition:
 
 async def _report_waiting_work(active: ActiveController) -> None:
     """Name the requests that wait in ZooKeeper and that this version leaves alone."""
-    if active.context.partitions_being_reassigned:
-        log.warning("Reassignments are unfinished", partitions=len(active.context.partitions_being_reassigned))
-    for path in (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION):
-        if await active.store.read_node(path) is not None:
-            log.warning("A request waits in ZooKeeper", path=path)
+    if await active.store.read_node(PREFERRED_REPLICA_ELECTION) is not None:
+        log.warning("A request waits in ZooKeeper", path=PREFERRED_REPLICA_ELECTION)

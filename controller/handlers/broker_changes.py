@@ -16,6 +16,7 @@ from controller.active_controller import ActiveController
 from controller.decisions.broker_changes import plan_broker_changes
 from controller.decisions.features import incompatible_features
 from controller.handlers.partition_transitions import move_partitions, trigger_online_elections
+from controller.handlers.reassignments import resume_reassignments_on
 from controller.handlers.replica_transitions import Replicas, move_replicas
 from controller.handlers.topic_deletions import brokers_with_deletions_started, deletions_failed
 
@@ -106,6 +107,7 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
     active.send(full_image)
     await move_replicas(active, {b: context.partitions_on_broker(b) for b in brokers}, ReplicaState.ONLINE)
     await trigger_online_elections(active)
+    await resume_reassignments_on(active, brokers)
     await brokers_with_deletions_started(active, brokers)
 
 

@@ -7,6 +7,7 @@ from cluster.partition import Leadership, TopicPartition
 from cluster.requests import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
 from cluster.state_change_log import Kind, StateChange
 from controller.active_controller import ActiveController
+from controller.context import ControllerContext
 from controller.decisions.isr_change import (
     Proposal,
     plan_isr_changes,
@@ -42,6 +43,16 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     for proposal in plan.accepted:
         results[proposal.position] = _result(request, proposal, proposals, outcomes)
     return AlterPartitionResponse(ErrorCode.NONE, tuple(result for result in results if result is not None))
+
+
+def changed_partitions(context: ControllerContext, response: AlterPartitionResponse) -> list[TopicPartition]:
+    """Partitions whose ISR is as asked for now, whether it had to be written or was so already."""
+    found: list[TopicPartition] = []
+    for item in response.partitions:
+        topic = item.topic_name if item.topic_id is None else context.topic_names.get(item.topic_id)
+        if item.error_code is ErrorCode.NONE and topic is not None:
+            found.append(TopicPartition(topic, item.partition_index))
+    return found
 
 
 def _result(

@@ -61,9 +61,9 @@ async def move_partitions(
     return results
 
 
-async def trigger_online_elections(active: ActiveController) -> Results:
-    """Look for a leader for every partition that is new or offline (§13.5)."""
-    waiting = active.context.partitions_awaiting_leader()
+async def trigger_online_elections(active: ActiveController, topic: str | None = None) -> Results:
+    """Look for a leader for every partition, or those of one topic, that is new or offline (§13.5)."""
+    waiting = [tp for tp in active.context.partitions_awaiting_leader() if topic is None or tp.topic == topic]
     return await move_partitions(active, waiting, PartitionState.ONLINE, Offline())
 
 
@@ -212,7 +212,7 @@ def _apply(active: ActiveController, written: Mapping[TopicPartition, Leadership
                 leader_epoch=leadership.leader_epoch,
                 partition_epoch=leadership.partition_epoch,
                 isr=leadership.isr,
-                replicas=context.assignment(tp).replicas,
+                replicas=context.hosting(tp),
                 reason=reason,
             )
         )
@@ -268,7 +268,7 @@ async def _unclean_allowed(
         except ValueError as error:
             allowed[topic] = ElectionFailure(str(error))
         else:
-            allowed[topic] = active.config.unclean_leader_election_enable if override is None else override
+            allowed[topic] = active.settings.unclean_leader_election_enable if override is None else override
     return allowed
 
 

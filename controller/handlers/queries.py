@@ -9,24 +9,24 @@ from cluster.requests import (
     DescribedBroker,
     DescribedPartition,
     DescribedTopic,
+    DescribeReassignmentsRequest,
     DescribeTopicsRequest,
     DescribeTopicsResponse,
     ListedTopic,
     ListTopicsRequest,
     ListTopicsResponse,
     PlanControlledShutdownRequest,
-    PlanControlledShutdownResponse,
 )
 from cluster.znodes import CLUSTER_ID, decode_cluster_id
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.events import Query
 from controller.handlers.controlled_shutdown import plan_controlled_shutdown
+from controller.handlers.reassignment_requests import describe_reassignments
 
 
-async def answer_query(
-    active: ActiveController, query: Query
-) -> DescribeClusterResponse | PlanControlledShutdownResponse | ListTopicsResponse | DescribeTopicsResponse:
+async def answer_query(active: ActiveController, query: Query) -> object:
+    """The response that belongs to the request."""
     match query:
         case DescribeClusterRequest():
             return await describe_cluster(active)
@@ -34,6 +34,8 @@ async def answer_query(
             return list_topics(active.context)
         case DescribeTopicsRequest():
             return await describe_topics(active, query)
+        case DescribeReassignmentsRequest():
+            return describe_reassignments(active.context, query)
         case PlanControlledShutdownRequest():
             return await plan_controlled_shutdown(active, query)
 

@@ -256,7 +256,7 @@ def _isr_changes(
             leader_epoch=leadership.leader_epoch,
             partition_epoch=leadership.partition_epoch,
             isr=leadership.isr,
-            replicas=active.context.assignment(tp).replicas,
+            replicas=active.context.hosting(tp),
             reason="replica offline",
         )
         for tp, leadership in written.items()

@@ -6,7 +6,6 @@ Whoever builds one of the missing parts takes its lines out of `WAITING_FOR`.
 from tests.recorded.scenario import all_names
 
 CONTROLLED_SHUTDOWN = "controlled shutdown"
-REASSIGNMENT = "partition reassignment"
 REQUESTED_ELECTION = "preferred elections on request"
 AUTO_REBALANCE = "automatic leader rebalancing"
 CONFIG_CHANGES = "elections after a change of a topic's configuration"
@@ -18,19 +17,8 @@ WAITING_FOR = {
     "controlled-shutdown-rf1": CONTROLLED_SHUTDOWN,
     "preferred-after-return": REQUESTED_ELECTION,
     "preferred-dead": REQUESTED_ELECTION,
-    "reassign-disjoint": REASSIGNMENT,
-    "reassign-failover": REASSIGNMENT,
-    "reassign-grow-replicas": REASSIGNMENT,
-    "reassign-nonsense": REASSIGNMENT,
-    "reassign-order": REASSIGNMENT,
-    "reassign-overlap": REASSIGNMENT,
-    "reassign-overwrite-node": REASSIGNMENT,
-    "reassign-replace": REASSIGNMENT,
-    "reassign-several": REASSIGNMENT,
-    "reassign-target-dead": REASSIGNMENT,
-    "reassign-to-current": REASSIGNMENT,
+    "reassign-order": REQUESTED_ELECTION,
     "stop-and-start-at-once": CONTROLLED_SHUTDOWN,
-    "unclean-by-config": CONFIG_CHANGES,
 }
 
 HANGS = "a node that hangs: a twin's timers would go on"

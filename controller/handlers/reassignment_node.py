@@ -1,0 +1,53 @@
+"""The node in which tools ask for moves: read, and cleaned entry by entry as moves are done or refused.
+
+Source: Kafka KafkaController.maybeRemoveFromZkReassignment.
+"""
+
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from cluster.broker import BrokerId
+from cluster.errors import MalformedZnodeError
+from cluster.partition import TopicPartition
+from controller.active_controller import ActiveController
+from controller.decisions.reassignment import remaining_entries
+from controller.events import ZkPartitionReassignment
+from controller.fenced_writes import Conflict
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def drop_reassignment_entries(
+    active: ActiveController, is_dropped: Callable[[TopicPartition, tuple[BrokerId, ...]], bool]
+) -> None:
+    """Take entries out of the request node; the last one takes the node with it (RA-40).
+
+    The node is written on top of what was read, so a request that a tool puts there meanwhile is not lost.
+    """
+    while True:
+        try:
+            found = await active.store.read_reassignments()
+        except MalformedZnodeError:
+            # It was reported when it was read as a request, and stays until somebody removes it (ZK-34).
+            return
+        if found is None:
+            return
+        remaining = remaining_entries(found.targets, is_dropped)
+        if len(remaining) == len(found.targets):
+            return
+        outcome = await active.store.write_reassignments(remaining, found.version)
+        if isinstance(outcome, Conflict):
+            continue
+        if not remaining:
+            # Arms the watch again, or picks up a node that was created in between.
+            active.enqueue(ZkPartitionReassignment())
+        log.info("Reassignment requests done", done=len(found.targets) - len(remaining), remaining=len(remaining))
+        return
+
+
+async def drop_reassignments_of_topics(active: ActiveController, topics: Iterable[str]) -> None:
+    """Topics are gone: nobody will ever complete what was asked for their partitions (D-22)."""
+    gone = set(topics)
+    active.context.clear_being_reassigned([tp for tp in active.context.partitions_being_reassigned if tp.topic in gone])
+    await drop_reassignment_entries(active, lambda tp, _target: tp.topic in gone)

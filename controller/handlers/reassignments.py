@@ -1,0 +1,299 @@
+"""The engine that moves partitions: one call for new moves, replacements, cancellations, resumptions and completions.
+
+It takes any number of partitions through each step together, so that ten thousand of them cost a few transactions per
+step. Source: Kafka KafkaController.onPartitionReassignment; KIP-455.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from cluster.broker import BrokerId
+from cluster.errors import ControllerMovedError, ErrorCode, SessionExpiredError, ZooKeeperError
+from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
+from cluster.process.tasks import Backoff
+from cluster.state_change_log import Kind, StateChange
+from cluster.state_tables import PartitionState, ReplicaState
+from controller.active_controller import ActiveController
+from controller.decisions.leader_election import ElectionFailure, Reassign
+from controller.decisions.reassignment import (
+    Refusal,
+    is_complete,
+    is_entry_for,
+    keeps_leader,
+    plan_epoch_raises,
+    plan_recording,
+    reassigned_on,
+    replicas_by_broker,
+    topic_nodes,
+)
+from controller.fenced_writes import Outcome, Written
+from controller.handlers.partition_transitions import (
+    ROUNDS_WITHOUT_PAUSE,
+    current_leaderships,
+    move_partitions,
+    read_again,
+    versions_moved,
+)
+from controller.handlers.reassignment_node import drop_reassignment_entries
+from controller.handlers.replica_transitions import Replicas, move_replicas
+from controller.handlers.topic_deletions import resume_deletions
+
+_PAUSE_MS: Final = (50, 1000)
+log = structlog.stdlib.get_logger(__name__)
+
+Moves = Mapping[TopicPartition, ReplicaAssignment]
+"""Partition -> the assignment in which it is on its way, or which it is to have."""
+Refusals = dict[TopicPartition, Refusal]
+
+
+async def reassign(active: ActiveController, moves: Moves) -> Refusals:
+    """Record the moves, then start or complete each; those that failed, with the reason (RA-3).
+
+    ControllerMovedError and SessionExpiredError end the event; another error of ZooKeeper fails all partitions.
+    """
+    if not moves:
+        return {}
+    try:
+        failures = await _reassign(active, moves)
+    except (ControllerMovedError, SessionExpiredError):
+        raise
+    except ZooKeeperError as error:
+        log.error("Partitions cannot be moved to other brokers", partitions=len(moves), error=str(error))
+        failures = dict.fromkeys(moves, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+    finally:
+        active.context.set_leaving({})
+    # A deletion that a move held back may begin (RA-27).
+    await resume_deletions(active, {tp.topic for tp in moves if tp not in active.context.partitions_being_reassigned})
+    return failures
+
+
+async def complete_reassignments(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
+    """After changes of ISRs: finish the moves whose targets are all in sync by now (RA-51, RA-31)."""
+    context = active.context
+    ongoing = [tp for tp in dict.fromkeys(partitions) if tp in context.partitions_being_reassigned]
+    if active.config.protocol_version.has_alter_partition:
+        # Every ISR came through here, so the context already tells which need no look at ZooKeeper.
+        ongoing = [tp for tp in ongoing if is_complete(context.assignment(tp), context.leaderships.get(tp))]
+    if not ongoing:
+        return
+    states = await _read_states(active, ongoing)
+    await reassign(
+        active,
+        {tp: context.assignment(tp) for tp in ongoing if is_complete(context.assignment(tp), states.get(tp))},
+    )
+
+
+async def resume_reassignments_on(active: ActiveController, brokers: Iterable[BrokerId]) -> None:
+    """Brokers started: tell them of the moves that they are targets of (BK-15)."""
+    context = active.context
+    if context.partitions_being_reassigned:
+        concerned = reassigned_on(context, brokers)
+        await reassign(active, {tp: context.assignment(tp) for tp in concerned})
+
+
+async def stop_leaving(active: ActiveController, replicas: Replicas) -> None:
+    """Take replicas that are out of the assignment out of their ISRs, and have them deleted (RA-20).
+
+    Nobody waits for the deletion or looks whether it was done (RA-24, D-10).
+    """
+    replicas = {broker: partitions for broker, partitions in replicas.items() if partitions}
+    if not replicas:
+        return
+    active.context.set_leaving(replicas)
+    for state in (
+        ReplicaState.OFFLINE,
+        ReplicaState.DELETION_STARTED,
+        ReplicaState.DELETION_SUCCESSFUL,
+        ReplicaState.NON_EXISTENT,
+    ):
+        await move_replicas(active, replicas, state)
+    active.context.set_leaving({})
+
+
+async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
+    context = active.context
+    context.hold_deletions({tp.topic for tp in moves})
+    failures = await _record_moves(active, moves)
+    recorded = {tp: assignment for tp, assignment in moves.items() if tp not in failures}
+    for tp in recorded:
+        context.set_being_reassigned(tp)
+    # Read now, and in the mode where leaders write the ISR watched from now on: nothing may come in between.
+    states = await _read_states(active, list(recorded))
+    complete = {tp: a for tp, a in recorded.items() if is_complete(a, states.get(tp))}
+    waiting = {tp: a for tp, a in recorded.items() if tp not in complete}
+    if waiting:
+        failures |= await _start(active, waiting)
+    if complete:
+        failures |= await _complete(active, complete)
+    log.info("Reassignments", started=len(waiting), completed=len(complete), failed=len(failures))
+    for tp, refusal in failures.items():
+        log.error("A partition cannot be moved to other brokers", partition=str(tp), reason=refusal.message)
+    return failures
+
+
+# Phase U
+
+
+async def _record_moves(active: ActiveController, moves: Moves) -> Refusals:
+    """ZooKeeper first, then memory; then replicas that are not wanted any more are stopped (RA-10, RA-11)."""
+    context = active.context
+    plan = plan_recording(context, moves)
+    outcomes = await active.store.write_topics(plan.topics)
+    failures = _unwritten(outcomes, plan.changed)
+    written = {tp: moves[tp] for tp in plan.changed if tp not in failures}
+    for tp, assignment in written.items():
+        context.set_assignment(tp, assignment)
+    active.record([_assignment_change(active, tp, assignment) for tp, assignment in written.items()])
+    unneeded = {b: [tp for tp in partitions if tp in written] for b, partitions in plan.unneeded.items()}
+    await stop_leaving(active, unneeded)
+    return failures
+
+
+# Phase A
+
+
+async def _start(active: ActiveController, moves: Moves) -> Refusals:
+    """Tell old and new replicas of the longer list, under a new leader epoch; the new ones begin to copy."""
+    raised, failures = await _raise_leader_epochs(active, list(moves))
+    batch = active.new_batch()
+    for tp, leadership in raised.items():
+        assignment = moves[tp]
+        batch.add_leader_and_isr(assignment.original, tp, leadership, assignment, is_new=False)
+        # A new replica may take any healthy disk; an old one must not be made anew beside a failed disk (RA-13).
+        batch.add_leader_and_isr(assignment.adding, tp, leadership, assignment, is_new=True)
+    active.send(batch)
+    # Only the first time: a move that is resumed finds its replicas in other states (RA-15).
+    state_of = active.context.replica_state
+    fresh = replicas_by_broker(
+        (tp, [b for b in moves[tp].adding if state_of(b, tp) is ReplicaState.NON_EXISTENT]) for tp in raised
+    )
+    await move_replicas(active, fresh, ReplicaState.NEW)
+    return failures
+
+
+# Phase B
+
+
+async def _complete(active: ActiveController, moves: Moves) -> Refusals:
+    """Shrink to the target list: leader first, then the removed replicas, and the topic node last.
+
+    The node is the only durable record of what has to be removed, so a controller that dies before it is written
+    leaves what the next one needs to run this again (RA-25).
+    """
+    context = active.context
+    adding = replicas_by_broker((tp, assignment.adding) for tp, assignment in moves.items())
+    await move_replicas(active, adding, ReplicaState.ONLINE)
+    targets = {tp: ReplicaAssignment(assignment.target) for tp, assignment in moves.items()}
+    removed = replicas_by_broker((tp, assignment.removing) for tp, assignment in moves.items())
+    context.set_leaving(removed)
+    for tp, target in targets.items():
+        context.set_assignment(tp, target)
+    failures = await _settle_leaders(active, targets)
+    for tp in failures:
+        # Memory says again what ZooKeeper says, as if nothing had been tried.
+        context.set_assignment(tp, moves[tp])
+    done = {tp: target for tp, target in targets.items() if tp not in failures}
+    await stop_leaving(active, {b: [tp for tp in partitions if tp in done] for b, partitions in removed.items()})
+    failures |= _unwritten(await active.store.write_topics(topic_nodes(context, done)), done)
+    done = {tp: target for tp, target in done.items() if tp not in failures}
+    active.record([_assignment_change(active, tp, target) for tp, target in done.items()])
+    await drop_reassignment_entries(active, lambda tp, target: tp in done and is_entry_for(target, done[tp]))
+    context.clear_being_reassigned(done)
+    batch = active.new_batch()
+    batch.add_update_metadata_for_all(done)
+    active.send(batch)
+    return failures
+
+
+async def _settle_leaders(active: ActiveController, targets: Moves) -> Refusals:
+    """Elect where the leader is no target or gone; else tell leader and followers of the shorter list (RA-18)."""
+    context = active.context
+    staying = [tp for tp, target in targets.items() if keeps_leader(context, tp, target.replicas)]
+    kept = set(staying)
+    # A failed election is logged by it, and the move is completed all the same (RA-26).
+    await move_partitions(active, [tp for tp in targets if tp not in kept], PartitionState.ONLINE, Reassign())
+    raised, failures = await _raise_leader_epochs(active, staying)
+    batch = active.new_batch()
+    for tp, leadership in raised.items():
+        batch.add_leader_and_isr(targets[tp].replicas, tp, leadership, targets[tp], is_new=False)
+    active.send(batch)
+    return failures
+
+
+# What the phases share
+
+
+async def _raise_leader_epochs(
+    active: ActiveController, partitions: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, Leadership], Refusals]:
+    """Write the next leader epoch of each partition, in rounds until no version has moved on (RA-14)."""
+    raised: dict[TopicPartition, Leadership] = {}
+    failures: dict[TopicPartition, ElectionFailure] = {}
+    pauses = Backoff(*_PAUSE_MS, active.random)
+    rounds = 0
+    current = await current_leaderships(active, partitions)
+    while current:
+        plan = plan_epoch_raises(active.context, current)
+        outcomes = await active.store.write_states(plan.writes)
+        written = {tp: plan.writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
+        active.context.apply_leaderships(written)
+        active.record([_epoch_raise(active, tp, leadership) for tp, leadership in written.items()])
+        raised |= written
+        conflicts = versions_moved(outcomes)
+        failures |= plan.failures
+        failures |= {
+            tp: ElectionFailure(f"the state node cannot be written: {outcome}")
+            for tp, outcome in outcomes.items()
+            if tp not in written and tp not in conflicts
+        }
+        rounds += 1
+        if conflicts and rounds >= ROUNDS_WITHOUT_PAUSE:
+            log.warning("Raising leader epochs meets ever new versions", partitions=len(conflicts), rounds=rounds)
+            await pauses.pause()
+        current = await read_again(active, conflicts)
+    return raised, {tp: Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, failure.reason) for tp, failure in failures.items()}
+
+
+async def _read_states(
+    active: ActiveController, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, Leadership]:
+    """The ISRs as ZooKeeper has them; where leaders write them, with a watch on each (RA-12)."""
+    return await active.store.read_states(partitions, watch=not active.config.protocol_version.has_alter_partition)
+
+
+def _unwritten(outcomes: Mapping[str, Outcome], partitions: Iterable[TopicPartition]) -> Refusals:
+    return {
+        tp: Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"the topic node cannot be written: {outcomes[tp.topic]}")
+        for tp in partitions
+        if not isinstance(outcomes[tp.topic], Written)
+    }
+
+
+def _assignment_change(active: ActiveController, tp: TopicPartition, assignment: ReplicaAssignment) -> StateChange:
+    return StateChange(
+        kind=Kind.ASSIGNMENT,
+        cause=active.cause,
+        controller_epoch=active.epoch,
+        topic=tp.topic,
+        partition=tp.partition,
+        replicas=assignment.replicas,
+        reason=f"adding {list(assignment.adding)}, removing {list(assignment.removing)}",
+    )
+
+
+def _epoch_raise(active: ActiveController, tp: TopicPartition, leadership: Leadership) -> StateChange:
+    return StateChange(
+        kind=Kind.ISR,
+        cause=active.cause,
+        controller_epoch=active.epoch,
+        topic=tp.topic,
+        partition=tp.partition,
+        leader=leadership.leader,
+        leader_epoch=leadership.leader_epoch,
+        partition_epoch=leadership.partition_epoch,
+        isr=leadership.isr,
+        replicas=active.context.hosting(tp),
+        reason="another list of replicas",
+    )
