@@ -6,6 +6,7 @@ agent's table is compared with ZooKeeper, and a difference fails the run.
 """
 
 import asyncio
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -24,7 +25,7 @@ from cluster import znodes
 from cluster.broker import BrokerId
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create, Delete, Stat, ZooKeeper
-from deploy.local.zookeeper import EmbeddedZooKeeper
+from deploy.local.zookeeper import EmbeddedZooKeeper, ServerSettings
 
 CONTROLLER = 1001
 BROKERS = tuple(BrokerId(broker) for broker in range(1, 6))
@@ -32,6 +33,8 @@ VICTIM = BROKERS[2]
 REPLICATION_FACTOR = 3
 PARTITIONS_PER_TOPIC = 50
 STUB_PROCESSES = 2
+# With 100,000 partitions in the default heap, it would be Java's garbage collector that is measured.
+ZOOKEEPER = ServerSettings(heap_mb=2048)
 IDLE_S = 1.0
 PATIENCE_S = 15.0
 POLL_S = 0.1
@@ -53,6 +56,8 @@ def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False) -> i
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
         try:
             report = asyncio.run(measure(partitions, runs, Path(folder)))
+        except asyncio.CancelledError:
+            return 128 + signal.SIGTERM
         except (DifferenceError, ProcessFailedError, TimeoutError) as error:
             sys.stderr.write(f"the measurement failed:\n{error}\n")
             return 1
@@ -68,7 +73,11 @@ async def measure(partitions: int, runs: int, folder: Path) -> Report:
     topics = max(1, partitions // PARTITIONS_PER_TOPIC)
     shape = Shape(topics, min(partitions, PARTITIONS_PER_TOPIC), REPLICATION_FACTOR, BROKERS)
     found: dict[str, list[CaseRun]] = {}
-    with EmbeddedZooKeeper(folder / "zookeeper") as server:
+    program = asyncio.current_task()
+    assert program is not None, "coroutines run in tasks"
+    # Processes of the measurement are ended in `finally` blocks, which a plain SIGTERM would skip.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, program.cancel)
+    with EmbeddedZooKeeper(folder / "zookeeper", settings=ZOOKEEPER) as server:
         for number in range(1, runs + 1):
             _say(f"round {number} of {runs}")
             directory = folder / f"round-{number}"

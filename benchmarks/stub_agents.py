@@ -21,12 +21,12 @@ from benchmarks.synthetic_cluster import read_partitions
 from cluster import znodes
 from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
 from cluster.errors import ErrorCode
+from cluster.rpc.channels import server_options
 from cluster.rpc.v1 import control_pb2 as pb
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create
 
 SERVICE = "cluster.rpc.v1.BrokerAgentService"
-MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 DIFFERENCES_SHOWN = 20
 STOP_GRACE_S = 0.2
 
@@ -54,9 +54,7 @@ class StubAgent:
 
     def __init__(self, broker: BrokerId, zookeeper: str) -> None:
         self._broker = broker
-        self._server = grpc.aio.server(
-            options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
-        )
+        self._server = grpc.aio.server(options=server_options())
         self._client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=30_000)
         self._client.listen(lambda event: None)
         self._table = PartitionTable(broker, BrokerEpoch(-1))
