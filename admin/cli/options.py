@@ -1,6 +1,7 @@
 """Options that several commands share, and the way from them to a cluster."""
 
 import asyncio
+import sys
 from collections.abc import Coroutine
 from enum import StrEnum
 from pathlib import Path
@@ -51,6 +52,12 @@ BootstrapOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds.")]
 FormatOption = Annotated[Format, typer.Option("-o", "--format", help="How to write the result.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done, at most --timeout seconds.")]
+
+EXIT_REFUSED = 1
+EXIT_FINDINGS = 3
 
 
 def connect(bootstrap: str | None, data: Path, timeout_s: float) -> "AdminClient":
@@ -84,6 +91,12 @@ def bootstrap_of(data: Path) -> list[str]:
 def run(main: Coroutine[Any, Any, _T]) -> _T:
     """Run one command's coroutine."""
     return asyncio.run(main)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask a person at a terminal, who may say no (exit 1). Scripts are taken at their word."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True, err=True)
 
 
 def _is_address(text: str) -> bool:

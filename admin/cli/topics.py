@@ -1,4 +1,4 @@
-"""`klamm topics`: create, list, describe."""
+"""`klamm topics`: create, list, describe, alter, delete."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +8,7 @@ from admin.cli.options import (
     DEFAULT_DATA,
     BootstrapOption,
     DataOption,
+    DryRunOption,
     Format,
     FormatOption,
     TimeoutOption,
@@ -15,13 +16,19 @@ from admin.cli.options import (
     run,
 )
 from admin.cli.output import say, write
-from cluster.broker import BrokerId
+from admin.cli.parsing import parse_assignment, parse_configs
+from admin.cli.plans import partition_document
+from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
 from cluster.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from cluster.requests import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
 
-app = typer.Typer(no_args_is_help=True, help="Create, list and describe topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
+app.command(epilog=ALTER_EXAMPLES)(alter)
+app.command(epilog=DELETE_EXAMPLES)(delete)
+
+_COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "offline")
 
 
 @app.command(
@@ -38,7 +45,7 @@ def create(
     replica_assignment: Annotated[
         str | None, typer.Option(metavar="B:B,B:B", help="Brokers of each partition, the preferred leader first.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, create nothing.")] = False,
+    dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,
     timeout: TimeoutOption = 30,
@@ -53,8 +60,8 @@ def create(
         name,
         -1 if partitions is None else partitions,
         -1 if replication_factor is None else replication_factor,
-        _parse_assignment(replica_assignment),
-        _parse_configs(config),
+        parse_assignment(replica_assignment),
+        parse_configs(config),
     )
     result = run(_create(bootstrap, data, timeout, topic, dry_run))
     row = {
@@ -100,7 +107,7 @@ def describe(
     """Show who leads, who is in sync and who hosts each partition."""
     described = run(_describe(bootstrap, data, timeout, names))
     known = [t for t in described if t.error_code is ErrorCode.NONE]
-    columns = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "offline")
+    columns = (*_COLUMNS, "adding", "removing") if any(_is_moving(t) for t in known) else _COLUMNS
     rows = (
         (
             t.name,
@@ -111,11 +118,16 @@ def describe(
             p.isr,
             p.replicas,
             p.offline_replicas,
-        )
+            p.adding_replicas,
+            p.removing_replicas,
+        )[: len(columns)]
         for t in known
         for p in t.partitions
     )
     write({"topics": [_document(t) for t in known]}, form, columns, rows)
+    for topic in known:
+        if topic.queued_for_deletion:
+            say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' tells how far that is")
     for topic in described:
         if topic.error_code is not ErrorCode.NONE:
             raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows what there is")
@@ -150,40 +162,11 @@ def _document(topic: "DescribedTopic") -> dict[str, Any]:
         "name": topic.name,
         "topic_id": topic.topic_id,
         "configs": topic.configs,
-        "partitions": [
-            {
-                "partition": p.partition,
-                "leader": p.leader,
-                "leader_epoch": p.leader_epoch,
-                "partition_epoch": p.partition_epoch,
-                "isr": list(p.isr),
-                "replicas": list(p.replicas),
-                "adding_replicas": list(p.adding_replicas),
-                "removing_replicas": list(p.removing_replicas),
-                "offline_replicas": list(p.offline_replicas),
-            }
-            for p in topic.partitions
-        ],
+        "queued_for_deletion": topic.queued_for_deletion,
+        "min_insync_replicas": topic.min_insync_replicas,
+        "partitions": [partition_document(p) for p in topic.partitions],
     }
 
 
-def _parse_configs(pairs: list[str] | None) -> dict[str, str]:
-    configs = {}
-    for pair in pairs if pairs is not None else ():
-        key, equals, value = pair.partition("=")
-        if not key or not equals:
-            raise typer.BadParameter(f"{pair!r}: must be KEY=VALUE", param_hint="--config")
-        configs[key.strip()] = value.strip()
-    return configs
-
-
-def _parse_assignment(text: str | None) -> dict[int, tuple[BrokerId, ...]]:
-    if text is None:
-        return {}
-    try:
-        return {
-            index: tuple(BrokerId(int(broker)) for broker in replicas.split(":"))
-            for index, replicas in enumerate(text.split(","))
-        }
-    except ValueError:
-        raise typer.BadParameter(f"{text!r}: must be like 1:2:3,2:3:1", param_hint="--replica-assignment") from None
+def _is_moving(topic: "DescribedTopic") -> bool:
+    return any(p.adding_replicas or p.removing_replicas for p in topic.partitions)

@@ -8,7 +8,8 @@ from admin.cli.clusters import _brokers
 from admin.cli.lines import read_lines
 from admin.cli.options import Format
 from admin.cli.output import write, write_table
-from admin.cli.topics import _document, _parse_assignment, _parse_configs
+from admin.cli.parsing import parse_assignment, parse_configs
+from admin.cli.topics import _document
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode, StartupError
 from cluster.requests import DescribeClusterResponse, DescribedBroker, DescribedPartition, DescribedTopic
@@ -22,6 +23,8 @@ def test_a_topic_has_the_keys_that_programs_read() -> None:
         "name": "t",
         "topic_id": None,
         "configs": {"a": "b"},
+        "queued_for_deletion": False,
+        "min_insync_replicas": -1,
         "partitions": [
             {
                 "partition": 0,
@@ -66,9 +69,9 @@ def test_a_result_is_written_in_the_form_that_is_asked_for(
 
 
 def test_configs_and_assignments_are_parsed() -> None:
-    assert _parse_configs(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
-    assert _parse_assignment("1:2,2:3") == {0: (1, 2), 1: (2, 3)}
-    assert _parse_assignment(None) == {}
+    assert parse_configs(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    assert parse_assignment("1:2,2:3") == {0: (1, 2), 1: (2, 3)}
+    assert parse_assignment(None) == {}
 
 
 async def test_lines_of_a_file_come_whole_and_the_last_needs_no_newline(tmp_path: Path) -> None:

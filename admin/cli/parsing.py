@@ -1,0 +1,59 @@
+"""Values of options that are more than a word: configs, brokers, partitions, files."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from cluster.broker import BrokerId
+from cluster.errors import StartupError
+from cluster.partition import TopicPartition
+
+
+def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
+    """`KEY=VALUE` each."""
+    configs = {}
+    for pair in pairs if pairs is not None else ():
+        key, equals, value = pair.partition("=")
+        if not key.strip() or not equals:
+            raise typer.BadParameter(f"{pair!r}: must be KEY=VALUE", param_hint="--config")
+        configs[key.strip()] = value.strip()
+    return configs
+
+
+def parse_assignment(text: str | None) -> dict[int, tuple[BrokerId, ...]]:
+    """`1:2:3,2:3:1`: the brokers of each partition from 0 on."""
+    if text is None:
+        return {}
+    try:
+        return {
+            index: tuple(BrokerId(int(broker)) for broker in replicas.split(":"))
+            for index, replicas in enumerate(text.split(","))
+        }
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: must be like 1:2:3,2:3:1", param_hint="--replica-assignment") from None
+
+
+def parse_brokers(text: str) -> list[BrokerId]:
+    """`1,2,3`."""
+    try:
+        return [BrokerId(int(broker)) for broker in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: must be like 1,2,3", param_hint="--broker-list") from None
+
+
+def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
+    """Topics in the order in which they first come, each with its partitions."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def read_input(file: Path) -> bytes:
+    """The content of a file, of standard input where it is called `-`. Raises StartupError."""
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise StartupError(f"cannot read {file}: {error.strerror}") from error

@@ -1,0 +1,226 @@
+"""`klamm topics alter` and `klamm topics delete`."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from admin.cli.options import (
+    DEFAULT_DATA,
+    EXIT_REFUSED,
+    BootstrapOption,
+    DataOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+    WaitOption,
+    YesOption,
+    confirm,
+    connect,
+    run,
+)
+from admin.cli.output import say, write
+from admin.cli.parsing import parse_assignment, parse_configs
+from cluster.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from admin.client import AdminClient
+    from cluster.requests import CreatePartitionsResult, DescribedTopicDeletion, NewPartitions
+
+ALTER_EXAMPLES = (
+    "Examples:  klamm topics alter orders --partitions 12"
+    "  ·  klamm topics alter orders --partitions 4 --replica-assignment 2:3,3:1  (the brokers of two new partitions)"
+    "  ·  klamm topics alter orders --config retention.ms=60000 --delete-config min.insync.replicas"
+)
+DELETE_EXAMPLES = (
+    "Examples:  klamm topics delete orders  ·  klamm topics delete a b c --yes --timeout 120"
+    "  ·  klamm topics delete orders --no-wait.  Repeat it to see how far a deletion is and what it waits for."
+)
+_POLL_S = 0.5
+
+
+def alter(
+    name: str,
+    *,
+    partitions: Annotated[int | None, typer.Option(min=1, help="How many there are to be; more than now.")] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(metavar="B:B,B:B", help="Brokers of each new partition, or of all partitions as in Kafka's tool."),
+    ] = None,
+    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set this; may be repeated.")] = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Go back to the default; may be repeated.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Add partitions to a topic, or change its configuration."""
+    configs, deleted = parse_configs(config), list(delete_config or ())
+    if replica_assignment is not None and partitions is None:
+        raise typer.BadParameter("--replica-assignment goes with --partitions")
+    if partitions is None and not configs and not deleted:
+        raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
+
+    async def main() -> "CreatePartitionsResult | None":
+        async with connect(bootstrap, data, timeout) as client:
+            if configs or deleted:
+                await _alter_configs(client, name, configs, deleted, dry_run)
+            if partitions is None:
+                return None
+            return await _add(client, await _new_partitions(client, name, partitions, replica_assignment), dry_run)
+
+    added = run(main())
+    would = "would be " if dry_run else ""
+    document: dict[str, Any] = {"name": name, "dry_run": dry_run, "set": configs, "deleted": deleted, "added": []}
+    if added is not None:
+        document["added"] = [{"partition": p, "replicas": list(r)} for p, r in sorted(added.assignments.items())]
+        say(f"{len(added.assignments)} partitions of {name} {would}added")
+    if configs or deleted:
+        say(f"configuration of {name} {would}changed")
+    rows = [(p["partition"], p["replicas"]) for p in document["added"]]
+    if rows or form is not Format.TABLE:
+        write({"topics": [document]}, form, ("new partition", "replicas"), rows)
+
+
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC")],
+    *,
+    yes: YesOption = False,
+    wait: WaitOption = True,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Delete topics with all their records, and wait until they are gone everywhere.
+
+    A replica on a broker that is down cannot be deleted: the topic stays pending and is deleted when the broker
+    returns. Until then the reason is shown.
+    """
+    if not dry_run:
+        confirm(f"Delete {', '.join(names)} with all records?", yes)
+
+    async def main() -> "list[DescribedTopicDeletion]":
+        async with connect(bootstrap, data, timeout) as client:
+            await _delete(client, names, dry_run)
+            return [] if dry_run else await _watch_deletions(client, names, timeout if wait else 0)
+
+    pending = run(main())
+    left = {d.topic: d for d in pending}
+    for topic in names:
+        if dry_run:
+            say(f"topic {topic} would be deleted")
+        elif topic not in left:
+            say(f"topic {topic} is deleted")
+    rows = [_deletion_row(left[n]) if n in left else (n, _state(dry_run), "-", "-") for n in names]
+    document = {"topics": [_deletion_document(n, left.get(n), dry_run) for n in names]}
+    if left or form is not Format.TABLE:
+        write(document, form, ("topic", "state", "deleted replicas", "waits for"), rows)
+    if left and wait:
+        say("not deleted in time: the deletion goes on by itself as soon as what it waits for is there")
+        raise typer.Exit(EXIT_REFUSED)
+
+
+async def _alter_configs(
+    client: "AdminClient", name: str, configs: dict[str, str], deleted: list[str], dry_run: bool
+) -> None:
+    from cluster.requests import DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig, AlterConfigsResource
+
+    changes = [AlterableConfig(key, SET_CONFIG, value) for key, value in configs.items()]
+    changes += [AlterableConfig(key, DELETE_CONFIG) for key in deleted]
+    response = await client.alter_configs(
+        [AlterConfigsResource(TOPIC_RESOURCE, name, tuple(changes))], validate_only=dry_run
+    )
+    _raise_if_refused(name, response.responses[0].error_code, response.responses[0].error_message)
+
+
+async def _new_partitions(
+    client: "AdminClient", name: str, count: int, replica_assignment: str | None
+) -> "NewPartitions":
+    from cluster.requests import NewPartitions, NewPartitionsAssignment
+
+    if replica_assignment is None:
+        return NewPartitions(name, count)
+    assigned = [NewPartitionsAssignment(brokers) for brokers in parse_assignment(replica_assignment).values()]
+    if len(assigned) == count:
+        # As Kafka's tool takes it: the existing partitions are listed too, and stay as they are.
+        (described,) = (await client.describe_topics([name])).topics
+        _raise_if_refused(name, described.error_code, None)
+        assigned = assigned[len(described.partitions) :]
+    return NewPartitions(name, count, tuple(assigned))
+
+
+async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool) -> "CreatePartitionsResult":
+    (result,) = (await client.create_partitions([partitions], validate_only=dry_run)).results
+    _raise_if_refused(partitions.name, result.error_code, result.error_message)
+    return result
+
+
+async def _delete(client: "AdminClient", names: "Sequence[str]", dry_run: bool) -> None:
+    response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
+    for result in response.responses:
+        # Without waiting, this says that the deletion is under way.
+        if result.error_code is not ErrorCode.REQUEST_TIMED_OUT:
+            _raise_if_refused(str(result.name), result.error_code, result.error_message)
+
+
+async def _watch_deletions(
+    client: "AdminClient", names: "Sequence[str]", limit_s: float
+) -> "list[DescribedTopicDeletion]":
+    """What is left of these topics when the time is up. Progress is told meanwhile."""
+    from admin.progress import Progress
+
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limit_s
+    progress: Progress | None = None
+    said = ""
+    while True:
+        left = list((await client.describe_topic_deletions(names)).deletions)
+        now = loop.time()
+        if not left or now >= deadline:
+            return left
+        if progress is None:
+            progress = Progress(sum(d.replicas for d in left), now)
+        progress.update(max(0, progress.total - sum(d.replicas - d.deleted_replicas for d in left)), now)
+        reasons = sorted({d.reason for d in left if d.reason})
+        text = "; ".join([f"{progress} replicas", *reasons])
+        if text != said:
+            say(f"deleting: {text}")
+            said = text
+        await asyncio.sleep(min(_POLL_S, deadline - now))
+
+
+def _deletion_row(d: "DescribedTopicDeletion") -> tuple[object, ...]:
+    replicas = sorted({w.reason for w in d.waiting if w.reason})
+    return d.topic, d.state, f"{d.deleted_replicas} of {d.replicas}", "; ".join(replicas) or d.reason
+
+
+def _deletion_document(name: str, d: "DescribedTopicDeletion | None", dry_run: bool) -> dict[str, Any]:
+    if d is None:
+        return {"name": name, "state": _state(dry_run)}
+    return {
+        "name": name,
+        "state": d.state,
+        "reason": d.reason,
+        "deleted_replicas": d.deleted_replicas,
+        "replicas": d.replicas,
+        "waiting": [
+            {"partition": w.partition, "broker": w.broker_id, "state": w.state, "reason": w.reason} for w in d.waiting
+        ],
+    }
+
+
+def _state(dry_run: bool) -> str:
+    return "would be deleted" if dry_run else "deleted"
+
+
+def _raise_if_refused(name: str, code: ErrorCode, message: str | None) -> None:
+    if code is not ErrorCode.NONE:
+        raise ApiError(code, message or f"topic {name!r}", field="topic", value=name)

@@ -1,0 +1,102 @@
+"""What is wrong with a cluster, told from what its controller knows."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from cluster.broker import NO_LEADER, BrokerId
+from cluster.requests import (
+    DescribedBroker,
+    DescribedPartition,
+    DescribedReassignment,
+    DescribedTopic,
+    DescribedTopicDeletion,
+)
+
+IMBALANCE_MAX: Final = 0.1
+"""Share of a broker's preferred leaderships that others may hold, as `leader.imbalance.per.broker.percentage`."""
+
+
+class Trouble(StrEnum):
+    """Kinds of findings, the worst first."""
+
+    OFFLINE = "offline_partition"
+    UNDER_MIN_ISR = "under_min_isr"
+    DEAD_BROKER = "dead_broker"
+    UNDER_REPLICATED = "under_replicated"
+    STUCK_REASSIGNMENT = "stuck_reassignment"
+    STUCK_DELETION = "stuck_deletion"
+    IMBALANCED_LEADERS = "imbalanced_leaders"
+
+
+class Finding(Struct, frozen=True):
+    """`topic` is empty, `partition` and `broker` -1, where they mean nothing."""
+
+    trouble: Trouble
+    detail: str
+    topic: str = ""
+    partition: int = -1
+    broker: BrokerId = BrokerId(-1)
+
+
+def find_trouble(
+    topics: Sequence[DescribedTopic],
+    brokers: Sequence[DescribedBroker],
+    reassignments: Sequence[DescribedReassignment],
+    deletions: Sequence[DescribedTopicDeletion],
+) -> list[Finding]:
+    """Everything that an operator should look at, the worst kind first. Topics on their way out are not judged."""
+    staying = [t for t in topics if not t.queued_for_deletion]
+    live = {b.id for b in brokers}
+    found = [
+        *(finding for topic in staying for p in topic.partitions for finding in _judge(topic, p)),
+        *_dead_brokers(staying, live),
+        *(
+            Finding(Trouble.STUCK_REASSIGNMENT, r.stuck_reason, r.topic, r.partition)
+            for r in reassignments
+            if r.stuck_reason
+        ),
+        *(Finding(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
+        *_imbalance(staying, live),
+    ]
+    order = list(Trouble)
+    return sorted(found, key=lambda f: (order.index(f.trouble), f.topic, f.partition, f.broker))
+
+
+def _judge(topic: DescribedTopic, p: DescribedPartition) -> Iterator[Finding]:
+    in_sync = f"in sync {list(p.isr)} of replicas {list(p.replicas)}"
+    if p.leader == NO_LEADER:
+        yield Finding(Trouble.OFFLINE, f"no leader; {in_sync}", topic.name, p.partition)
+    elif len(p.isr) < topic.min_insync_replicas:
+        yield Finding(
+            Trouble.UNDER_MIN_ISR,
+            f"{in_sync}, but min.insync.replicas is {topic.min_insync_replicas}: acks=all is refused",
+            topic.name,
+            p.partition,
+        )
+    # Replicas that a reassignment adds are not in sync yet, and nothing is wrong with that.
+    if len(p.isr) < len(p.replicas) - len(p.adding_replicas):
+        yield Finding(Trouble.UNDER_REPLICATED, in_sync, topic.name, p.partition)
+
+
+def _dead_brokers(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[Finding]:
+    hosted = Counter(b for t in topics for p in t.partitions for b in p.replicas)
+    for broker in sorted(hosted.keys() - live):
+        yield Finding(Trouble.DEAD_BROKER, f"is not alive and hosts {hosted[broker]} replicas", broker=broker)
+
+
+def _imbalance(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[Finding]:
+    preferred: Counter[BrokerId] = Counter()
+    elsewhere: Counter[BrokerId] = Counter()
+    for topic in topics:
+        for p in topic.partitions:
+            if p.replicas and p.leader != NO_LEADER:
+                preferred[p.replicas[0]] += 1
+                elsewhere[p.replicas[0]] += p.leader != p.replicas[0]
+    for broker in sorted(preferred.keys() & live):
+        if elsewhere[broker] > IMBALANCE_MAX * preferred[broker]:
+            detail = f"{elsewhere[broker]} of the {preferred[broker]} partitions that prefer it are led by others"
+            yield Finding(Trouble.IMBALANCED_LEADERS, detail, broker=broker)

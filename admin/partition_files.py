@@ -1,0 +1,114 @@
+"""The JSON files of Kafka's tools: topics to move, reassignments, partitions to elect leaders for.
+
+Taken unchanged, keys that mean nothing here included. Source: Kafka ReassignPartitionsCommand,
+LeaderElectionCommand.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from cluster.broker import BrokerId
+from cluster.errors import ConfigError
+from cluster.partition import TopicPartition
+
+VERSION: Final = 1
+ANY_DIRECTORY: Final = "any"
+_T = TypeVar("_T")
+
+
+class _Topic(msgspec.Struct):
+    topic: str
+
+
+class _TopicsFile(msgspec.Struct):
+    topics: list[_Topic]
+    version: int = VERSION
+
+
+class _Move(msgspec.Struct):
+    topic: str
+    partition: int
+    replicas: list[int]
+    log_dirs: list[str] | None = None
+
+
+class _MovesFile(msgspec.Struct):
+    partitions: list[_Move]
+    version: int = VERSION
+
+
+class _Partition(msgspec.Struct):
+    topic: str
+    partition: int
+
+
+class _PartitionsFile(msgspec.Struct):
+    partitions: list[_Partition]
+    version: int = VERSION
+
+
+def parse_topics(data: bytes, source: str) -> list[str]:
+    """The topics of a topics-to-move file, each once. Raises ConfigError naming `source`."""
+    return list(dict.fromkeys(t.topic for t in _decode(data, _TopicsFile, source).topics))
+
+
+def parse_reassignment(data: bytes, source: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """Partition to wanted replicas. Raises ConfigError with everything that is wrong with the file."""
+    moves: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    mistakes: list[str] = []
+    for move in _decode(data, _MovesFile, source).partitions:
+        tp = TopicPartition(move.topic, move.partition)
+        if tp in moves:
+            mistakes.append(f"{source}: {tp}: is listed twice")
+        mistakes += [f"{source}: {tp}: {why}" for why in _mistakes(move)]
+        moves[tp] = tuple(BrokerId(b) for b in move.replicas)
+    if not moves:
+        mistakes.append(f"{source}: lists no partition")
+    if mistakes:
+        raise ConfigError(mistakes)
+    return moves
+
+
+def parse_partitions(data: bytes, source: str) -> list[TopicPartition]:
+    """The partitions of an election file, each once. Raises ConfigError naming `source`."""
+    partitions = _decode(data, _PartitionsFile, source).partitions
+    if not partitions:
+        raise ConfigError([f"{source}: lists no partition"])
+    return list(dict.fromkeys(TopicPartition(p.topic, p.partition) for p in partitions))
+
+
+def reassignment_document(assignment: Mapping[TopicPartition, Iterable[BrokerId]]) -> dict[str, Any]:
+    """What a reassignment file says, for JSON; partitions are sorted."""
+    return {
+        "version": VERSION,
+        "partitions": [
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
+            for tp, replicas in sorted(assignment.items())
+        ],
+    }
+
+
+def _mistakes(move: _Move) -> list[str]:
+    found = []
+    if not move.replicas:
+        found.append("has no replicas")
+    if len(set(move.replicas)) < len(move.replicas):
+        found.append(f"replicas {move.replicas} name a broker twice")
+    if any(directory != ANY_DIRECTORY for directory in move.log_dirs or ()):
+        found.append(
+            f"log_dirs {move.log_dirs}: brokers choose their directories themselves, only {ANY_DIRECTORY!r} is possible"
+        )
+    return found
+
+
+def _decode(data: bytes, form: type[_T], source: str) -> _T:
+    try:
+        decoded = msgspec.json.decode(data, type=form)
+    except msgspec.DecodeError as error:
+        raise ConfigError([f"{source}: {error}"]) from error
+    version = getattr(decoded, "version", VERSION)
+    if version != VERSION:
+        raise ConfigError([f"{source}: version {version} is not known, only {VERSION}"])
+    return decoded

@@ -1,0 +1,30 @@
+"""How long something that goes on will still take, judged by how fast it went so far."""
+
+
+class Progress:
+    """Of `total` things, how many are done; `now` is the event loop's time in seconds."""
+
+    def __init__(self, total: int, now: float) -> None:
+        self.total = total
+        self.done = 0
+        self._begun_at = now
+        self._at_begin: int | None = None
+
+    def update(self, done: int, now: float) -> None:
+        """Tell how many are done by now. What was done at the first call says nothing about the speed."""
+        if self._at_begin is None:
+            self._at_begin, self._begun_at = done, now
+        self.done = done
+        self._now = now
+
+    def remaining_s(self) -> float | None:
+        """Seconds until all is done at the speed so far; None while nothing was seen to be done."""
+        if self._at_begin is None or self.done <= self._at_begin:
+            return None
+        per_thing = (self._now - self._begun_at) / (self.done - self._at_begin)
+        return per_thing * (self.total - self.done)
+
+    def __str__(self) -> str:
+        remaining = self.remaining_s()
+        text = f"{self.done} of {self.total}"
+        return text if remaining is None else f"{text}, about {remaining:.0f} s left"
