@@ -15,6 +15,7 @@ from controller.broker_channels import BrokerChannels
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch
+from controller.dynamic_settings import DynamicSettings
 from controller.events import Event
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.store import ControllerStore
@@ -33,6 +34,7 @@ class ActiveController:
         self,
         *,
         config: ControllerConfig,
+        settings: DynamicSettings,
         context: ControllerContext,
         store: ControllerStore,
         channels: BrokerChannels,
@@ -43,6 +45,7 @@ class ActiveController:
         enqueue: Callable[[Event], None],
     ) -> None:
         self.config = config
+        self.settings = settings
         self.context = context
         self.store = store
         self.channels = channels

@@ -23,7 +23,7 @@ from cluster.requests import (
     UpdateMetadataResponse,
 )
 from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
-from cluster.znodes import controller_registration_path
+from cluster.znodes import CONFIG_CHANGES, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
 from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels
@@ -31,6 +31,7 @@ from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.controller_election import ControllerElection, Office
 from controller.dispatch import dispatch
+from controller.dynamic_settings import ConfigListener
 from controller.event_loop import EventLoop, preempt
 from controller.events import (
     ControllerChange,
@@ -73,6 +74,9 @@ class Controller:
         self.metrics = ControllerMetrics(registry)
         self.events = EventLoop(self, self.metrics)
         self.election = ControllerElection(zookeeper, config, clock, random)
+        self._config_listener = ConfigListener(
+            zookeeper, config, clock, put=self.events.put, in_office=lambda: self.in_office
+        )
         self._zookeeper = zookeeper
         self._broker_client = broker_client
         self._sink = sink
@@ -99,6 +103,7 @@ class Controller:
             self.events.put(Startup())
             loop = self._tasks.start(self.events.run(), name="event loop")
             self._tasks.start(self._keep_session(), name="session keeper")
+            self._tasks.start(self._config_listener.run(), name="config listener")
             await stop.wait()
             self.events.clear_and_put(ShutdownEventLoop())
             await loop
@@ -172,6 +177,7 @@ class Controller:
     async def _enter(self, cause: Cause) -> None:
         """Register, then compete. While an earlier incarnation still owns the registration, wait for its end."""
         await self.election.create_paths()
+        self._config_listener.start_session()
         if await self.election.register():
             await self.look_who_rules()
             await self._elect(cause)
@@ -207,6 +213,7 @@ class Controller:
         )
         self._active = ActiveController(
             config=self.config,
+            settings=self._config_listener.settings,
             context=ControllerContext(office.epoch, office.epoch_zk_version),
             store=ControllerStore(self._zookeeper, office.epoch_zk_version),
             channels=channels,
@@ -246,6 +253,9 @@ class Controller:
                 # Nothing that was queued under the old session may run under the new one (EL-20).
                 self.events.clear_and_put(Expire())
             log.info("ZooKeeper session", state=notification.state.value)
+            return
+        if notification.path == CONFIG_CHANGES:
+            self._config_listener.changed()
             return
         event = event_of_watch(notification, self._own_registration)
         if event is not None:

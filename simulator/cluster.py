@@ -12,12 +12,11 @@ from cluster.process.settings import Settings
 from cluster.state_change_log import LoggedStateChange
 from simulator.network import SimulatedNetwork
 from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedNode
-from simulator.virtual_time_loop import VirtualTimeLoop
+from simulator.virtual_time_loop import START_MS, VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 
 T = TypeVar("T")
 
-_START_MS: Final = 1_700_000_000_000
 _POLL_S: Final = 0.05
 FIRST_CONTROLLER_ID: Final = 1001
 DEFAULT_SETTINGS: Final = Settings(zookeeper_session_timeout_ms=6000, replica_lag_time_max_ms=4000)
@@ -27,7 +26,7 @@ class VirtualClock:
     """A WallClock that follows the loop's virtual time."""
 
     def now_ms(self) -> int:
-        return _START_MS + round(asyncio.get_running_loop().time() * 1000)
+        return START_MS + round(asyncio.get_running_loop().time() * 1000)
 
 
 class SimulatedCluster:

@@ -11,10 +11,13 @@ from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle, events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+START_MS: Final = 1_700_000_000_000
+"""What the clocks on the walls of a simulation show when its loop begins; in ms since 1970."""
 
 
 class DeadlockError(AssertionError):

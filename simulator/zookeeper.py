@@ -12,6 +12,7 @@ from random import Random
 from typing import Protocol
 
 from cluster.zookeeper.port import Node, Op, OpResult, Stat, WatchEvent, WatchKind
+from simulator.virtual_time_loop import START_MS
 from simulator.znode_tree import ZnodeTree
 
 
@@ -68,7 +69,7 @@ class SimulatedZooKeeper:
             session.client.hang_up(session)
 
     def write(self, session: "ServerSession", ops: Sequence[Op]) -> list[OpResult]:
-        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
         results, changes = self.tree.apply(ops, session.id, now_ms)
         self._notify(changes)
         return results

@@ -36,7 +36,7 @@ from cluster.zookeeper.port import Create, Delete, Op, SessionEvent, SetData, Wa
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.node import ControllerNode
-from simulator.virtual_time_loop import VirtualTimeLoop
+from simulator.virtual_time_loop import START_MS, VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
@@ -90,9 +90,11 @@ class MemorySink:
         return [change for change in self.changes if change.kind is kind]
 
 
-class FixedClock:
+class VirtualClock:
+    """The clock of the simulated ZooKeeper."""
+
     def now_ms(self) -> int:
-        return 1_729_800_000_000
+        return START_MS + int(asyncio.get_running_loop().time() * 1000)
 
 
 class RunningController:
@@ -109,7 +111,7 @@ class RunningController:
             broker_client=self.brokers,
             sink=self.sink,
             registry=self.metrics,
-            clock=FixedClock(),
+            clock=VirtualClock(),
             random=Random(controller_id),
         )
         self.node = ControllerNode(self.controller, self.zookeeper, _no_state_changes)
