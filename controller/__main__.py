@@ -13,7 +13,8 @@ from controller.program import run
 def main(config_path: Path) -> int:
     """Run until SIGTERM or SIGINT; the exit code."""
     try:
-        config = load_config(config_path)
+        # What a controller keeps is its state-change log: beside the file that configures it, unless that says where.
+        config = load_config(config_path, defaults={"data": str(config_path.absolute().with_suffix(""))})
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_WRONG_USAGE

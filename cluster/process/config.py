@@ -137,8 +137,13 @@ class _Environment(BaseSettings):
     settings: Any = None
 
 
-def load_config(path: str | Path | None, overrides: Mapping[str, Any] | None = None) -> NodeConfig:
-    """Merge the file, `KLAMM_*` variables and `overrides` (None values are left out; later ones win).
+def load_config(
+    path: str | Path | None,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+) -> NodeConfig:
+    """Merge `defaults`, the file, `KLAMM_*` variables and `overrides` (None values are left out; later ones win).
 
     `settings` merge key by key. Raises ConfigError with every mistake.
     """
@@ -148,10 +153,11 @@ def load_config(path: str | Path | None, overrides: Mapping[str, Any] | None = N
     settings: dict[str, Any] = {}
     for layer in (in_file, environment, flags):
         settings |= _parse_settings(layer.pop("settings", {}))
+    below = {field: value for field, value in (defaults or {}).items() if _KEY_OF_FIELD.get(field) not in settings}
     try:
         # Settings only under Kafka's spelling: the attributes' names are for code.
         config = NodeConfig.model_validate(
-            {**in_file, **environment, **flags, "settings": settings}, by_alias=True, by_name=False
+            {**below, **in_file, **environment, **flags, "settings": settings}, by_alias=True, by_name=False
         )
     except ValidationError as error:
         raise ConfigError(_mistakes(error)) from error

@@ -211,3 +211,11 @@ def test_the_documented_settings_are_the_codes_own() -> None:
     spec.loader.exec_module(module)
     text = (ROOT / "docs" / "configuration.md").read_text()
     assert module.with_table(text) == text, "run .venv/bin/python docs/make_settings_table.py"
+
+
+def test_defaults_of_a_program_yield_to_everything_else(write: Any) -> None:
+    bare = write('id = 1\nzookeeper = "z:1"\nlisten = "h:1"\n')
+    assert load_config(bare, defaults={"data": "/beside"}).data == ("/beside",)
+    assert load_config(bare, {"data": "/flag"}, defaults={"data": "/beside"}).data == ("/flag",)
+    by_key = write('id = 1\nzookeeper = "z:1"\nlisten = "h:1"\n[settings]\n"log.dirs" = "/kafka"\n')
+    assert load_config(by_key, defaults={"data": "/beside"}).data == ("/kafka",)
