@@ -14,11 +14,12 @@ _ConfigOption = Annotated[
 def zookeeper(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 2181,
     data: Annotated[Path, typer.Option(help="Folder of its data and logs.")] = Path(".klamm/zookeeper"),
+    heap: Annotated[int, typer.Option(min=64, metavar="MB", help="Ceiling of the server's memory.")] = 1024,
 ) -> None:
     """Run the embedded ZooKeeper server. Prints its address."""
-    from deploy.local.zookeeper import run_foreground
+    from deploy.local.zookeeper import ServerSettings, run_foreground
 
-    run_foreground(port, data)
+    run_foreground(port, data, ServerSettings(heap_mb=heap))
 
 
 def controller(config: _ConfigOption) -> None:

@@ -58,7 +58,8 @@ class ServerSettings(Struct, frozen=True):
 
     tick_time_ms: int = 2000
     min_session_timeout_ms: int | None = None
-    heap_mb: int = 256
+    # A ceiling, not a reservation: 100,000 partitions in 256 MB would keep the garbage collector busy.
+    heap_mb: int = 1024
     # Both requests and stored nodes are limited by this; one transaction of many small writes counts as a whole.
     max_buffer_bytes: int = 16 * 1024 * 1024
 
@@ -100,12 +101,12 @@ def prepare(port: int | None, data: Path, settings: ServerSettings | None = None
     return ServerCommand(arguments=arguments, port=chosen, folder=folder)
 
 
-def run_foreground(port: int | None, data: Path) -> NoReturn:
+def run_foreground(port: int | None, data: Path, settings: ServerSettings | None = None) -> NoReturn:
     """Become the server: this process turns into Java, so that signals reach it. Prints the address first.
 
     Raises StartupError as `prepare` does.
     """
-    command = prepare(port, data)
+    command = prepare(port, data, settings)
     sys.stdout.write(f"127.0.0.1:{command.port}\n")
     sys.stdout.flush()
     os.execv(command.arguments[0], command.arguments)
