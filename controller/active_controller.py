@@ -13,6 +13,7 @@ from cluster.errors import ClusterError
 from cluster.state_change_log import Cause, StateChange, StateChangeSink
 from controller.broker_channels import BrokerChannels
 from controller.config import ControllerConfig
+from controller.config_store import ConfigStore
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch
 from controller.dynamic_settings import DynamicSettings
@@ -37,6 +38,7 @@ class ActiveController:
         settings: DynamicSettings,
         context: ControllerContext,
         store: ControllerStore,
+        configs: ConfigStore,
         channels: BrokerChannels,
         sink: StateChangeSink,
         metrics: ControllerMetrics,
@@ -48,6 +50,7 @@ class ActiveController:
         self.settings = settings
         self.context = context
         self.store = store
+        self.configs = configs
         self.channels = channels
         self.metrics = metrics
         self.timings = timings
@@ -57,7 +60,8 @@ class ActiveController:
         self.cause = Cause("Startup")
         """What is being processed; set by the event loop before each event."""
         self._sink = sink
-        self._awaiting_leaders: dict[str, asyncio.Future[bool]] = {}
+        self._awaiting_leaders: dict[tuple[str, int], asyncio.Future[bool]] = {}
+        self._awaiting_deletion: dict[str, asyncio.Future[bool]] = {}
 
     @property
     def epoch(self) -> ControllerEpoch:
@@ -78,29 +82,35 @@ class ActiveController:
         """Write state changes that ZooKeeper acknowledged, before anybody is told of them."""
         self._sink.append(changes)
 
-    # Who asked for a topic may wait for its leaders; the event loop goes on meanwhile.
+    # Who asked for a topic, or for its end, may wait for it; the event loop goes on meanwhile.
 
-    def leaders_elected(self, topic: str) -> asyncio.Future[bool]:
-        """Becomes True once every partition of the topic has a leader, False if the reign ends before."""
-        return self._awaiting_leaders.setdefault(topic, asyncio.get_running_loop().create_future())
+    def leaders_elected(self, topic: str, partitions: int = 1) -> asyncio.Future[bool]:
+        """Becomes True once the topic has so many partitions and all have a leader, False if the reign ends before."""
+        return self._awaiting_leaders.setdefault((topic, partitions), asyncio.get_running_loop().create_future())
+
+    def topic_deleted(self, topic: str) -> asyncio.Future[bool]:
+        """Becomes True once the topic is gone, False if the reign ends before."""
+        return self._awaiting_deletion.setdefault(topic, asyncio.get_running_loop().create_future())
 
     def settle_waiters(self) -> None:
-        """Answer those whose topics are led by now; called after each event, costs nothing when nobody waits."""
-        for topic in [t for t in self._awaiting_leaders if self._is_led(t)]:
-            _answer([self._awaiting_leaders.pop(topic)], led=True)
+        """Answer those who have waited enough; called after each event, costs nothing when nobody waits."""
+        for led in [key for key in self._awaiting_leaders if self._is_led(*key)]:
+            _answer([self._awaiting_leaders.pop(led)], there=True)
+        for gone in [topic for topic in self._awaiting_deletion if topic not in self.context.topics]:
+            _answer([self._awaiting_deletion.pop(gone)], there=True)
 
     def stop(self) -> None:
         """The end of the reign."""
         self.channels.stop()
-        _answer(self._awaiting_leaders.values(), led=False)
+        _answer([*self._awaiting_leaders.values(), *self._awaiting_deletion.values()], there=False)
 
-    def _is_led(self, topic: str) -> bool:
+    def _is_led(self, topic: str, count: int) -> bool:
         partitions = self.context.partitions_of(topic)
         leaderships = self.context.leaderships
-        return bool(partitions) and all(tp in leaderships and leaderships[tp].leader >= 0 for tp in partitions)
+        return len(partitions) >= count and all(tp in leaderships and leaderships[tp].leader >= 0 for tp in partitions)
 
 
-def _answer(waiters: Iterable[asyncio.Future[bool]], *, led: bool) -> None:
+def _answer(waiters: Iterable[asyncio.Future[bool]], *, there: bool) -> None:
     for waiter in waiters:
         if not waiter.done():
-            waiter.set_result(led)
+            waiter.set_result(there)

@@ -22,6 +22,8 @@ class ControllerConfig(Struct, frozen=True):
     default_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
+    file: Settings = Settings()
+    """All settings this process was started with, for those who ask."""
 
     @classmethod
     def from_settings(cls, controller: ControllerId, endpoint: Endpoint, settings: Settings) -> "ControllerConfig":
@@ -35,6 +37,7 @@ class ControllerConfig(Struct, frozen=True):
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,
             min_insync_replicas=settings.min_insync_replicas,
+            file=settings,
         )
 
     @property

@@ -23,11 +23,12 @@ from cluster.requests import (
     UpdateMetadataResponse,
 )
 from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
-from cluster.znodes import CONFIG_CHANGES, controller_registration_path
+from cluster.znodes import CONFIG_CHANGES, CONTROLLER_EPOCH, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
 from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels
 from controller.config import ControllerConfig
+from controller.config_store import ConfigStore
 from controller.context import ControllerContext
 from controller.controller_election import ControllerElection, Office
 from controller.dispatch import dispatch
@@ -45,6 +46,7 @@ from controller.events import (
     UpdateMetadataResponseReceived,
     event_of_watch,
 )
+from controller.fenced_writes import FencedWriter
 from controller.handlers.activation import activate
 from controller.handlers.topic_deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
@@ -211,11 +213,13 @@ class Controller:
             timings=timings,
             on_answer=self._on_answer,
         )
+        writer = FencedWriter(self._zookeeper, office.epoch_zk_version, CONTROLLER_EPOCH)
         self._active = ActiveController(
             config=self.config,
             settings=self._config_listener.settings,
             context=ControllerContext(office.epoch, office.epoch_zk_version),
-            store=ControllerStore(self._zookeeper, office.epoch_zk_version),
+            store=ControllerStore(self._zookeeper, writer),
+            configs=ConfigStore(self._zookeeper, writer),
             channels=channels,
             sink=self._sink,
             metrics=self.metrics,

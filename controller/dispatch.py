@@ -11,12 +11,15 @@ from cluster.errors import ErrorCode
 from cluster.requests import LeaderAndIsrResponse
 from controller.active_controller import ActiveController
 from controller.events import (
+    AlterConfigsReceived,
     AlterPartitionReceived,
     ApiPartitionReassignment,
     BrokerChange,
     BrokerModifications,
     ControlledShutdownReceived,
+    CreatePartitionsReceived,
     CreateTopicsReceived,
+    DeleteTopicsReceived,
     Event,
     LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
@@ -32,7 +35,9 @@ from controller.events import (
     ZkPartitionReassignment,
 )
 from controller.handlers.broker_changes import broker_change, broker_modifications
+from controller.handlers.configs import alter_configs
 from controller.handlers.controlled_shutdown import controlled_shutdown
+from controller.handlers.deletion_requests import delete_topics
 from controller.handlers.isr_changes import alter_partition, changed_partitions
 from controller.handlers.partition_transitions import trigger_online_elections
 from controller.handlers.queries import answer_query
@@ -44,7 +49,7 @@ from controller.handlers.reassignment_requests import (
 from controller.handlers.reassignments import complete_reassignments
 from controller.handlers.topic_changes import partition_modifications, topic_change
 from controller.handlers.topic_deletions import deletion_answered, topic_deletion
-from controller.handlers.topic_requests import create_topics
+from controller.handlers.topic_requests import create_partitions, create_topics
 
 _Answer = TypeVar("_Answer")
 log = structlog.stdlib.get_logger(__name__)
@@ -84,14 +89,26 @@ async def _serve(active: ActiveController, event: Event) -> None:
             await complete_reassignments(active, changed_partitions(active.context, changes))
         case ControlledShutdownReceived(farewell, relieved):
             _reply(relieved, await controlled_shutdown(active, farewell))
-        case CreateTopicsReceived(creation, decided):
-            _reply(decided, await create_topics(active, creation))
         case ApiPartitionReassignment(moves, answered):
             _reply(answered, await alter_partition_reassignments(active, moves))
         case ListPartitionReassignments(listing, listed):
             _reply(listed, list_partition_reassignments(active.context, listing))
         case QueryReceived(query, answer):
             _reply(answer, await answer_query(active, query))
+        case _:
+            await _administer_topics(active, event)
+
+
+async def _administer_topics(active: ActiveController, event: Event) -> None:
+    match event:
+        case CreateTopicsReceived(creation, created):
+            _reply(created, await create_topics(active, creation))
+        case CreatePartitionsReceived(expansion, expanded):
+            _reply(expanded, await create_partitions(active, expansion))
+        case DeleteTopicsReceived(deletion, marked):
+            _reply(marked, await delete_topics(active, deletion))
+        case AlterConfigsReceived(alteration, altered):
+            _reply(altered, await alter_configs(active, alteration))
         case _:
             await _take_answer(active, event)
 

@@ -17,11 +17,14 @@ from cluster.state_change_log import Cause
 from controller.active_controller import UnsentDecisionsError
 from controller.events import (
     STATE_OF_EVENT,
+    AlterConfigsReceived,
     AlterPartitionReceived,
     ApiPartitionReassignment,
     ControlledShutdownReceived,
     ControllerState,
+    CreatePartitionsReceived,
     CreateTopicsReceived,
+    DeleteTopicsReceived,
     Event,
     ListPartitionReassignments,
     QueryReceived,
@@ -192,7 +195,9 @@ def _answer(event: Event, error: ApiError) -> None:
             # A broker knows the loss of the office by this code (CS-1).
             moved = error.code is ErrorCode.NOT_CONTROLLER
             reply.set_result(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else error.code))
-        case CreateTopicsReceived(_, reply) if not reply.done():
+        case CreateTopicsReceived(_, reply) | CreatePartitionsReceived(_, reply) if not reply.done():
+            reply.set_exception(error)
+        case DeleteTopicsReceived(_, reply) | AlterConfigsReceived(_, reply) if not reply.done():
             reply.set_exception(error)
         case QueryReceived(_, reply) if not reply.done():
             reply.set_exception(error)

@@ -13,6 +13,8 @@ from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     AlterPartitionRequest,
@@ -20,9 +22,15 @@ from cluster.requests import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResult,
     CreateTopicsRequest,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeReassignmentsRequest,
+    DescribeTopicDeletionsRequest,
     DescribeTopicsRequest,
     LeaderAndIsrResponse,
     ListPartitionReassignmentsRequest,
@@ -168,7 +176,7 @@ class UncleanLeaderElectionEnable(Struct, frozen=True):
 
 
 class TopicUncleanLeaderElectionEnable(Struct, frozen=True):
-    """This topic's own setting now allows unclean elections."""
+    """The setting of one topic now allows unclean elections."""
 
     topic: str
 
@@ -202,6 +210,37 @@ class TopicsDecided(Struct, frozen=True):
     leaders_elected: "dict[str, Future[bool]]"
 
 
+class PartitionsDecided(Struct, frozen=True):
+    """The same for topics that gain partitions."""
+
+    results: tuple[CreatePartitionsResult, ...]
+    leaders_elected: "dict[str, Future[bool]]"
+
+
+class CreatePartitionsReceived(Struct, frozen=True):
+    request: CreatePartitionsRequest
+    reply: "Future[PartitionsDecided]"
+
+
+class DeletionsDecided(Struct, frozen=True):
+    """One result per topic of the request. `deleted`: for each topic accepted, whether it went while the controller
+    that accepted it was in office.
+    """
+
+    results: tuple[DeletableTopicResult, ...]
+    deleted: "dict[str, Future[bool]]"
+
+
+class DeleteTopicsReceived(Struct, frozen=True):
+    request: DeleteTopicsRequest
+    reply: "Future[DeletionsDecided]"
+
+
+class AlterConfigsReceived(Struct, frozen=True):
+    request: AlterConfigsRequest
+    reply: "Future[AlterConfigsResponse]"
+
+
 class CreateTopicsReceived(Struct, frozen=True):
     """Its reply comes as soon as the topics are decided upon; who asked may then wait for their leaders."""
 
@@ -215,6 +254,8 @@ Query = (
     | ListTopicsRequest
     | DescribeTopicsRequest
     | DescribeReassignmentsRequest
+    | DescribeTopicDeletionsRequest
+    | DescribeConfigsRequest
 )
 
 
@@ -249,6 +290,9 @@ Event = (
     | AlterPartitionReceived
     | ControlledShutdownReceived
     | CreateTopicsReceived
+    | CreatePartitionsReceived
+    | DeleteTopicsReceived
+    | AlterConfigsReceived
     | QueryReceived
 )
 
@@ -276,6 +320,9 @@ STATE_OF_EVENT: Final[dict[type[Event], ControllerState]] = {
     AlterPartitionReceived: ControllerState.ISR_CHANGE,
     ControlledShutdownReceived: ControllerState.CONTROLLED_SHUTDOWN,
     CreateTopicsReceived: ControllerState.TOPIC_CHANGE,
+    CreatePartitionsReceived: ControllerState.TOPIC_CHANGE,
+    DeleteTopicsReceived: ControllerState.TOPIC_DELETION,
+    AlterConfigsReceived: ControllerState.IDLE,
     QueryReceived: ControllerState.IDLE,
 }
 

@@ -9,13 +9,18 @@ import structlog
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.requests import (
+    AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
     ListPartitionReassignmentsRequest,
@@ -28,17 +33,20 @@ from cluster.zookeeper.port import ZooKeeper
 from controller.answered_requests import AnsweredRequests
 from controller.controller import Controller
 from controller.events import (
+    AlterConfigsReceived,
     AlterPartitionReceived,
     ApiPartitionReassignment,
     ControlledShutdownReceived,
+    CreatePartitionsReceived,
     CreateTopicsReceived,
+    DeleteTopicsReceived,
     Event,
     ListPartitionReassignments,
     Query,
     QueryReceived,
-    TopicsDecided,
 )
-from controller.handlers.topic_requests import wait_for_leaders
+from controller.handlers.deletion_requests import wait_for_deletions
+from controller.handlers.topic_requests import wait_for_leaders, wait_for_new_partitions
 
 REDIRECT_TIMEOUT_S: Final = 2
 """How long a standby looks for the active controller before it refuses without an address."""
@@ -78,8 +86,10 @@ class ControllerNode:
 
     async def _administer(self, context: RequestContext, request: Any) -> Any:
         match request:
-            case CreateTopicsRequest():
-                return await self._create_topics(context, request)
+            case CreateTopicsRequest() | CreatePartitionsRequest() | DeleteTopicsRequest():
+                return await self._change_topics(context, request)
+            case AlterConfigsRequest():
+                return await self._decide(context, request, AlterConfigsReceived)
             case AlterPartitionReassignmentsRequest():
                 return await self._decide(context, request, ApiPartitionReassignment)
             case ListPartitionReassignmentsRequest():
@@ -104,9 +114,19 @@ class ControllerNode:
         self._controller.events.put(ControlledShutdownReceived(request, reply))
         return await reply
 
-    async def _create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        decided: TopicsDecided = await self._decide(context, request, CreateTopicsReceived)
-        return CreateTopicsResponse(await wait_for_leaders(decided, request.timeout_ms))
+    async def _change_topics(
+        self, context: RequestContext, request: CreateTopicsRequest | CreatePartitionsRequest | DeleteTopicsRequest
+    ) -> Any:
+        match request:
+            case CreateTopicsRequest():
+                created = await self._decide(context, request, CreateTopicsReceived)
+                return CreateTopicsResponse(await wait_for_leaders(created, request.timeout_ms))
+            case CreatePartitionsRequest():
+                expanded = await self._decide(context, request, CreatePartitionsReceived)
+                return CreatePartitionsResponse(await wait_for_new_partitions(expanded, request.timeout_ms))
+            case DeleteTopicsRequest():
+                marked = await self._decide(context, request, DeleteTopicsReceived)
+                return DeleteTopicsResponse(await wait_for_deletions(marked, request.timeout_ms))
 
     async def _decide(
         self, context: RequestContext, request: _Mutation, event: Callable[[_Mutation, asyncio.Future[Any]], Event]

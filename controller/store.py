@@ -17,7 +17,6 @@ from cluster.znodes import (
     BROKERS_IDS,
     BROKERS_TOPICS,
     CONTROLLER,
-    CONTROLLER_EPOCH,
     DELETE_TOPICS,
     FEATURE,
     REASSIGN_PARTITIONS,
@@ -59,9 +58,9 @@ class RequestedMoves(Struct, frozen=True):
 class ControllerStore:
     """Reads and writes of one reign."""
 
-    def __init__(self, zookeeper: ZooKeeper, epoch_zk_version: ZkVersion) -> None:
+    def __init__(self, zookeeper: ZooKeeper, writer: FencedWriter) -> None:
         self._zookeeper = zookeeper
-        self._writer = FencedWriter(zookeeper, epoch_zk_version, CONTROLLER_EPOCH)
+        self._writer = writer
 
     # Brokers
 
@@ -99,6 +98,23 @@ class ControllerStore:
             except MalformedZnodeError as error:
                 _report(error)
         return found
+
+    async def read_topics_to_change(self, topics: Sequence[str]) -> dict[str, tuple[TopicAssignment, ZkVersion]]:
+        """Topic nodes with their data versions; absent and malformed ones are left out."""
+        nodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics])
+        found: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
+        for topic, node in zip(topics, nodes, strict=True):
+            if node is not None:
+                try:
+                    found[topic] = decode_topic(topic, node.data), ZkVersion(node.stat.version)
+                except MalformedZnodeError as error:
+                    _report(error)
+        return found
+
+    async def change_topics(self, topics: Mapping[str, tuple[TopicAssignment, ZkVersion]]) -> dict[str, Outcome]:
+        """Overwrite topic nodes that are still at the version; a Conflict for those that are not."""
+        units = [(SetData(topic_path(t), encode_topic(a), version),) for t, (a, version) in topics.items()]
+        return dict(zip(topics, await self._writer.write(units), strict=True))
 
     async def write_topics(self, topics: Mapping[str, TopicAssignment]) -> dict[str, Outcome]:
         """Overwrite topic nodes, whatever their version (ZK-23)."""

@@ -6,10 +6,13 @@ from cluster.partition import TopicPartition
 from cluster.requests import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeConfigsRequest,
     DescribedBroker,
     DescribedPartition,
     DescribedTopic,
     DescribeReassignmentsRequest,
+    DescribeTopicDeletionsRequest,
+    DescribeTopicDeletionsResponse,
     DescribeTopicsRequest,
     DescribeTopicsResponse,
     ListedTopic,
@@ -20,7 +23,10 @@ from cluster.requests import (
 from cluster.znodes import CLUSTER_ID, decode_cluster_id
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
+from controller.decisions.deletion_progress import describe_deletion
+from controller.decisions.topic_configs import min_insync_replicas
 from controller.events import Query
+from controller.handlers.configs import describe_configs
 from controller.handlers.controlled_shutdown import plan_controlled_shutdown
 from controller.handlers.reassignment_requests import describe_reassignments
 
@@ -34,10 +40,22 @@ async def answer_query(active: ActiveController, query: Query) -> object:
             return list_topics(active.context)
         case DescribeTopicsRequest():
             return await describe_topics(active, query)
-        case DescribeReassignmentsRequest():
-            return describe_reassignments(active.context, query)
+        case DescribeConfigsRequest():
+            return await describe_configs(active, query)
         case PlanControlledShutdownRequest():
             return await plan_controlled_shutdown(active, query)
+        case _:
+            return _describe_progress(active.context, query)
+
+
+def _describe_progress(
+    context: ControllerContext, query: DescribeReassignmentsRequest | DescribeTopicDeletionsRequest
+) -> object:
+    match query:
+        case DescribeReassignmentsRequest():
+            return describe_reassignments(context, query)
+        case DescribeTopicDeletionsRequest():
+            return describe_topic_deletions(context, query)
 
 
 async def describe_cluster(active: ActiveController) -> DescribeClusterResponse:
@@ -81,16 +99,27 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
         if overrides is None:
             described.append(DescribedTopic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
+        readable = {} if isinstance(overrides, MalformedZnodeError) else overrides
         described.append(
             DescribedTopic(
                 name,
                 ErrorCode.NONE,
                 context.topic_ids.get(name),
-                {} if isinstance(overrides, MalformedZnodeError) else overrides,
+                readable,
                 tuple(_describe_partition(context, TopicPartition(name, p)) for p in _numbers(context, name)),
+                queued_for_deletion=name in context.topics_to_be_deleted,
+                min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
             )
         )
     return DescribeTopicsResponse(tuple(described))
+
+
+def describe_topic_deletions(
+    context: ControllerContext, request: DescribeTopicDeletionsRequest
+) -> DescribeTopicDeletionsResponse:
+    queued = context.topics_to_be_deleted
+    wanted = queued if request.topics is None else queued.intersection(request.topics)
+    return DescribeTopicDeletionsResponse(tuple(describe_deletion(context, topic) for topic in sorted(wanted)))
 
 
 def _numbers(context: ControllerContext, topic: str) -> list[int]:

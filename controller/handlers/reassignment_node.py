@@ -13,7 +13,7 @@ from cluster.partition import TopicPartition
 from controller.active_controller import ActiveController
 from controller.decisions.reassignment import remaining_entries
 from controller.events import ZkPartitionReassignment
-from controller.fenced_writes import Conflict
+from controller.fenced_writes import Conflict, Missing
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -34,10 +34,10 @@ async def drop_reassignment_entries(
         if found is None:
             return
         remaining = remaining_entries(found.targets, is_dropped)
-        if len(remaining) == len(found.targets):
+        if remaining and len(remaining) == len(found.targets):
             return
         outcome = await active.store.write_reassignments(remaining, found.version)
-        if isinstance(outcome, Conflict):
+        if isinstance(outcome, Conflict | Missing):
             continue
         if not remaining:
             # Arms the watch again, or picks up a node that was created in between.

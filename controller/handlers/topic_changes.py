@@ -18,6 +18,7 @@ from controller.decisions.leader_election import Offline
 from controller.decisions.topic_creation import new_topic_id
 from controller.fenced_writes import Written
 from controller.handlers.partition_transitions import move_partitions
+from controller.handlers.reassignment_node import drop_reassignments_of_topics
 from controller.handlers.replica_transitions import move_replicas, replicas_of
 
 log = structlog.stdlib.get_logger(__name__)
@@ -38,6 +39,8 @@ async def topic_change(active: ActiveController) -> None:
         context.release_deletions([topic])
         context.forget_states(states)
         log.warning("A topic vanished from ZooKeeper", topic=topic, partitions=len(states))
+    if vanished:
+        await drop_reassignments_of_topics(active, vanished)
     await record_topics(active, topics)
     active.record(
         [

@@ -27,6 +27,7 @@ from controller.decisions.topic_deletion import (
 )
 from controller.events import TopicDeletionStopReplicaResponseReceived
 from controller.handlers.partition_transitions import move_partitions
+from controller.handlers.reassignment_node import drop_reassignments_of_topics
 from controller.handlers.replica_transitions import Replicas, move_replicas, replicas_of
 
 log = structlog.stdlib.get_logger(__name__)
@@ -181,6 +182,7 @@ async def _finish(active: ActiveController, topics: Collection[str]) -> None:
         states = context.partitions_of(topic)
         context.remove_topic(topic)
         context.forget_states(states)
+    await drop_reassignments_of_topics(active, gone)
     _record(active, gone, "deleted")
     log.info("Topics are deleted", topics=gone)
 

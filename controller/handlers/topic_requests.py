@@ -4,16 +4,26 @@ So a topic that a tool wrote into ZooKeeper and one that was asked for come into
 Source: Kafka ZkAdminManager.createTopics, AdminZkClient.
 """
 
-import asyncio
+from collections.abc import Mapping
 
-from cluster.broker import TopicId
+from msgspec.structs import replace
+
+from cluster.broker import TopicId, ZkVersion
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicAssignment
-from cluster.requests import CreatableTopicResult, CreateTopicsRequest, NewTopic
+from cluster.requests import (
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResult,
+    CreateTopicsRequest,
+    NewTopic,
+)
 from controller.active_controller import ActiveController
 from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
-from controller.events import TopicsDecided
+from controller.decisions.topic_expansion import plan_expansion
+from controller.events import PartitionsDecided, TopicsDecided
 from controller.fenced_writes import Conflict, Outcome, Written
+from controller.handlers.waiting import late
 
 
 async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> TopicsDecided:
@@ -98,10 +108,7 @@ async def wait_for_leaders(decided: TopicsDecided, timeout_ms: int) -> tuple[Cre
     Runs outside the event loop's turn, which goes on to create the partitions. A topic that is not led in time,
     or whose controller lost the office, answers REQUEST_TIMED_OUT, although it exists.
     """
-    waiting = decided.leaders_elected
-    if waiting and timeout_ms > 0:
-        await asyncio.wait(waiting.values(), timeout=timeout_ms / 1000)
-    late = {name for name, led in waiting.items() if not (led.done() and led.result())}
+    waiting = await late(decided.leaders_elected, timeout_ms)
     return tuple(
         CreatableTopicResult(
             result.name,
@@ -111,7 +118,65 @@ async def wait_for_leaders(decided: TopicsDecided, timeout_ms: int) -> tuple[Cre
             num_partitions=result.num_partitions,
             replication_factor=result.replication_factor,
         )
-        if result.name in late
+        if result.name in waiting
         else result
+        for result in decided.results
+    )
+
+
+async def create_partitions(active: ActiveController, request: CreatePartitionsRequest) -> PartitionsDecided:
+    """Decide on each topic by itself, then write those accepted (TP-2); PartitionModifications does the rest.
+
+    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may have grown then.
+    """
+    context = active.context
+    names = [item.name for item in request.topics]
+    doomed = context.topics_to_be_deleted | await active.store.marked_for_deletion([name for name in names if name])
+    found = await active.store.read_topics_to_change(sorted(context.topics.intersection(names)))
+    live = [context.brokers[b] for b in sorted(context.live_broker_ids)]
+    results: dict[int, CreatePartitionsResult] = {}
+    planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
+    for position, item in enumerate(request.topics):
+        try:
+            if names.count(item.name) > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=item.name)
+            if item.name in doomed:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {item.name} is queued for deletion")
+            if item.name not in found:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {item.name}")
+            topic, version = found[item.name]
+            added = plan_expansion(item, topic, live)
+        except ApiError as error:
+            results[position] = CreatePartitionsResult(item.name, error.code, error.message)
+        else:
+            planned[item.name] = replace(topic, partitions=topic.partitions | added), version
+            replicas = {partition: assignment.replicas for partition, assignment in added.items()}
+            results[position] = CreatePartitionsResult(item.name, ErrorCode.NONE, None, replicas)
+    outcomes = {} if request.validate_only else await active.store.change_topics(planned)
+    grown = {name for name, outcome in outcomes.items() if isinstance(outcome, Written)}
+    return PartitionsDecided(
+        tuple(_expanded(results[position], outcomes) for position in range(len(request.topics))),
+        {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},
+    )
+
+
+def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -> CreatePartitionsResult:
+    match outcomes.get(result.name) if result.error_code is ErrorCode.NONE else None:
+        case None | Written():
+            return result
+        case Conflict():
+            why = "somebody else changed the topic at the same time"
+            return CreatePartitionsResult(result.name, ErrorCode.OPERATION_NOT_ATTEMPTED, why)
+        case refusal:
+            why = f"ZooKeeper refused: {refusal}"
+            return CreatePartitionsResult(result.name, ErrorCode.UNKNOWN_SERVER_ERROR, why)
+
+
+async def wait_for_new_partitions(decided: PartitionsDecided, timeout_ms: int) -> tuple[CreatePartitionsResult, ...]:
+    """The results once every grown topic has all its leaders, at most `timeout_ms` later (TP-4)."""
+    waiting = await late(decided.leaders_elected, timeout_ms)
+    why = "the partitions are created, but not all had a leader in time"
+    return tuple(
+        replace(result, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=why) if result.name in waiting else result
         for result in decided.results
     )

@@ -1,0 +1,55 @@
+"""Settings in ZooKeeper, as a controller in office reads and writes them: where Kafka's own tools do."""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+from msgspec import Struct
+
+from cluster.errors import MalformedZnodeError
+from cluster.znodes import CONFIG_CHANGE_PREFIX, ConfigEntity, decode_config, encode_config, encode_config_change
+from cluster.zookeeper.port import Create, Op, SetData, ZooKeeper
+from controller.fenced_writes import FencedWriter, Outcome
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class StoredConfig(Struct, frozen=True):
+    """Overrides of one entity and the data version of their node; None where there is no node."""
+
+    overrides: dict[str, str]
+    version: int | None
+
+
+class ConfigStore:
+    """Reads and fenced writes of one reign."""
+
+    def __init__(self, zookeeper: ZooKeeper, writer: FencedWriter) -> None:
+        self._zookeeper = zookeeper
+        self._writer = writer
+
+    async def read(self, entities: Sequence[ConfigEntity]) -> dict[ConfigEntity, StoredConfig | None]:
+        """None for a node that cannot be read."""
+        nodes = await self._zookeeper.get_many([entity.path for entity in entities])
+        found: dict[ConfigEntity, StoredConfig | None] = {}
+        for entity, node in zip(entities, nodes, strict=True):
+            try:
+                overrides = {} if node is None else decode_config(entity.path, node.data)
+            except MalformedZnodeError as error:
+                log.warning("Settings cannot be read", path=error.path, data=error.data, why=error.why)
+                found[entity] = None
+            else:
+                found[entity] = StoredConfig(overrides, None if node is None else node.stat.version)
+        return found
+
+    async def write(self, configs: Mapping[ConfigEntity, StoredConfig]) -> dict[ConfigEntity, Outcome]:
+        """Per entity its settings and the announcement in one transaction; a Conflict where the node has changed."""
+        units: list[tuple[Op, Op]] = []
+        for entity, config in configs.items():
+            body = encode_config(config.overrides)
+            announcement = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequential=True)
+            # The settings last: what shows them shows that the announcement was made as well.
+            settings: Op = (
+                Create(entity.path, body) if config.version is None else SetData(entity.path, body, config.version)
+            )
+            units.append((announcement, settings))
+        return dict(zip(configs, await self._writer.write(units), strict=True))
