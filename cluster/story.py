@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cluster.state_change_log import Kind, LoggedStateChange
 
-_BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.TOPIC, Kind.PARTITION, Kind.REPLICA, Kind.ISR})
+_BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.TOPIC, Kind.ASSIGNMENT, Kind.PARTITION, Kind.REPLICA, Kind.ISR})
 
 
 class StoryLine(Struct, frozen=True):
@@ -77,6 +77,8 @@ def _words(record: LoggedStateChange) -> str:
             return f"a new controller (epoch {record.controller_epoch}) found {_leadership(record)}"
         case Kind.PARTITION | Kind.ISR if record.leader is not None:
             return f"{_leadership(record)}: {_why(record)}"
+        case Kind.ASSIGNMENT:
+            return f"replicas {list(record.replicas or ())}: {_why(record)}"
         case Kind.REPLICA:
             return f"replica {record.broker} {_move(record)}: {_why(record)}"
         case Kind.ROLE:

@@ -1,0 +1,194 @@
+"""A controller dies between any two writes of a reassignment; the next one brings it to the same end, on twins."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import pytest
+
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.invariants import check_all
+from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
+from cluster.record_batch import encode_batch
+from cluster.requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    CreateTopicsRequest,
+    NewTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from cluster.znodes import REASSIGN_PARTITIONS, decode_state, decode_topic, encode_reassignments, state_path, topic_path
+from cluster.zookeeper.port import Create
+from simulator.cluster import SimulatedCluster, simulate
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+from tests.dying_controllers import SAFETY_LIMIT, DyingController
+
+T = "orders"
+Targets = Mapping[int, Sequence[int]]
+End = dict[int, tuple[tuple[int, ...], frozenset[int], int]]
+"""Partition -> replicas in the topic node, ISR, leader."""
+
+
+def ids(*brokers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
+
+
+class Moving:
+    """A cluster with one topic, whose partitions get moved while the controller dies."""
+
+    def __init__(self, seed: int) -> None:
+        self.cluster = SimulatedCluster(seed, controllers=2, brokers=5)
+        self.tool = SimulatedZooKeeperClient(self.cluster.zookeeper, session_timeout_ms=600_000)
+        self.tool.listen(lambda _: None)
+
+    async def start(self, *replicas: Sequence[int]) -> None:
+        cluster = self.cluster
+        await self.tool.start_session()
+        cluster.start_all()
+        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        tree = cluster.zookeeper.tree
+        await cluster.until(lambda: len(tree.children("/brokers/ids") or ()) == 5, "all agents registered")
+        topic = NewTopic(T, assignments={p: ids(*r) for p, r in enumerate(replicas)})
+        await self.ask(CreateTopicsRequest((topic,)))
+        for partition in range(len(replicas)):
+            await self.produce(partition)
+
+    async def ask(self, request: object) -> object:
+        active = self.cluster.active_controller()
+        assert active is not None
+        return await self.cluster.network.call("client", active.address, request)
+
+    async def produce(self, partition: int) -> None:
+        """Until it is acknowledged: a leader may not have heard yet that it leads."""
+        item = ProducePartition(T, partition, encode_batch(b"record", 3))
+        async with asyncio.timeout(60):
+            while True:
+                address = self.cluster.agents[self.state(partition).leader].address
+                answer = await self.cluster.network.call("client", address, ProduceRequest(-1, 5000, (item,)))
+                assert isinstance(answer, ProduceResponse)
+                if answer.partitions[0].error_code is ErrorCode.NONE:
+                    return
+                await asyncio.sleep(0.05)
+
+    async def through_zookeeper(self, targets: Targets) -> None:
+        body = encode_reassignments({TopicPartition(T, p): ids(*t) for p, t in targets.items()})
+        await self.tool.multi([Create(REASSIGN_PARTITIONS, body)])
+
+    async def through_the_api(self, targets: Mapping[int, Sequence[int] | None]) -> None:
+        """Ask again, as a client does, until it is answered; a repetition may find nothing to cancel any more."""
+        partitions = tuple(ReassignablePartition(p, None if t is None else ids(*t)) for p, t in targets.items())
+        request = AlterPartitionReassignmentsRequest((ReassignableTopic(T, partitions),))
+        while True:
+            try:
+                answer = await self.ask(request)
+            except Exception:  # noqa: BLE001 - whatever a dying controller does to a caller.
+                await self.cluster.until(lambda: self.cluster.active_controller() is not None, "a controller")
+                continue
+            assert isinstance(answer, AlterPartitionReassignmentsResponse)
+            codes = {p.error_code for t in answer.responses for p in t.partitions}
+            assert codes <= {ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+            return
+
+    def state(self, partition: int) -> Leadership:
+        node = self.cluster.zookeeper.tree.get(state_path(TopicPartition(T, partition)))
+        assert node is not None
+        state = decode_state(TopicPartition(T, partition), node.data, node.stat.version)  # type: ignore[arg-type]
+        assert state is not None
+        return state
+
+    def assignment(self, partition: int) -> ReplicaAssignment:
+        node = self.cluster.zookeeper.tree.get(topic_path(T))
+        assert node is not None
+        return decode_topic(T, node.data).partitions[partition]
+
+    def has_reached(self, targets: Targets) -> bool:
+        tree = self.cluster.zookeeper.tree
+        return tree.get(REASSIGN_PARTITIONS) is None and all(
+            self.assignment(p) == ReplicaAssignment(ids(*target))
+            and set(self.state(p).isr) == set(target)
+            and self.state(p).leader in target
+            for p, target in targets.items()
+        )
+
+    def hosts(self, partition: int) -> set[int]:
+        """Brokers that have the partition's log."""
+        return {
+            b
+            for b, agent in self.cluster.agents.items()
+            if agent.is_running
+            and agent.agent is not None
+            and agent.agent.manager.online(TopicPartition(T, partition)) is not None
+        }
+
+    async def come_to_rest(self, targets: Targets, dying: DyingController) -> End:
+        cluster = self.cluster
+        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        await cluster.until(lambda: self.has_reached(targets), f"the targets {targets}")
+        await cluster.until(lambda: all(set(t) <= self.hosts(p) for p, t in targets.items()), "replicas on the targets")
+        if not dying.died:
+            # The order to delete a replica may die with the controller, and nobody repeats it (D-10).
+            await cluster.until(lambda: all(self.hosts(p) == set(t) for p, t in targets.items()), "old replicas gone")
+        for partition in targets:
+            await self.produce(partition)
+        assert check_all(cluster.records()) == []
+        return {p: (self.assignment(p).replicas, frozenset(self.state(p).isr), self.state(p).leader) for p in targets}
+
+
+Story = Callable[[Moving, int], Awaitable[tuple[End, DyingController]]]
+
+
+async def disjoint(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
+    await moving.start([1, 2], [2, 3], [3, 1])
+    dying = DyingController(moving.cluster, fatal_write)
+    targets = {0: [3, 4], 1: [4, 5], 2: [1, 3]}
+    await moving.through_zookeeper(targets)
+    return await moving.come_to_rest(targets, dying), dying
+
+
+async def through_the_api(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
+    await moving.start([1, 2, 3], [2, 3, 1])
+    dying = DyingController(moving.cluster, fatal_write)
+    targets = {0: [4, 5, 1], 1: [2, 3]}
+    await moving.through_the_api(targets)
+    return await moving.come_to_rest(targets, dying), dying
+
+
+async def waiting_for_a_dead_target(moving: Moving, targets: Targets) -> None:
+    moving.cluster.agents[BrokerId(4)].crash()
+    tree = moving.cluster.zookeeper.tree
+    await moving.cluster.until(lambda: tree.get("/brokers/ids/4") is None, "broker 4 is gone")
+    await moving.through_zookeeper(targets)
+    await moving.cluster.until(lambda: 3 in moving.state(0).isr, "the living target is in sync")
+
+
+async def cancelled(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
+    await moving.start([1, 2])
+    await waiting_for_a_dead_target(moving, {0: [3, 4]})
+    dying = DyingController(moving.cluster, fatal_write)
+    await moving.through_the_api({0: None})
+    return await moving.come_to_rest({0: [1, 2]}, dying), dying
+
+
+async def replaced(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
+    await moving.start([1, 2])
+    await waiting_for_a_dead_target(moving, {0: [3, 4]})
+    dying = DyingController(moving.cluster, fatal_write)
+    await moving.through_the_api({0: [2, 5]})
+    return await moving.come_to_rest({0: [2, 5]}, dying), dying
+
+
+@pytest.mark.rule("RA-25", "RA-52", "RA-53", "FO-12", "INV-8")
+@pytest.mark.parametrize("story", [disjoint, through_the_api, cancelled, replaced], ids=lambda s: s.__name__)
+def test_whenever_the_controller_dies_the_next_one_comes_to_the_same_end(story: Story) -> None:
+    ends: list[End] = []
+    for fatal_write in range(SAFETY_LIMIT):
+        end, dying = simulate(lambda: story(Moving(seed=1), fatal_write))  # noqa: B023 (run at once)
+        ends.append(end)
+        if fatal_write and not dying.died:
+            break
+    assert len(ends) > 5, "the controller died several times"
+    assert all(end == ends[0] for end in ends), ends
