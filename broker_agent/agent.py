@@ -13,6 +13,7 @@ from msgspec import Struct
 from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.cluster_view import ClusterView
 from broker_agent.control_requests import ControlRequests
+from broker_agent.controlled_shutdown import ControlledShutdown
 from broker_agent.controller_finder import ControllerFinder
 from broker_agent.directory_failures import DirectoryFailures
 from broker_agent.fetch_requests import FetchRequests
@@ -27,7 +28,7 @@ from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from broker_agent.role_changes import RoleChanges
 from broker_agent.topic_configs import TopicConfigs
-from cluster.broker import Broker, Endpoint
+from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
 from cluster.errors import ApiError, ErrorCode, SessionExpiredError, ZooKeeperError
 from cluster.node import WallClock
 from cluster.process.metrics import Metrics
@@ -44,6 +45,8 @@ from cluster.requests import (
     ReadStateChangesRequest,
     ReadStateChangesResponse,
     RequestContext,
+    ShutdownRequest,
+    ShutdownResponse,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
@@ -53,6 +56,7 @@ from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKe
 STARTING: Final = 1
 RECOVERY: Final = 2
 RUNNING: Final = 3
+PENDING_CONTROLLED_SHUTDOWN: Final = 6
 SHUTTING_DOWN: Final = 7
 NOT_RUNNING: Final = 0
 """Values of the gauge BrokerState (R1.11)."""
@@ -68,7 +72,8 @@ _log = structlog.stdlib.get_logger()
 class Surroundings(Struct, frozen=True):
     """What an agent is given: its adapters, its settings, and the queues through which adapters call back.
 
-    `zookeeper_events` is fed by the ZooKeeper listener, `failed_directories` by the logs.
+    `zookeeper_events` is fed by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` begins the
+    orderly end of the process, as its signals do.
     """
 
     settings: Settings
@@ -83,10 +88,11 @@ class Surroundings(Struct, frozen=True):
     read_state_changes: Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
     metrics: Metrics
     configs: TopicConfigs
+    request_stop: Callable[[], None]
 
 
 class Agent:
-    """A RequestHandler. `start` registers it, after which it serves; `stop` ends it in order.
+    """A RequestHandler. `start` registers it, after which it serves; `leave` and then `stop` end it in order.
 
     `broker` has no endpoints yet: they are known when the server is bound, and given to `start`.
     """
@@ -184,6 +190,27 @@ class Agent:
         self.metrics.broker_state.set(RUNNING)
         self._is_serving.set()
 
+    async def leave(self) -> None:
+        """Have the controller move leaderships away and take this broker out of ISRs, if that is enabled (R12.1).
+
+        Requests are served meanwhile, so the server stops only afterwards (R12.2). Whatever happens, the end comes:
+        a second call does nothing, and no failure is raised (R12.5).
+        """
+        settings = self._around.settings
+        if self.control.is_stopping or not settings.controlled_shutdown_enable or not self._is_serving.is_set():
+            return
+        # New followers need not fetch any more: they are in no ISR, and would only ask to be let in again (R12.4).
+        self.control.is_stopping = True
+        self.metrics.broker_state.set(PENDING_CONTROLLED_SHUTDOWN)
+        farewell = ControlledShutdown(
+            self.broker_id,
+            settings=settings,
+            broker_epoch=lambda: self.registration.epoch,
+            controller=lambda: self.finder.endpoint,
+            client=self._around.client,
+        )
+        await self._step("controlled shutdown", farewell.run(), patience_s=None)
+
     async def stop(self) -> None:
         """Graceful end (R12.3); the server has stopped taking requests. A second call does nothing.
 
@@ -236,6 +263,9 @@ class Agent:
         async def describe_cluster(_: DescribeClusterRequest) -> object:
             return await view.describe_cluster(self.control.known_controller_epoch)
 
+        async def shutdown(request: ShutdownRequest) -> object:
+            return self._shut_down(request)
+
         return {
             LeaderAndIsrRequest: self.control.leader_and_isr,
             StopReplicaRequest: self.control.stop_replica,
@@ -247,7 +277,18 @@ class Agent:
             MetadataRequest: metadata,
             DescribeClusterRequest: describe_cluster,
             ReadStateChangesRequest: around.read_state_changes,
+            ShutdownRequest: shutdown,
         }
+
+    def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:
+        """Begin what a SIGTERM begins, if this incarnation of this broker is meant."""
+        if request.broker_id != self.broker_id:
+            return ShutdownResponse(ErrorCode.INVALID_REQUEST)
+        if request.broker_epoch not in (UNKNOWN_BROKER_EPOCH, self.registration.epoch):
+            return ShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
+        _log.info("shutdown requested", broker=self.broker_id)
+        self._around.request_stop()
+        return ShutdownResponse(ErrorCode.NONE)
 
     async def _follow_zookeeper(self) -> None:
         """Session and watch events, in their order."""

@@ -14,6 +14,8 @@ from cluster.partition import TopicPartition
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     EpochEndOffset,
     FetchRequest,
     FetchResponse,
@@ -28,6 +30,10 @@ class ClusterClient(Protocol):
     """Calls to the controller and to peer agents. Each raises PeerUnreachableError without an answer."""
 
     async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
+
+    async def controlled_shutdown(
+        self, controller: Endpoint, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse: ...
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse: ...
 

@@ -84,6 +84,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             read_state_changes=read_state_changes,
             metrics=metrics,
             configs=configs,
+            request_stop=stop.set,
         )
         if config.metrics_listen is not None:
             _, close_metrics = serve_metrics(metrics, config.metrics_listen)
@@ -109,6 +110,7 @@ async def _serve(config: NodeConfig, agent: Agent, around: Surroundings, stop: a
     _log.info("agent is running", broker=agent.broker_id, address=endpoint.address, listening=server.address)
     await stop.wait()
     _log.info("agent is stopping", broker=agent.broker_id)
+    await agent.leave()
     await server.stop()
     await agent.stop()
 

@@ -14,6 +14,8 @@ from cluster.node import RequestHandler
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     ControlRequest,
     ControlResponse,
     FetchRequest,
@@ -112,6 +114,11 @@ class SimulatedClusterClient:
         self._network, self._source = network, source
 
     async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return await self._call(controller, request)  # type: ignore[return-value]
+
+    async def controlled_shutdown(
+        self, controller: Endpoint, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse:
         return await self._call(controller, request)  # type: ignore[return-value]
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:

@@ -115,6 +115,14 @@ class SimulatedNode:
         assert self.is_running, f"{self.name} does not run"
         self.incarnations[-1].crash()
 
+    async def stop(self) -> None:
+        """End in order, as by a SIGTERM, and wait for that."""
+        assert self.is_running, f"{self.name} does not run"
+        incarnation = self.incarnations[-1]
+        incarnation.stop.set()
+        assert incarnation.task is not None, "it was started"
+        await incarnation.task
+
     async def _live(self, incarnation: Incarnation) -> None:
         try:
             await self.run(incarnation)
@@ -122,6 +130,9 @@ class SimulatedNode:
             # Dead ports make what is left of a crashed process fail in many ways, none of which anybody sees.
             if incarnation.is_alive:
                 raise
+        else:
+            # Nothing is left of a process that has ended by itself, in order.
+            incarnation.crash()
 
     async def run(self, incarnation: Incarnation) -> None:
         """The process itself: what `program.py` does with real adapters."""
@@ -212,10 +223,13 @@ class SimulatedAgent(SimulatedNode):
             read_state_changes=incarnation.read_state_changes,
             metrics=Metrics(),
             configs=configs,
+            request_stop=incarnation.stop.set,
         )
         async with TaskSet() as tasks:
             self.agent = Agent(Broker(self.id, (), self.rack), around, tasks)
             incarnation.serve(self.agent)
             await self.agent.start(Endpoint(self.name, _PORT))
             await incarnation.stop.wait()
+            await self.agent.leave()
+            self._world.network.detach(incarnation.address)
             await self.agent.stop()

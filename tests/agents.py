@@ -6,8 +6,9 @@ leadership per partition, tells it to whom the test says, and answers AlterParti
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import wraps
 from random import Random
-from typing import Any
+from typing import Any, ParamSpec
 
 from msgspec.structs import replace
 
@@ -42,6 +43,8 @@ from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionResult,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
@@ -78,16 +81,18 @@ TOPIC_ID = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
 TP = TopicPartition(TOPIC, 0)
 CONTEXT = RequestContext()
 
+_P = ParamSpec("_P")
 
-def virtually(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+
+def virtually(test: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]:
     """Run an async test on virtual time, so that thirty seconds of lag take none."""
 
-    def run() -> None:
+    @wraps(test)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         loop = VirtualTimeLoop(max_steps=3_000_000)
-        loop.run_until_complete(test())
+        loop.run_until_complete(test(*args, **kwargs))
         assert loop.unhandled == []
 
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
 
 
@@ -122,6 +127,7 @@ class AgentProcess:
         self.disk = SimulatedDisk(world.clock, Random(broker))
         self.records = Records()
         self.metrics = Metrics()
+        self.stop_requested = asyncio.Event()
         self.zookeeper: SimulatedZooKeeperClient
         self.logs: DiskLogDirectories
         self.agent: Agent
@@ -156,6 +162,7 @@ class AgentProcess:
             read_state_changes=_no_state_changes,
             metrics=self.metrics,
             configs=configs,
+            request_stop=self.stop_requested.set,
         )
         self.tasks = TaskSet()
         await self.tasks.__aenter__()
@@ -247,14 +254,27 @@ class PlayedController:
         self.requests: list[AlterPartitionRequest] = []
         self.answer: Callable[[AlterPartitionItem], AlterPartitionResult | None] = world.accept
         self.top_level = ErrorCode.NONE
+        self.farewells: list[tuple[float, ControlledShutdownRequest]] = []
+        """When each was received, in seconds of the loop's time."""
+        self.answers_to_farewells: list[ControlledShutdownResponse | None] = []
+        """What the next ones are answered: None, not at all; the rest, that nothing remains."""
 
     async def handle(self, _: RequestContext, request: Any) -> Any:
+        if isinstance(request, ControlledShutdownRequest):
+            return await self._say_farewell(request)
         assert isinstance(request, AlterPartitionRequest)
         self.requests.append(request)
         if self.top_level is not ErrorCode.NONE:
             return AlterPartitionResponse(self.top_level)
         answers = [self.answer(item) for item in request.partitions]
         return AlterPartitionResponse(ErrorCode.NONE, tuple(a for a in answers if a is not None))
+
+    async def _say_farewell(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        self.farewells.append((asyncio.get_running_loop().time(), request))
+        if not self.answers_to_farewells:
+            return ControlledShutdownResponse(ErrorCode.NONE)
+        answer = self.answers_to_farewells.pop(0)
+        return await asyncio.get_running_loop().create_future() if answer is None else answer
 
 
 class AgentWorld:

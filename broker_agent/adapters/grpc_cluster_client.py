@@ -8,6 +8,8 @@ from cluster.process.settings import Settings
 from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
@@ -24,6 +26,7 @@ class GrpcClusterClient:
     def __init__(self, settings: Settings) -> None:
         self._client = RpcClient(connect_timeout_ms=settings.socket_connection_setup_timeout_ms)
         self._request_timeout_ms = settings.request_timeout_ms
+        self._controller_timeout_ms = settings.controller_socket_timeout_ms
         self._replica_timeout_ms = settings.replica_socket_timeout_ms
 
     async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -33,6 +36,17 @@ class GrpcClusterClient:
             )
         except ApiError as error:
             return AlterPartitionResponse(error_code=error.code)
+        return response
+
+    async def controlled_shutdown(
+        self, controller: Endpoint, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse:
+        try:
+            response: ControlledShutdownResponse = await self._client.call(
+                controller.address, request, self._controller_timeout_ms
+            )
+        except ApiError as error:
+            return ControlledShutdownResponse(error_code=error.code)
         return response
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:

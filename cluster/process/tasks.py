@@ -74,8 +74,10 @@ class Backoff:
 
 
 def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
-    """Run `main(stop)` until it returns; the exit code. `stop` is set by SIGTERM or SIGINT, a second one cancels.
+    """Run `main(stop)` until it returns; the exit code. `stop` is set by SIGTERM or SIGINT.
 
+    A second SIGTERM changes nothing: supervisors repeat themselves, and an orderly end saves a recovery. A second
+    interrupt at the terminal cancels what takes so long.
     A ConfigError exits with 2 and a StartupError with 1, both with their message on stderr and no
     traceback. Refuses to run under `python -O`: our assertions are part of the protocol's safety.
     """
@@ -101,14 +103,14 @@ async def _run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any,
     program = asyncio.current_task()
     assert program is not None, "coroutines run in tasks"
 
-    def on_signal() -> None:
+    def on_interrupt() -> None:
         if stop.is_set():
             program.cancel()
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
     try:
         await main(stop)
     except asyncio.CancelledError:

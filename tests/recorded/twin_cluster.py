@@ -96,11 +96,7 @@ class TwinCluster:
         self._agents[broker].start()
 
     async def stop_broker(self, broker: int) -> None:
-        incarnation = self._agents[broker].incarnations[-1]
-        incarnation.stop.set()
-        assert incarnation.task is not None, "it was started"
-        await incarnation.task
-        self._agents[broker].crash()
+        await self._agents[broker].stop()
 
     async def kill_broker(self, broker: int) -> None:
         self._agents[broker].crash()

@@ -85,14 +85,29 @@ def test_a_signal_asks_the_program_to_stop(number: signal.Signals) -> None:
     assert run_program(main) == 0
 
 
-def test_a_second_signal_ends_a_program_that_does_not_stop() -> None:
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_a_later_interrupt_ends_a_program_that_does_not_stop(first: signal.Signals) -> None:
+    async def main(stop: asyncio.Event) -> None:
+        os.kill(os.getpid(), first)
+        await stop.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    assert run_program(main) == 0
+
+
+@pytest.mark.rule("R12.5")
+def test_a_second_sigterm_does_not_disturb_the_end() -> None:
     async def main(stop: asyncio.Event) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         await stop.wait()
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.Event().wait()
+        await asyncio.sleep(0.05)
+        ended.append(True)
 
+    ended: list[bool] = []
     assert run_program(main) == 0
+    assert ended == [True]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""Asking the controller to move everything away before this agent ends.
+
+Source: Kafka KafkaServer.controlledShutdown.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from broker_agent.ports import ClusterClient
+from cluster.broker import BrokerEpoch, BrokerId, Endpoint
+from cluster.errors import ErrorCode, PeerUnreachableError
+from cluster.process.settings import Settings
+from cluster.requests import ControlledShutdownRequest
+
+_log = structlog.stdlib.get_logger()
+
+
+class ControlledShutdown:
+    """The dialogue with the controller; whichever is in office at each attempt."""
+
+    def __init__(
+        self,
+        own_id: BrokerId,
+        *,
+        settings: Settings,
+        broker_epoch: Callable[[], BrokerEpoch],
+        controller: Callable[[], Endpoint | None],
+        client: ClusterClient,
+    ) -> None:
+        self._own_id = own_id
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._client = client
+
+    async def run(self) -> bool:
+        """Ask until nothing is led here any more, at most `controlled.shutdown.max.retries` times (R12.1, CS-16).
+
+        Whether that succeeded. Either way the agent goes on to end; it takes no longer than that many times
+        `controller.socket.timeout.ms` and the pauses between them.
+        """
+        attempts = self._settings.controlled_shutdown_max_retries
+        for attempt in range(attempts):
+            if attempt > 0:
+                await asyncio.sleep(self._settings.controlled_shutdown_retry_backoff_ms / 1000)
+            why_not = await self._attempt()
+            if why_not is None:
+                _log.info("controlled shutdown succeeded", broker=self._own_id, attempts=attempt + 1)
+                return True
+            _log.warning("controlled shutdown attempt failed", attempt=attempt + 1, of=attempts, why=why_not)
+        _log.warning("shutting down although partitions may be led here", broker=self._own_id)
+        return False
+
+    async def _attempt(self) -> str | None:
+        """One request; None if the controller has moved everything away, else what is missing."""
+        controller = self._controller()
+        if controller is None:
+            return "nobody is known to be in office"
+        request = ControlledShutdownRequest(self._own_id, self._broker_epoch())
+        try:
+            async with asyncio.timeout(self._settings.controller_socket_timeout_ms / 1000):
+                response = await self._client.controlled_shutdown(controller, request)
+        except (PeerUnreachableError, TimeoutError) as error:
+            return f"no answer from {controller.address}: {error}"
+        if response.error_code is not ErrorCode.NONE:
+            return response.error_code.name
+        if response.remaining_partitions:
+            first = response.remaining_partitions[0]
+            count = len(response.remaining_partitions)
+            return f"{count} partitions have no other leader, such as {first.topic_name}-{first.partition_index}"
+        return None
