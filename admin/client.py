@@ -117,6 +117,23 @@ class AdminClient:
         assert isinstance(response, DescribeClusterResponse)
         return response
 
+    async def describe_controller(self) -> DescribeClusterResponse:
+        """The answer of the controller in office, who alone knows every broker's epoch and state for certain."""
+
+        async def attempt() -> DescribeClusterResponse:
+            address = await self._controller_address()
+            try:
+                described = await self.describe_node(address)
+            except PeerUnreachableError:
+                self._controller = None
+                raise
+            if described.node_id != described.controller_id:
+                self._controller = None
+                raise PeerUnreachableError(address, "is not the active controller any more")
+            return described
+
+        return await self._until_timeout(attempt, self.timeout_s)
+
     async def find_brokers(self) -> list[str]:
         """Addresses of the live brokers, as the first node knows them that knows any; one round, no second try.
 

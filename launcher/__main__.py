@@ -8,11 +8,12 @@ from typing import Final
 
 import typer
 
-from admin.cli import clusters, topics
+from admin.cli import brokers, clusters, elect, reassign, topics
 from admin.cli.consume import consume
 from admin.cli.output import say
 from admin.cli.produce import produce
 from admin.cli.story import story
+from admin.cli.watch import WATCH_EXAMPLES, watch
 from cluster.errors import ApiError, ClusterError, ConfigError
 from launcher import audits, benches, local_cluster, nodes
 from launcher.checks import run_checks
@@ -41,8 +42,11 @@ app.command(rich_help_panel=_LOCAL)(local_cluster.up)
 app.command(rich_help_panel=_LOCAL)(local_cluster.down)
 app.command(rich_help_panel=_LOCAL)(local_cluster.status)
 app.add_typer(topics.app, name="topics", rich_help_panel=_CLIENTS)
-app.add_typer(clusters.cluster_app, name="cluster", rich_help_panel=_CLIENTS)
-app.add_typer(clusters.brokers_app, name="brokers", rich_help_panel=_CLIENTS)
+app.add_typer(clusters.app, name="cluster", rich_help_panel=_CLIENTS)
+app.add_typer(brokers.app, name="brokers", rich_help_panel=_CLIENTS)
+app.add_typer(reassign.app, name="reassign", rich_help_panel=_CLIENTS)
+app.add_typer(elect.app, name="elect", rich_help_panel=_CLIENTS)
+app.command(rich_help_panel=_CLIENTS, epilog=WATCH_EXAMPLES)(watch)
 app.command(rich_help_panel=_CLIENTS)(produce)
 app.command(rich_help_panel=_CLIENTS)(consume)
 app.command(rich_help_panel=_CLIENTS)(story)

@@ -1,12 +1,13 @@
-"""`klamm cluster` and `klamm brokers`: who is there, and who is in office."""
+"""`klamm cluster`: who is in office, and what is wrong."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import (
     DEFAULT_DATA,
+    EXIT_FINDINGS,
     BootstrapOption,
     DataOption,
     Format,
@@ -15,18 +16,16 @@ from admin.cli.options import (
     connect,
     run,
 )
-from admin.cli.output import write
+from admin.cli.output import say, write
 
 if TYPE_CHECKING:
+    from admin.health import Finding
     from cluster.requests import DescribeClusterResponse
 
-cluster_app = typer.Typer(no_args_is_help=True, help="Look at the whole cluster.")
-brokers_app = typer.Typer(no_args_is_help=True, help="Look at the brokers.")
-
-_BROKER_COLUMNS = ("id", "address", "rack", "epoch", "state")
+app = typer.Typer(no_args_is_help=True, help="Look at the whole cluster.")
 
 
-@cluster_app.command()
+@app.command()
 def describe(
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,
@@ -34,40 +33,85 @@ def describe(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the cluster id, the controller in office and the live brokers."""
-    described = run(_ask(bootstrap, data, timeout))
+
+    async def main() -> "DescribeClusterResponse":
+        async with connect(bootstrap, data, timeout) as client:
+            return await client.describe_controller()
+
+    described = run(main())
     controller = {
         "id": described.controller_id,
         "address": described.controller_address,
         "epoch": described.controller_epoch,
     }
-    document = {"cluster_id": described.cluster_id, "controller": controller, "brokers": _brokers(described)}
+    brokers = [broker_document(b) for b in sorted(described.brokers, key=lambda b: b.id)]
+    document = {"cluster_id": described.cluster_id, "controller": controller, "brokers": brokers}
     if form is Format.TABLE:
         typer.echo(f"cluster {described.cluster_id}")
         typer.echo("controller {id} at {address}, epoch {epoch}\n".format_map(controller))
-    write(document, form, _BROKER_COLUMNS, ([b[c] for c in _BROKER_COLUMNS] for b in _brokers(described)))
+    write(document, form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
-@brokers_app.command("list")
-def list_(
+@app.command(
+    epilog="Example:  until klamm cluster health; do sleep 1; done   (exit code 0: nothing found, 3: findings)"
+)
+def health(
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,
     timeout: TimeoutOption = 30,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List the live brokers."""
-    brokers = _brokers(run(_ask(bootstrap, data, timeout)))
-    write({"brokers": brokers}, form, _BROKER_COLUMNS, ([b[c] for c in _BROKER_COLUMNS] for b in brokers))
+    """Look for trouble, the worst first.
+
+    Partitions without a leader, below min.insync.replicas or under-replicated; brokers that host replicas and are
+    not alive; reassignments and deletions that are stuck; leaderships that are not where they should be.
+    """
+    findings, counts = run(_examine(bootstrap, data, timeout))
+    document = {
+        "healthy": not findings,
+        "counts": counts,
+        "findings": [
+            {
+                "kind": f.trouble.value,
+                "topic": f.topic,
+                "partition": f.partition,
+                "broker": f.broker,
+                "detail": f.detail,
+            }
+            for f in findings
+        ],
+    }
+    rows = ((f.trouble.value, _place(f), f.detail) for f in findings)
+    if findings or form is not Format.TABLE:
+        write(document, form, ("trouble", "where", "detail"), rows)
+    say("{brokers} brokers, {topics} topics, {partitions} partitions: ".format_map(counts) + _verdict(findings))
+    if findings:
+        raise typer.Exit(EXIT_FINDINGS)
 
 
-async def _ask(bootstrap: str | None, data: Path, timeout_s: float) -> "DescribeClusterResponse":
-    """The controller's own answer: it alone knows every broker's epoch and state for certain."""
+async def _examine(bootstrap: Any, data: Any, timeout_s: float) -> "tuple[list[Finding], dict[str, int]]":
+    from admin.health import find_trouble
+
     async with connect(bootstrap, data, timeout_s) as client:
-        described = await client.describe_cluster(require_controller=True)
-        return await client.describe_node(described.controller_address, int(timeout_s * 1000))
+        brokers = (await client.describe_controller()).brokers
+        topics = (await client.describe_topics()).topics
+        reassignments = (await client.describe_reassignments()).reassignments
+        deletions = (await client.describe_topic_deletions()).deletions
+    counts = {
+        "brokers": len(brokers),
+        "topics": len(topics),
+        "partitions": sum(len(t.partitions) for t in topics),
+        "reassignments": len(reassignments),
+        "deletions": len(deletions),
+    }
+    return find_trouble(topics, brokers, reassignments, deletions), counts
 
 
-def _brokers(described: "DescribeClusterResponse") -> list[dict[str, Any]]:
-    return [
-        {"id": b.id, "address": b.endpoint.address, "rack": b.rack, "epoch": b.epoch, "state": b.state}
-        for b in sorted(described.brokers, key=lambda b: b.id)
-    ]
+def _place(finding: "Finding") -> str:
+    if finding.topic:
+        return finding.topic if finding.partition < 0 else f"{finding.topic}-{finding.partition}"
+    return f"broker {finding.broker}"
+
+
+def _verdict(findings: "list[Finding]") -> str:
+    return f"{len(findings)} findings" if findings else "nothing is wrong"

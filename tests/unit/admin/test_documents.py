@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from admin.cli.clusters import _brokers
+from admin.cli.broker_documents import broker_document
 from admin.cli.lines import read_lines
 from admin.cli.options import Format
 from admin.cli.output import write, write_table
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.topics import _document
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
+from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode, StartupError
-from cluster.requests import DescribeClusterResponse, DescribedBroker, DescribedPartition, DescribedTopic
+from cluster.requests import DescribedBroker, DescribedPartition, DescribedTopic
 
 
 def test_a_topic_has_the_keys_that_programs_read() -> None:
@@ -41,15 +41,9 @@ def test_a_topic_has_the_keys_that_programs_read() -> None:
     }
 
 
-def test_a_broker_has_the_keys_that_programs_read_and_brokers_are_sorted() -> None:
-    brokers = tuple(
-        DescribedBroker(BrokerId(i), Endpoint("h", 9000 + i), BrokerEpoch(70 + i), rack="r") for i in (2, 1)
-    )
-    described = DescribeClusterResponse("c", ControllerId(1001), "h:1", ControllerEpoch(1), brokers)
-    assert _brokers(described) == [
-        {"id": 1, "address": "h:9001", "rack": "r", "epoch": 71, "state": "running"},
-        {"id": 2, "address": "h:9002", "rack": "r", "epoch": 72, "state": "running"},
-    ]
+def test_a_broker_has_the_keys_that_programs_read() -> None:
+    broker = DescribedBroker(BrokerId(1), Endpoint("h", 9001), BrokerEpoch(71), rack="r")
+    assert broker_document(broker) == {"id": 1, "address": "h:9001", "rack": "r", "epoch": 71, "state": "running"}
 
 
 def test_tables_are_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:

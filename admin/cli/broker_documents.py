@@ -1,0 +1,65 @@
+"""Brokers as they are written: what they are, what they carry, how they are configured."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from cluster.requests import (
+        DescribedBroker,
+        DescribedConfig,
+        DescribedTopic,
+        PlanControlledShutdownResponse,
+        ThreatenedPartition,
+    )
+
+BROKER_COLUMNS: Final = ("id", "address", "rack", "epoch", "state")
+_SOURCES: Final = {1: "topic", 2: "broker", 3: "default of brokers", 4: "file", 5: "built in"}
+
+
+def broker_document(b: "DescribedBroker") -> dict[str, Any]:
+    return {"id": b.id, "address": b.endpoint.address, "rack": b.rack, "epoch": b.epoch, "state": b.state}
+
+
+def load_of_brokers(topics: "Sequence[DescribedTopic]") -> dict[int, dict[str, int]]:
+    """Per broker: partitions it leads, would lead by preference, hosts, and hosts out of sync."""
+    load: dict[int, dict[str, int]] = defaultdict(
+        lambda: {"leaders": 0, "preferred_leaders": 0, "replicas": 0, "out_of_sync": 0}
+    )
+    for topic in topics:
+        for p in topic.partitions:
+            load[p.leader]["leaders"] += 1
+            for position, broker in enumerate(p.replicas):
+                load[broker]["preferred_leaders"] += position == 0
+                load[broker]["replicas"] += 1
+                load[broker]["out_of_sync"] += broker not in p.isr
+    return load
+
+
+def config_documents(configs: "Sequence[DescribedConfig]") -> list[dict[str, Any]]:
+    return [
+        {
+            "name": c.name,
+            "value": c.value,
+            "source": _SOURCES.get(c.config_source, str(c.config_source)),
+            "read_only": c.read_only,
+        }
+        for c in sorted(configs, key=lambda c: c.name)
+    ]
+
+
+def threat_documents(plan: "PlanControlledShutdownResponse") -> dict[str, list[dict[str, Any]]]:
+    """`leaderless[]` and `below_min_isr[]`: what would suffer."""
+    return {
+        "leaderless": [_threat(t) for t in plan.leaderless],
+        "below_min_isr": [_threat(t) for t in plan.below_min_isr],
+    }
+
+
+def _threat(t: "ThreatenedPartition") -> dict[str, Any]:
+    return {
+        "topic": t.topic,
+        "partition": t.partition,
+        "isr_after": t.isr_after,
+        "min_insync_replicas": t.min_insync_replicas,
+    }

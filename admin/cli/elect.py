@@ -1,0 +1,174 @@
+"""`klamm elect`: leaders on demand. The file is that of Kafka's kafka-leader-election."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from admin.cli.options import (
+    DEFAULT_DATA,
+    EXIT_REFUSED,
+    BootstrapOption,
+    DataOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+    YesOption,
+    confirm,
+    connect,
+    run,
+)
+from admin.cli.output import say, write
+from admin.cli.parsing import by_topic, read_input
+from admin.cli.plans import plan_document, write_plan
+from cluster.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from admin.client import AdminClient
+    from cluster.partition import TopicPartition
+    from cluster.requests import ElectLeadersResponse
+
+app = typer.Typer(no_args_is_help=True, help="Elect leaders: the preferred ones, or unclean ones where there is none.")
+
+TopicOption = Annotated[str | None, typer.Option(help="Partitions of this topic.")]
+PartitionOption = Annotated[int | None, typer.Option(min=0, help="Only this partition of --topic.")]
+AllOption = Annotated[bool, typer.Option("--all-topic-partitions", help="All partitions of the cluster.")]
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--path-to-json-file", help='Kafka\'s file: {"partitions": [{"topic": "orders", "partition": 0}]}.'),
+]
+
+
+@app.command(
+    epilog="Examples:  klamm elect preferred --all-topic-partitions  ·  klamm elect preferred --topic orders --dry-run"
+    "  ·  klamm elect preferred --path-to-json-file partitions.json"
+)
+def preferred(
+    *,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    all_topic_partitions: AllOption = False,
+    path_to_json_file: FileOption = None,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Give leadership back to the first replica of each partition, where it is in sync."""
+    from cluster.requests import PREFERRED
+
+    _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
+
+    async def main() -> "ElectLeadersResponse":
+        async with connect(bootstrap, data, timeout) as client:
+            chosen = await _chosen(client, topic, partition, path_to_json_file)
+            return await _elect(client, PREFERRED, chosen, dry_run)
+
+    _report(run(main()), dry_run, form)
+
+
+@app.command(
+    epilog="Examples:  klamm elect unclean --topic orders --partition 3 --dry-run"
+    "  ·  klamm elect unclean --topic orders --partition 3 --yes"
+)
+def unclean(
+    *,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    all_topic_partitions: AllOption = False,
+    path_to_json_file: FileOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Let a replica lead that is not in sync, where no one in sync is alive.
+
+    LOSES the acknowledged records that it does not have. Partitions with a living leader are left alone.
+    """
+    from cluster.requests import UNCLEAN
+
+    _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
+    if not dry_run:
+        confirm("An unclean election loses acknowledged records. Go on?", yes)
+
+    async def main() -> "ElectLeadersResponse":
+        async with connect(bootstrap, data, timeout) as client:
+            chosen = await _chosen(client, topic, partition, path_to_json_file)
+            return await _elect(client, UNCLEAN, chosen, dry_run)
+
+    _report(run(main()), dry_run, form)
+
+
+def _check_choice(topic: str | None, partition: int | None, all_: bool, file: Path | None) -> None:
+    if (topic is not None) + all_ + (file is not None) != 1:
+        raise typer.BadParameter("choose one: --topic, --all-topic-partitions or --path-to-json-file")
+    if partition is not None and topic is None:
+        raise typer.BadParameter("--partition goes with --topic")
+
+
+async def _chosen(
+    client: "AdminClient", topic: str | None, partition: int | None, file: Path | None
+) -> "list[TopicPartition] | None":
+    """The partitions that were named; None for all."""
+    from admin.partition_files import parse_partitions
+    from cluster.partition import TopicPartition
+
+    if file is not None:
+        return parse_partitions(read_input(file), str(file))
+    if topic is None:
+        return None
+    if partition is not None:
+        return [TopicPartition(topic, partition)]
+    (described,) = (await client.describe_topics([topic])).topics
+    if described.error_code is not ErrorCode.NONE:
+        raise ApiError(described.error_code, f"topic {topic!r}; 'klamm topics list' shows what there is")
+    return [TopicPartition(topic, p.partition) for p in described.partitions]
+
+
+async def _elect(
+    client: "AdminClient", election_type: int, chosen: "list[TopicPartition] | None", dry_run: bool
+) -> "ElectLeadersResponse":
+    from cluster.requests import ElectLeadersTopic
+
+    topics = None
+    if chosen is not None:
+        topics = [ElectLeadersTopic(name, tuple(partitions)) for name, partitions in by_topic(chosen).items()]
+    return await client.elect_leaders(election_type, topics, validate_only=dry_run)
+
+
+def _report(response: "ElectLeadersResponse", dry_run: bool, form: Format) -> None:
+    elections = [
+        {
+            "topic": t.topic,
+            "partition": p.partition_id,
+            "error": p.error_code.name,
+            "message": p.error_message or "",
+        }
+        for t in response.results
+        for p in t.partition_result
+    ]
+    elected = sum(e["error"] == "NONE" for e in elections)
+    idle = sum(e["error"] == "ELECTION_NOT_NEEDED" for e in elections)
+    refused = [e for e in elections if e["error"] not in {"NONE", "ELECTION_NOT_NEEDED"}]
+    document: dict[str, Any] = {
+        "elections": elections,
+        "dry_run": dry_run,
+        "plan": None if response.plan is None else plan_document(response.plan),
+    }
+    would = "would be " if dry_run else ""
+    say(f"{elected} leaders {would}elected, {idle} partitions need no election, {len(refused)} refused")
+    if form is not Format.TABLE:
+        write(document, form, (), ())
+    else:
+        shown = refused if dry_run else [e for e in elections if e["error"] != "ELECTION_NOT_NEEDED"]
+        if shown:
+            write({}, form, ("topic", "partition", "error", "message"), (tuple(e.values()) for e in shown))
+        if response.plan is not None:
+            write_plan(response.plan)
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)

@@ -1,0 +1,317 @@
+"""`klamm reassign`: move partitions between brokers. Files are those of Kafka's kafka-reassign-partitions."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from admin.cli.options import (
+    DEFAULT_DATA,
+    EXIT_FINDINGS,
+    EXIT_REFUSED,
+    BootstrapOption,
+    DataOption,
+    DryRunOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+    connect,
+    run,
+)
+from admin.cli.output import say, write
+from admin.cli.parsing import parse_brokers, read_input
+from admin.cli.plans import plan_document, write_plan
+from admin.cli.reassignment_outcomes import (
+    MOVE_COLUMNS,
+    describe_moves,
+    move_document,
+    move_row,
+    refusals,
+    wait_for_moves,
+)
+from cluster.errors import ApiError, ConfigError, ErrorCode
+
+if TYPE_CHECKING:
+    from admin.client import AdminClient
+    from admin.replica_moves import Assignment, Proposal
+    from cluster.requests import AlterPartitionReassignmentsResponse, DescribedReassignment
+
+app = typer.Typer(no_args_is_help=True, help="Move partitions between brokers; Kafka's JSON files.")
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A reassignment file; '-' reads standard input.")]
+WaitForMoves = Annotated[
+    bool, typer.Option("--wait", help="Wait until all partitions have arrived, at most --timeout seconds.")
+]
+
+
+@app.command(
+    epilog="Examples:  klamm reassign generate --topic orders --broker-list 1,2,3 > moves.json"
+    "  ·  klamm reassign generate --topics-to-move-json-file topics.json --broker-list 4,5 --rollback back.json"
+    "  ·  then  klamm reassign execute moves.json --wait"
+)
+def generate(
+    *,
+    broker_list: Annotated[str, typer.Option(metavar="B,B,…", help="The brokers that are to host the topics.")],
+    topic: Annotated[list[str] | None, typer.Option(help="A topic to spread anew; may be repeated.")] = None,
+    topics_to_move_json_file: Annotated[
+        Path | None, typer.Option(help='Kafka\'s file of topics: {"topics": [{"topic": "orders"}], "version": 1}.')
+    ] = None,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Pay no heed to racks.")] = False,
+    rollback: Annotated[
+        Path | None, typer.Option(help="Write what is there now to this file; executing it moves everything back.")
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Propose where the partitions of some topics could go. Changes nothing.
+
+    Writes a reassignment file to standard output, to be looked at, changed and executed; with -o json an object
+    of two such files, `current` and `proposed`.
+    """
+    from admin.partition_files import parse_topics, reassignment_document
+
+    names = list(topic or ())
+    if topics_to_move_json_file is not None:
+        names += parse_topics(read_input(topics_to_move_json_file), str(topics_to_move_json_file))
+    if not names:
+        raise typer.BadParameter("name topics with --topic or --topics-to-move-json-file")
+    brokers = parse_brokers(broker_list)
+
+    async def main() -> "Proposal":
+        async with connect(bootstrap, data, timeout) as client:
+            return await _propose(client, list(dict.fromkeys(names)), brokers, not disable_rack_aware)
+
+    proposal = run(main())
+    current, proposed = (reassignment_document(side) for side in proposal)
+    if rollback is not None:
+        rollback.write_text(json.dumps(current) + "\n")
+        say(f"what is there now is in {rollback}")
+    say(f"{len(proposal.proposed)} partitions would move")
+    if form is Format.TABLE:
+        typer.echo(json.dumps(proposed))
+    else:
+        write({"current": current, "proposed": proposed}, form, (), ())
+
+
+@app.command(
+    epilog="Examples:  klamm reassign execute moves.json --dry-run  ·  klamm reassign execute moves.json --wait"
+    ' --timeout 600  ·  echo \'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3]}]}\''
+    " | klamm reassign execute -"
+)
+def execute(
+    file: FileArgument,
+    *,
+    additional: Annotated[
+        bool, typer.Option("--additional", help="Begin although others are going on; replace those in the file.")
+    ] = False,
+    wait: WaitForMoves = False,
+    rollback: Annotated[
+        Path | None, typer.Option(help="Write what is there now to this file; executing it moves everything back.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 60,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Begin the moves of a reassignment file. Without --wait it returns when they are accepted and recorded."""
+    moves = _read_moves(file)
+
+    async def main() -> "tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]":
+        from admin.partition_files import reassignment_document
+
+        async with connect(bootstrap, data, timeout) as client:
+            if not additional and not dry_run:
+                await _refuse_others(client)
+            if rollback is not None:
+                present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
+                here = {tp: present[tp] for tp in moves if tp in present}
+                rollback.write_text(json.dumps(reassignment_document(here)) + "\n")
+                say(f"what is there now is in {rollback}")
+            response = await _alter(client, dict(moves), dry_run)
+            left = await wait_for_moves(client, set(moves), timeout) if wait and not dry_run else []
+            return response, left
+
+    response, left = run(main())
+    _report(response, left, dry_run, form, "moved" if wait else "moving")
+
+
+@app.command(epilog="Example:  klamm reassign verify moves.json  (exit code 3 while anything is not as the file says)")
+def verify(
+    file: FileArgument,
+    *,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Compare a reassignment file with the cluster: what has arrived, what is on its way and what it waits for."""
+    moves = _read_moves(file)
+
+    async def main() -> "tuple[Assignment, list[DescribedReassignment]]":
+        async with connect(bootstrap, data, timeout) as client:
+            names = sorted({tp.topic for tp in moves})
+            return await _present_assignment(client, names), await describe_moves(client, names)
+
+    present, going_on = run(main())
+    under_way = {(r.topic, r.partition): r for r in going_on}
+    rows = []
+    for tp, wanted in sorted(moves.items()):
+        state, detail = "completed", ""
+        if (ongoing := under_way.get(tp)) is not None:
+            state, detail = ("stuck" if ongoing.stuck_reason else "in progress"), ongoing.stuck_reason
+        elif present.get(tp) is None:
+            state, detail = "unknown", "there is no such partition"
+        elif present[tp] != wanted:
+            state, detail = "different", f"is on {','.join(map(str, present[tp]))} and not being moved"
+        rows.append(
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(wanted), "state": state, "detail": detail}
+        )
+    write(
+        {"partitions": rows},
+        form,
+        ("topic", "partition", "wanted", "state", "detail"),
+        (tuple(r.values()) for r in rows),
+    )
+    if any(row["state"] != "completed" for row in rows):
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+@app.command(epilog="Examples:  klamm reassign cancel moves.json  ·  klamm reassign cancel --all")
+def cancel(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file that was executed.")] = None,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Cancel everything that is going on.")] = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Bring partitions back to the replicas they had. New replicas are deleted, in sync or not."""
+    if (file is None) != all_:
+        raise typer.BadParameter("name the file that was executed, or --all")
+    chosen = None if file is None else list(_read_moves(file))
+
+    async def main() -> "AlterPartitionReassignmentsResponse":
+        async with connect(bootstrap, data, timeout) as client:
+            partitions = chosen
+            if partitions is None:
+                from cluster.partition import TopicPartition
+
+                partitions = [TopicPartition(r.topic, r.partition) for r in await describe_moves(client, None)]
+            return await _alter(client, dict.fromkeys(partitions), dry_run)
+
+    _report(run(main()), [], dry_run, form, "cancelled")
+
+
+@app.command("list", epilog="Example:  klamm reassign list -o json")
+def list_(
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show what is being moved, how far it is, and what it waits for."""
+
+    async def main() -> "list[DescribedReassignment]":
+        async with connect(bootstrap, data, timeout) as client:
+            return await describe_moves(client, None)
+
+    going_on = run(main())
+    write({"reassignments": [move_document(r) for r in going_on]}, form, MOVE_COLUMNS, map(move_row, going_on))
+    if not going_on:
+        say("nothing is being reassigned")
+
+
+def _read_moves(file: Path) -> "Assignment":
+    from admin.partition_files import parse_reassignment
+
+    return parse_reassignment(read_input(file), str(file))
+
+
+async def _propose(client: "AdminClient", names: list[str], brokers: list[Any], rack_aware: bool) -> "Proposal":
+    from random import SystemRandom
+
+    from admin.replica_moves import propose_moves
+
+    topics = (await client.describe_topics(names)).topics
+    for topic in topics:
+        if topic.error_code is not ErrorCode.NONE:
+            raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows what there is")
+    live = {b.id: b for b in (await client.describe_controller()).brokers}
+    unknown = [b for b in brokers if b not in live]
+    if unknown:
+        raise ConfigError([f"--broker-list: broker {b} is not alive; alive are {sorted(live)}" for b in unknown])
+    return propose_moves(topics, [live[b] for b in dict.fromkeys(brokers)], SystemRandom(), rack_aware=rack_aware)
+
+
+async def _present_assignment(client: "AdminClient", names: list[str]) -> "Assignment":
+    from cluster.partition import TopicPartition
+
+    return {
+        TopicPartition(t.name, p.partition): tuple(b for b in p.replicas if b not in p.removing_replicas)
+        for t in (await client.describe_topics(names)).topics
+        for p in t.partitions
+    }
+
+
+async def _refuse_others(client: "AdminClient") -> None:
+    going_on = await describe_moves(client, None)
+    if going_on:
+        raise ApiError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"{len(going_on)} partitions are being reassigned already ('klamm reassign list');"
+            " --additional begins all the same",
+        )
+
+
+async def _alter(
+    client: "AdminClient", moves: "dict[Any, Any]", dry_run: bool
+) -> "AlterPartitionReassignmentsResponse":
+    """`moves`: TopicPartition to replicas, None to cancel."""
+    from cluster.requests import ReassignablePartition, ReassignableTopic
+
+    topics: dict[str, list[ReassignablePartition]] = {}
+    for tp, replicas in moves.items():
+        topics.setdefault(tp.topic, []).append(ReassignablePartition(tp.partition, replicas))
+    wanted = [ReassignableTopic(name, tuple(partitions)) for name, partitions in topics.items()]
+    return await client.alter_partition_reassignments(wanted, validate_only=dry_run)
+
+
+def _report(
+    response: "AlterPartitionReassignmentsResponse",
+    left: "list[DescribedReassignment]",
+    dry_run: bool,
+    form: Format,
+    done: str,
+) -> None:
+    refused = refusals(response)
+    accepted = sum(len(t.partitions) for t in response.responses) - len(refused)
+    say(
+        f"{accepted} partitions {'would be ' if dry_run else ''}{done}"
+        + (f", {len(refused)} refused" if refused else "")
+    )
+    document = {
+        "accepted": accepted,
+        "dry_run": dry_run,
+        "refused": refused,
+        "unfinished": [move_document(r) for r in left],
+        "plan": None if response.plan is None else plan_document(response.plan),
+    }
+    if form is not Format.TABLE:
+        write(document, form, (), ())
+    else:
+        if refused:
+            write({}, form, ("topic", "partition", "error", "message"), (tuple(r.values()) for r in refused))
+        if left:
+            write({}, form, MOVE_COLUMNS, map(move_row, left))
+        if response.plan is not None:
+            write_plan(response.plan)
+    if left:
+        say("not arrived in time: the moves go on by themselves; 'klamm reassign list' shows them")
+    if refused or left:
+        raise typer.Exit(EXIT_REFUSED)

@@ -1,0 +1,90 @@
+"""Moves of partitions as they are shown and waited for."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from admin.cli.output import say
+from cluster.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from admin.client import AdminClient
+    from cluster.partition import TopicPartition
+    from cluster.requests import AlterPartitionReassignmentsResponse, DescribedReassignment
+
+MOVE_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "adding", "removing", "arrived", "stuck because")
+_POLL_S = 0.5
+
+
+async def describe_moves(client: "AdminClient", names: list[str] | None) -> "list[DescribedReassignment]":
+    """What is being reassigned of these topics, of all with None, sorted."""
+    response = await client.describe_reassignments(names)
+    return sorted(response.reassignments, key=lambda r: (r.topic, r.partition))
+
+
+async def wait_for_moves(
+    client: "AdminClient", partitions: "set[TopicPartition]", limit_s: float
+) -> "list[DescribedReassignment]":
+    """Those of the partitions that have not arrived when the time is up. Progress is told meanwhile."""
+    from admin.progress import Progress
+
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limit_s
+    progress = Progress(len(partitions), loop.time())
+    names = sorted({tp.topic for tp in partitions})
+    said = ""
+    while True:
+        left = [r for r in await describe_moves(client, names) if (r.topic, r.partition) in partitions]
+        now = loop.time()
+        if not left or now >= deadline:
+            return left
+        progress.update(len(partitions) - len(left), now)
+        stuck = sorted({r.stuck_reason for r in left if r.stuck_reason})
+        text = "; ".join([f"{progress} partitions have arrived", *(f"stuck: {reason}" for reason in stuck)])
+        if text != said:
+            say(text)
+            said = text
+        await asyncio.sleep(min(_POLL_S, deadline - now))
+
+
+def move_row(r: "DescribedReassignment") -> tuple[object, ...]:
+    arrived = sum(t.in_sync for t in r.targets)
+    return (
+        r.topic,
+        r.partition,
+        "none" if r.leader < 0 else r.leader,
+        r.isr,
+        r.replicas,
+        r.adding_replicas,
+        r.removing_replicas,
+        f"{arrived} of {len(r.targets)}",
+        r.stuck_reason,
+    )
+
+
+def move_document(r: "DescribedReassignment") -> dict[str, Any]:
+    return {
+        "topic": r.topic,
+        "partition": r.partition,
+        "leader": r.leader,
+        "isr": list(r.isr),
+        "replicas": list(r.replicas),
+        "adding_replicas": list(r.adding_replicas),
+        "removing_replicas": list(r.removing_replicas),
+        "targets": [{"broker": t.broker_id, "in_sync": t.in_sync, "alive": t.alive} for t in r.targets],
+        "stuck_reason": r.stuck_reason,
+    }
+
+
+def refusals(response: "AlterPartitionReassignmentsResponse") -> list[dict[str, Any]]:
+    """Partitions whose change was refused, with the reason."""
+    return [
+        {
+            "topic": t.name,
+            "partition": p.partition_index,
+            "error": p.error_code.name,
+            "message": p.error_message or "",
+        }
+        for t in response.responses
+        for p in t.partitions
+        if p.error_code is not ErrorCode.NONE
+    ]

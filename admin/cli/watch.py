@@ -1,0 +1,127 @@
+"""`klamm watch`: what happens in the cluster, as it happens."""
+
+import asyncio
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from admin.cli.options import (
+    DEFAULT_DATA,
+    BootstrapOption,
+    DataOption,
+    Format,
+    FormatOption,
+    TimeoutOption,
+    connect,
+    run,
+)
+from admin.cli.output import say
+
+if TYPE_CHECKING:
+    from cluster.requests import ClusterEvent, WatchResponse
+
+WATCH_EXAMPLES = (
+    "Examples:  klamm watch  ·  klamm watch --topic orders -o json  ·  klamm watch --max-events 1  (wait for a change)"
+)
+
+
+def watch(
+    *,
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic and the brokers; may be repeated.")] = None,
+    since: Annotated[
+        str, typer.Option(metavar="CURSOR", help="Begin behind this place: a cursor of an earlier -o json.")
+    ] = "",
+    max_events: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
+    for_: Annotated[float | None, typer.Option("--for", min=0.1, metavar="SECONDS", help="End after so long.")] = None,
+    bootstrap: BootstrapOption = None,
+    data: DataOption = DEFAULT_DATA,
+    timeout: TimeoutOption = 30,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Print leader changes, brokers that come and go, topics and reassignments as they happen. End with Ctrl-C.
+
+    Goes on through failovers of the controller; --timeout says for how long nobody may be in office. With -o json,
+    one object per line.
+    """
+
+    async def main() -> None:
+        left = max_events
+        async with (
+            connect(bootstrap, data, timeout) as client,
+            contextlib.aclosing(client.watch(topic or None, cursor=since)) as responses,
+        ):
+            async for response in responses:
+                shown = response.events[:left]
+                _show(response, shown, form)
+                left = None if left is None else left - len(shown)
+                if left == 0:
+                    return
+
+    async def limited() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(for_):
+                await main()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(limited() if for_ is not None else main())
+
+
+def _show(response: "WatchResponse", events: "tuple[ClusterEvent, ...]", form: Format) -> None:
+    if response.missed:
+        say("some events may be missing before these: the controller changed, or they are too long ago")
+    for event in events:
+        if form is Format.TABLE:
+            typer.echo(event_line(event))
+        else:
+            typer.echo(json.dumps(event_document(event, response.cursor), ensure_ascii=False))
+
+
+def event_document(event: "ClusterEvent", cursor: str) -> dict[str, Any]:
+    """The fields that mean something for this kind of event, and the cursor behind it."""
+    document: dict[str, Any] = {"kind": event.kind, "at_ms": event.at_ms, "controller_epoch": event.controller_epoch}
+    if event.controller >= 0:
+        document["controller"] = event.controller
+    if event.broker >= 0:
+        document["broker"] = event.broker
+    if event.topic:
+        document["topic"] = event.topic
+    if event.partition >= 0:
+        document |= {
+            "partition": event.partition,
+            "leader": event.leader,
+            "leader_epoch": event.leader_epoch,
+            "isr": list(event.isr),
+            "replicas": list(event.replicas),
+            "adding_replicas": list(event.adding_replicas),
+            "removing_replicas": list(event.removing_replicas),
+        }
+    return document | {"cursor": cursor}
+
+
+def event_line(event: "ClusterEvent") -> str:
+    """One line for a person."""
+    at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    words = [at, event.kind.replace("_", " ")]
+    if event.controller >= 0:
+        words.append(f"{event.controller}, epoch {event.controller_epoch}")
+    if event.broker >= 0:
+        words.append(str(event.broker))
+    if event.partition >= 0:
+        leader = "none" if event.leader < 0 else event.leader
+        words.append(
+            f"{event.topic}-{event.partition}: leader {leader}, epoch {event.leader_epoch}, isr {_ids(event.isr)}"
+        )
+        for name in ("adding", "removing"):
+            moving = getattr(event, f"{name}_replicas")
+            if moving:
+                words.append(f"{name} {_ids(moving)}")
+    elif event.topic:
+        words.append(event.topic)
+    return "  ".join(words)
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers)) if brokers else "-"
