@@ -26,6 +26,7 @@ from cluster.errors import SessionExpiredError
 from cluster.zookeeper.armed_watches import Watches
 from cluster.zookeeper.kazoo_requests import (
     NO_NODE,
+    UNIMPLEMENTED,
     ErrorAnswer,
     LostAnswer,
     Request,
@@ -168,8 +169,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
 
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
         client = self.client
-        request, completion, xid = client._pending.popleft()
-        assert header.xid == xid, f"answer {header.xid} where {xid} was due"
+        request, completion = self._answered_by(header)
         if isinstance(request, Close):
             return CLOSE_RESPONSE
         if completion is None:
@@ -184,6 +184,18 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
             client.watches.answered(request, request.outcome)
         client.count_down(completion.exchange)
         return None
+
+    def _answered_by(self, header: Any) -> tuple[Any, Any]:
+        """The request and its completion: the oldest one, but for a kind that the server refuses out of its turn."""
+        pending = self.client._pending
+        if header.err == UNIMPLEMENTED:
+            position = next(number for number, (_, _, xid) in enumerate(pending) if xid == header.xid)
+        else:
+            position = 0
+            assert header.xid == pending[0][2], f"answer {header.xid} where {pending[0][2]} was due"
+        request, completion, _ = pending[position]
+        del pending[position]
+        return request, completion
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)
