@@ -77,10 +77,8 @@ def _words(record: LoggedStateChange) -> str:
             return f"a new controller (epoch {record.controller_epoch}) found {_leadership(record)}"
         case Kind.PARTITION | Kind.ISR if record.leader is not None:
             return f"{_leadership(record)}: {_why(record)}"
-        case Kind.ASSIGNMENT:
-            return f"replicas {list(record.replicas or ())}: {_why(record)}"
-        case Kind.REPLICA:
-            return f"replica {record.broker} {_move(record)}: {_why(record)}"
+        case Kind.ASSIGNMENT | Kind.REPLICA:
+            return f"{_replicas(record)}: {_why(record)}"
         case Kind.ROLE:
             return f"broker {record.broker} {_role(record)}"
         case Kind.TRUNCATION:
@@ -94,6 +92,12 @@ def _leadership(record: LoggedStateChange) -> str:
         return "no leader yet"
     leader = "no leader" if record.leader < 0 else f"leader {record.leader}"
     return f"{leader} in epoch {record.leader_epoch}, in sync {list(record.isr)}"
+
+
+def _replicas(record: LoggedStateChange) -> str:
+    if record.replicas is not None:
+        return f"replicas {list(record.replicas)}"
+    return f"replica {record.broker} {_move(record)}"
 
 
 def _role(record: LoggedStateChange) -> str:

@@ -48,14 +48,14 @@ class _Preview:
         before = view.assignment(tp)
         leadership = view.leaderships.get(tp)
         unneeded = [b for b in before.replicas if b not in wanted.replicas]
-        after = self._stop(self._unneeded, self._deletion, tp, unneeded, leadership, wanted)
+        after = self._stop((self._unneeded, self._deletion), tp, unneeded, leadership, wanted)
         assignment = wanted
         if after is None:
             pass
         elif is_complete(wanted, after):
             assignment = ReplicaAssignment(wanted.target)
             after = self._settle_leader(tp, after, assignment)
-            after = self._stop(self._removal, self._removal_deletion, tp, wanted.removing, after, assignment)
+            after = self._stop((self._removal, self._removal_deletion), tp, wanted.removing, after, assignment)
             self._end.add_update_metadata_for_all([tp])
         else:
             after = self._raise_epoch(tp, after)
@@ -85,13 +85,13 @@ class _Preview:
 
     def _stop(
         self,
-        removal: ControlBatch,
-        deletion: ControlBatch,
+        batches: tuple[ControlBatch, ControlBatch],
         tp: TopicPartition,
         brokers: list[BrokerId] | tuple[BrokerId, ...],
         leadership: Leadership | None,
         assignment: ReplicaAssignment,
     ) -> Leadership | None:
+        removal, deletion = batches
         for broker in sorted(brokers):
             removal.add_stop_replica(broker, tp, delete=False)
             deletion.add_stop_replica(broker, tp, delete=True)

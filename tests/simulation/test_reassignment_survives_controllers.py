@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import pytest
 
 from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
+from cluster.errors import ClusterError, ErrorCode
 from cluster.invariants import check_all
 from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
 from cluster.record_batch import encode_batch
@@ -85,7 +85,8 @@ class Moving:
         while True:
             try:
                 answer = await self.ask(request)
-            except Exception:  # noqa: BLE001 - whatever a dying controller does to a caller.
+            except ClusterError:
+                # Whatever a dying controller does to a caller.
                 await self.cluster.until(lambda: self.cluster.active_controller() is not None, "a controller")
                 continue
             assert isinstance(answer, AlterPartitionReassignmentsResponse)
