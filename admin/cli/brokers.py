@@ -24,6 +24,7 @@ from admin.cli.options import (
     TimeoutOption,
     WaitOption,
     connect,
+    examples,
     run,
 )
 from admin.cli.output import say, write
@@ -58,7 +59,12 @@ def list_(
     write({"brokers": brokers}, form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
-@app.command(epilog="Examples:  klamm brokers describe  ·  klamm brokers describe 2 --configs -o json")
+@app.command(
+    epilog=examples(
+        "klamm brokers describe",
+        "klamm brokers describe 2 --configs -o json",
+    )
+)
 def describe(
     ids: Annotated[list[int] | None, typer.Argument(metavar="[ID]", help="Default: all live brokers.")] = None,
     *,
@@ -96,8 +102,10 @@ def describe(
 
 
 @app.command(
-    epilog="Examples:  klamm brokers alter default --config unclean.leader.election.enable=true"
-    "  ·  klamm brokers alter 2 --delete-config log.cleaner.threads --dry-run"
+    epilog=examples(
+        "klamm brokers alter default --config unclean.leader.election.enable=true",
+        "klamm brokers alter 2 --delete-config log.cleaner.threads --dry-run",
+    )
 )
 def alter(
     broker: Annotated[str, typer.Argument(metavar="ID|default", help="One broker, or the default of all of them.")],
@@ -139,8 +147,11 @@ def alter(
 
 
 @app.command(
-    epilog="Examples:  klamm brokers shutdown 2 --dry-run  ·  klamm brokers shutdown 2 --timeout 120"
-    "  ·  klamm brokers shutdown 2 --force"
+    epilog=examples(
+        "klamm brokers shutdown 2 --dry-run",
+        "klamm brokers shutdown 2 --timeout 120",
+        "klamm brokers shutdown 2 --force",
+    )
 )
 def shutdown(
     broker: BrokerArgument,
@@ -155,8 +166,9 @@ def shutdown(
 ) -> None:
     """Move a broker's leaderships away and let it end, as SIGTERM does.
 
-    Refuses when partitions would be left without a leader or fall below min.insync.replicas, and says which.
-    --dry-run shows every move (exit code 3 when it would refuse).
+    Refuses when partitions would be left without a leader or fall below
+    min.insync.replicas, and says which. --dry-run shows every move (exit
+    code 3 when it would refuse).
     """
     from cluster.broker import BrokerId
 

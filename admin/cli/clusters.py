@@ -14,6 +14,7 @@ from admin.cli.options import (
     FormatOption,
     TimeoutOption,
     connect,
+    examples,
     run,
 )
 from admin.cli.output import say, write
@@ -53,7 +54,9 @@ def describe(
 
 
 @app.command(
-    epilog="Example:  until klamm cluster health; do sleep 1; done   (exit code 0: nothing found, 3: findings)"
+    epilog=examples(
+        "until klamm cluster health; do sleep 1; done   (exit code 0: nothing found, 3: findings)",
+    )
 )
 def health(
     bootstrap: BootstrapOption = None,
@@ -63,8 +66,10 @@ def health(
 ) -> None:
     """Look for trouble, the worst first.
 
-    Partitions without a leader, below min.insync.replicas or under-replicated; brokers that host replicas and are
-    not alive; reassignments and deletions that are stuck; leaderships that are not where they should be.
+    Partitions without a leader, below min.insync.replicas or under-
+    replicated; brokers that host replicas and are not alive; reassignments
+    and deletions that are stuck; leaderships that are not where they should
+    be.
     """
     findings, counts = run(_examine(bootstrap, data, timeout))
     document = {

@@ -48,7 +48,8 @@ def consume(
 ) -> None:
     """Write the records of a topic to stdout, one line each; follows new records until interrupted.
 
-    Within a partition the order is that of the log; partitions come interleaved.
+    Within a partition the order is that of the log; partitions come
+    interleaved.
     """
     if from_beginning and offset is not None:
         raise typer.BadParameter("--from-beginning and --offset exclude one another")

@@ -17,6 +17,7 @@ from admin.cli.options import (
     YesOption,
     confirm,
     connect,
+    examples,
     run,
 )
 from admin.cli.output import say, write
@@ -41,8 +42,11 @@ FileOption = Annotated[
 
 
 @app.command(
-    epilog="Examples:  klamm elect preferred --all-topic-partitions  ·  klamm elect preferred --topic orders --dry-run"
-    "  ·  klamm elect preferred --path-to-json-file partitions.json"
+    epilog=examples(
+        "klamm elect preferred --all-topic-partitions",
+        "klamm elect preferred --topic orders --dry-run",
+        "klamm elect preferred --path-to-json-file partitions.json",
+    )
 )
 def preferred(
     *,
@@ -70,8 +74,10 @@ def preferred(
 
 
 @app.command(
-    epilog="Examples:  klamm elect unclean --topic orders --partition 3 --dry-run"
-    "  ·  klamm elect unclean --topic orders --partition 3 --yes"
+    epilog=examples(
+        "klamm elect unclean --topic orders --partition 3 --dry-run",
+        "klamm elect unclean --topic orders --partition 3 --yes",
+    )
 )
 def unclean(
     *,
@@ -88,7 +94,8 @@ def unclean(
 ) -> None:
     """Let a replica lead that is not in sync, where no one in sync is alive.
 
-    LOSES the acknowledged records that it does not have. Partitions with a living leader are left alone.
+    LOSES the acknowledged records that it does not have. Partitions with a
+    living leader are left alone.
     """
     from cluster.requests import UNCLEAN
 

@@ -93,6 +93,11 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
     return asyncio.run(main)
 
 
+def examples(*lines: str) -> str:
+    """The end of a command's help: one line per example."""
+    return "\n".join(("Examples:", *(f"  {line}" for line in lines)))
+
+
 def confirm(question: str, yes: bool) -> None:
     """Ask a person at a terminal, who may say no (exit 1). Scripts are taken at their word."""
     if not yes and sys.stdin.isatty():

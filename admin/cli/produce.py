@@ -55,8 +55,9 @@ def produce(
 ) -> None:
     """Produce lines, or KEY<TAB>VALUE, from stdin or a file.
 
-    Records with a key go to the partition that its hash names, others to all partitions in turn. Retries
-    after a failure may store a record twice. Exit code 1 when something was not acknowledged.
+    Records with a key go to the partition that its hash names, others to
+    all partitions in turn. Retries after a failure may store a record
+    twice. Exit code 1 when something was not acknowledged.
     """
     default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
     order = _Order(

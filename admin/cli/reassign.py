@@ -17,6 +17,7 @@ from admin.cli.options import (
     FormatOption,
     TimeoutOption,
     connect,
+    examples,
     run,
 )
 from admin.cli.output import say, write
@@ -46,9 +47,11 @@ WaitForMoves = Annotated[
 
 
 @app.command(
-    epilog="Examples:  klamm reassign generate --topic orders --broker-list 1,2,3 > moves.json"
-    "  ·  klamm reassign generate --topics-to-move-json-file topics.json --broker-list 4,5 --rollback back.json"
-    "  ·  then  klamm reassign execute moves.json --wait"
+    epilog=examples(
+        "klamm reassign generate --topic orders --broker-list 1,2,3 > moves.json",
+        "klamm reassign generate --topics-to-move-json-file topics.json --broker-list 4,5 --rollback back.json",
+        "klamm reassign execute moves.json --wait",
+    )
 )
 def generate(
     *,
@@ -68,8 +71,9 @@ def generate(
 ) -> None:
     """Propose where the partitions of some topics could go. Changes nothing.
 
-    Writes a reassignment file to standard output, to be looked at, changed and executed; with -o json an object
-    of two such files, `current` and `proposed`.
+    Writes a reassignment file to standard output, to be looked at, changed
+    and executed; with -o json an object of two such files, `current` and
+    `proposed`.
     """
     from admin.partition_files import parse_topics, reassignment_document
 
@@ -97,9 +101,11 @@ def generate(
 
 
 @app.command(
-    epilog="Examples:  klamm reassign execute moves.json --dry-run  ·  klamm reassign execute moves.json --wait"
-    ' --timeout 600  ·  echo \'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3]}]}\''
-    " | klamm reassign execute -"
+    epilog=examples(
+        "klamm reassign execute moves.json --dry-run",
+        "klamm reassign execute moves.json --wait --timeout 600",
+        'echo \'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3]}]}\' | klamm reassign execute -',
+    )
 )
 def execute(
     file: FileArgument,
@@ -139,7 +145,11 @@ def execute(
     _report(response, left, dry_run, form, "moved" if wait else "moving")
 
 
-@app.command(epilog="Example:  klamm reassign verify moves.json  (exit code 3 while anything is not as the file says)")
+@app.command(
+    epilog=examples(
+        "klamm reassign verify moves.json  (exit code 3 while anything is not as the file says)",
+    )
+)
 def verify(
     file: FileArgument,
     *,
@@ -180,7 +190,12 @@ def verify(
         raise typer.Exit(EXIT_FINDINGS)
 
 
-@app.command(epilog="Examples:  klamm reassign cancel moves.json  ·  klamm reassign cancel --all")
+@app.command(
+    epilog=examples(
+        "klamm reassign cancel moves.json",
+        "klamm reassign cancel --all",
+    )
+)
 def cancel(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file that was executed.")] = None,
     *,
@@ -208,7 +223,12 @@ def cancel(
     _report(run(main()), [], dry_run, form, "cancelled")
 
 
-@app.command("list", epilog="Example:  klamm reassign list -o json")
+@app.command(
+    "list",
+    epilog=examples(
+        "klamm reassign list -o json",
+    ),
+)
 def list_(
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,

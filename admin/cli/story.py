@@ -34,8 +34,9 @@ def story(
 ) -> None:
     """Tell the history of one partition, oldest first.
 
-    Reads files with --log-dir or --data, which works on a cluster that is down; with --bootstrap it asks every
-    live node. Without any of them: the embedded cluster in .klamm.
+    Reads files with --log-dir or --data, which works on a cluster that is
+    down; with --bootstrap it asks every live node. Without any of them: the
+    embedded cluster in .klamm.
     """
     wanted = _parse(partition)
     missing: list[str] = []

@@ -18,6 +18,7 @@ from admin.cli.options import (
     YesOption,
     confirm,
     connect,
+    examples,
     run,
 )
 from admin.cli.output import say, write
@@ -30,14 +31,15 @@ if TYPE_CHECKING:
     from admin.client import AdminClient
     from cluster.requests import CreatePartitionsResult, DescribedTopicDeletion, NewPartitions
 
-ALTER_EXAMPLES = (
-    "Examples:  klamm topics alter orders --partitions 12"
-    "  ·  klamm topics alter orders --partitions 4 --replica-assignment 2:3,3:1  (the brokers of two new partitions)"
-    "  ·  klamm topics alter orders --config retention.ms=60000 --delete-config min.insync.replicas"
+ALTER_EXAMPLES = examples(
+    "klamm topics alter orders --partitions 12",
+    "klamm topics alter orders --partitions 4 --replica-assignment 2:3,3:1  (the brokers of two new partitions)",
+    "klamm topics alter orders --config retention.ms=60000 --delete-config min.insync.replicas",
 )
-DELETE_EXAMPLES = (
-    "Examples:  klamm topics delete orders  ·  klamm topics delete a b c --yes --timeout 120"
-    "  ·  klamm topics delete orders --no-wait.  Repeat it to see how far a deletion is and what it waits for."
+DELETE_EXAMPLES = examples(
+    "klamm topics delete orders",
+    "klamm topics delete a b c --yes --timeout 120",
+    "klamm topics delete orders --no-wait.  Repeat it to see how far a deletion is and what it waits for.",
 )
 _POLL_S = 0.5
 
@@ -101,8 +103,9 @@ def delete(
 ) -> None:
     """Delete topics with all their records, and wait until they are gone everywhere.
 
-    A replica on a broker that is down cannot be deleted: the topic stays pending and is deleted when the broker
-    returns. Until then the reason is shown.
+    A replica on a broker that is down cannot be deleted: the topic stays
+    pending and is deleted when the broker returns. Until then the reason is
+    shown.
     """
     if not dry_run:
         confirm(f"Delete {', '.join(names)} with all records?", yes)

@@ -13,6 +13,7 @@ from admin.cli.options import (
     FormatOption,
     TimeoutOption,
     connect,
+    examples,
     run,
 )
 from admin.cli.output import say, write
@@ -32,9 +33,11 @@ _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "
 
 
 @app.command(
-    epilog="Examples:  klamm topics create orders --partitions 6 --replication-factor 3"
-    "  ·  klamm topics create small --config min.insync.replicas=2"
-    "  ·  klamm topics create placed --replica-assignment 1:2:3,2:3:1"
+    epilog=examples(
+        "klamm topics create orders --partitions 6 --replication-factor 3",
+        "klamm topics create small --config min.insync.replicas=2",
+        "klamm topics create placed --replica-assignment 1:2:3,2:3:1",
+    )
 )
 def create(
     name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'; at most 249 of them.")],
@@ -96,7 +99,12 @@ def list_(
     write({"topics": rows}, form, columns, ([row[c] for c in columns] for row in rows))
 
 
-@app.command(epilog="Examples:  klamm topics describe orders  ·  klamm topics describe -o json")
+@app.command(
+    epilog=examples(
+        "klamm topics describe orders",
+        "klamm topics describe -o json",
+    )
+)
 def describe(
     names: Annotated[list[str] | None, typer.Argument(help="Default: all topics.")] = None,
     bootstrap: BootstrapOption = None,

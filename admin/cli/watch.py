@@ -16,6 +16,7 @@ from admin.cli.options import (
     FormatOption,
     TimeoutOption,
     connect,
+    examples,
     run,
 )
 from admin.cli.output import say
@@ -23,8 +24,10 @@ from admin.cli.output import say
 if TYPE_CHECKING:
     from cluster.requests import ClusterEvent, WatchResponse
 
-WATCH_EXAMPLES = (
-    "Examples:  klamm watch  ·  klamm watch --topic orders -o json  ·  klamm watch --max-events 1  (wait for a change)"
+WATCH_EXAMPLES = examples(
+    "klamm watch",
+    "klamm watch --topic orders -o json",
+    "klamm watch --max-events 1  (wait for a change)",
 )
 
 
@@ -43,8 +46,8 @@ def watch(
 ) -> None:
     """Print leader changes, brokers that come and go, topics and reassignments as they happen. End with Ctrl-C.
 
-    Goes on through failovers of the controller; --timeout says for how long nobody may be in office. With -o json,
-    one object per line.
+    Goes on through failovers of the controller; --timeout says for how long
+    nobody may be in office. With -o json, one object per line.
     """
 
     async def main() -> None:
