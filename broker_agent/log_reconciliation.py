@@ -265,6 +265,7 @@ class LogReconciliation:
             StateChange(
                 kind=Kind.TRUNCATION,
                 topic=tp.topic,
+                topic_id=state.topic_id,
                 partition=tp.partition,
                 broker=self.setup.own_id,
                 leader=self.leader.broker,

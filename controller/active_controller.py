@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
+from msgspec.structs import replace
+
 from cluster.broker import ControllerEpoch
 from cluster.errors import ClusterError
 from cluster.state_change_log import Cause, StateChange, StateChangeSink
@@ -79,8 +81,19 @@ class ActiveController:
             raise UnsentDecisionsError(f"requests to brokers could not be made: {error!r}") from error
 
     def record(self, changes: Sequence[StateChange]) -> None:
-        """Write state changes that ZooKeeper acknowledged, before anybody is told of them."""
-        self._sink.append(changes)
+        """Write state changes that ZooKeeper acknowledged, before anybody is told of them.
+
+        Those about topics get the topic's id, which tells it from an earlier one of the same name.
+        """
+        ids = self.context.topic_ids
+        self._sink.append(
+            [
+                replace(change, topic_id=ids[change.topic])
+                if change.topic in ids and change.topic_id is None
+                else change
+                for change in changes
+            ]
+        )
 
     # Who asked for a topic, or for its end, may wait for it; the event loop goes on meanwhile.
 

@@ -31,6 +31,10 @@ class DyingController:
         self._carry_out = cluster.zookeeper.write
         cluster.zookeeper.write = self._write  # type: ignore[method-assign]
 
+    def spare(self) -> None:
+        """The procedure is over: whoever is alive may live on."""
+        self._fatal_write = -1
+
     def _write(self, session: ServerSession, ops: Sequence[Op]) -> list[OpResult]:
         results = self._carry_out(session, ops)
         victim = self._victim
