@@ -27,6 +27,7 @@ from broker_agent.registration import Registration
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from broker_agent.role_changes import RoleChanges
+from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
 from cluster.errors import ApiError, ErrorCode, SessionExpiredError, ZooKeeperError
@@ -51,6 +52,7 @@ from cluster.requests import (
     UpdateMetadataRequest,
 )
 from cluster.state_change_log import Kind, StateChange, StateChangeSink
+from cluster.znodes import CONFIG_CHANGES
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
 
 STARTING: Final = 1
@@ -138,9 +140,13 @@ class Agent:
             self.manager,
             self.fetchers,
             RoleChanges(self.manager, self.fetchers, around.configs),
+            tasks,
             broker_epoch=lambda: self.registration.epoch,
             sink=around.sink,
         )
+        self._topic_changes = TopicConfigChanges(
+            around.zookeeper, around.clock, around.configs, around.logs, self.control.lock
+        ).changes
         self._handlers = self._build_handlers()
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
@@ -177,6 +183,7 @@ class Agent:
         for name, coroutine in (
             ("zookeeper-events", self._follow_zookeeper()),
             ("controller-finder", self.finder.run()),
+            ("topic-settings", self._topic_changes.run()),
             ("isr-proposals", self.proposals.run()),
             ("log-directory-failures", failures.run()),
             ("isr-expiration", self._every(lag_ms / 2, self._shrink_isrs)),
@@ -187,6 +194,7 @@ class Agent:
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
         ):
             self._background.append(self._tasks.start(coroutine, name=name))
+        self._topic_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
         self._is_serving.set()
 
@@ -295,6 +303,8 @@ class Agent:
         while True:
             event = await self._around.zookeeper_events.get()
             match event:
+                case WatchEvent(path=path) if path == CONFIG_CHANGES:
+                    self._topic_changes.changed()
                 case WatchEvent():
                     self.finder.look_again()
                 case SessionEvent(state=SessionState.CONNECTED):
@@ -337,6 +347,7 @@ class Agent:
             await asyncio.sleep(_RETRY_S)
         self._note_registration()
         self.finder.look_again()
+        self._topic_changes.start_session()
 
     def _note_registration(self) -> None:
         self._around.sink.append(

@@ -4,7 +4,8 @@ Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMe
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 import structlog
 
@@ -15,6 +16,7 @@ from broker_agent.role_changes import RoleChanges, RoleOrder, RoleOutcome
 from cluster.broker import INITIAL_CONTROLLER_EPOCH, BrokerEpoch, ControllerEpoch, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
+from cluster.process.tasks import TaskSet
 from cluster.requests import (
     ControlRequest,
     LeaderAndIsrPartitionError,
@@ -30,6 +32,7 @@ from cluster.requests import (
 )
 from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
 
+_T = TypeVar("_T")
 _log = structlog.stdlib.get_logger()
 
 
@@ -41,6 +44,7 @@ class ControlRequests:
         manager: ReplicaManager,
         fetchers: ReplicaFetchers,
         roles: RoleChanges,
+        tasks: TaskSet,
         *,
         broker_epoch: Callable[[], BrokerEpoch],
         sink: StateChangeSink,
@@ -53,12 +57,20 @@ class ControlRequests:
         self._manager = manager
         self._fetchers = fetchers
         self._roles = roles
+        self._tasks = tasks
         self._broker_epoch = broker_epoch
         self._sink = sink
         self._handled = 0
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Become leader or follower of the named partitions (section 2 of the agent specification)."""
+        return await self._to_the_end(self._leader_and_isr(request))
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop fetching the named partitions and delete those marked so (section 4.1)."""
+        return await self._to_the_end(self._stop_replica(request))
+
+    async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         async with self.lock:
             code = self._admit_request(request)
             if code is not ErrorCode.NONE:
@@ -71,8 +83,7 @@ class ControlRequests:
                 return _answer(request, ErrorCode.UNKNOWN_SERVER_ERROR)
             return _answer(request, ErrorCode.NONE, codes)
 
-    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop fetching the named partitions and delete those marked so (section 4.1)."""
+    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         async with self.lock:
             code = self._admit_request(request)
             if code is not ErrorCode.NONE:
@@ -100,6 +111,25 @@ class ControlRequests:
                     _log.error("brokers offer different listeners", listeners=sorted(listeners))
                 self._manager.metadata.apply(request)
             return UpdateMetadataResponse(code)
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Carry an order out even if its sender hangs up meanwhile, as a controller does that dies.
+
+        Half of a role change could never be made good: the order repeated is not newer than its own beginning.
+        """
+        outcome: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+
+        async def carry_out() -> None:
+            try:
+                outcome.set_result(await work)
+            except asyncio.CancelledError:
+                outcome.cancel()
+                raise
+            except Exception as error:
+                outcome.set_exception(error)
+
+        self._tasks.start(carry_out(), name="control-request")
+        return await asyncio.shield(outcome)
 
     def _admit_request(self, request: ControlRequest) -> ErrorCode:
         """Test both epochs of the request, and remember the controller's if they are good."""
@@ -230,6 +260,7 @@ def _role_change(own_id: int, order: RoleOrder, cause: Cause) -> StateChange:
         cause=cause,
         controller_epoch=state.controller_epoch,
         topic=tp.topic,
+        topic_id=order.topic_id,
         partition=tp.partition,
         broker=own_id,
         to_state="leader" if state.leader == own_id else "follower",

@@ -186,7 +186,16 @@ class _WaitingFetch:
         return self.look_at(key)
 
     def look_at(self, key: TopicPartition) -> bool:
-        """Take one partition into account; true if the request should be answered now."""
+        """Take one partition into account; true if the request should be answered now.
+
+        Never raises for a log that has failed: whoever made the partition move is not to suffer from its readers.
+        """
+        try:
+            return self._look_at(key)
+        except StorageError:
+            return True
+
+    def _look_at(self, key: TopicPartition) -> bool:
         item = self._items[key]
         partition = self._manager.lookup_leader(key, item.current_leader_epoch)
         if isinstance(partition, ErrorCode) or partition.log is None:
@@ -201,10 +210,7 @@ class _WaitingFetch:
                 return True
         available = 0
         if item.fetch_offset < bound:
-            try:
-                between = log.bytes_between(item.fetch_offset, bound)
-            except StorageError:
-                return True
+            between = log.bytes_between(item.fetch_offset, bound)
             if between is None:
                 return True
             available = min(between, item.partition_max_bytes)

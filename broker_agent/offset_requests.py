@@ -76,7 +76,10 @@ class OffsetRequests:
         if isinstance(partition, ErrorCode):
             return OffsetForLeaderResult(item.topic, item.partition, partition)
         assert partition.log is not None, f"{tp} is led without a log"
-        answer = partition.log.end_offset_for_epoch(item.leader_epoch)
+        try:
+            answer = partition.log.end_offset_for_epoch(item.leader_epoch)
+        except StorageError:
+            return OffsetForLeaderResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
         return OffsetForLeaderResult(item.topic, item.partition, ErrorCode.NONE, answer.epoch, answer.end_offset)
 
 

@@ -62,7 +62,7 @@ class ReplicaFetcher:
     def wake(self) -> None:
         """There is something new to fetch or to truncate: do not sit out a long poll for the rest."""
         self._wake.set()
-        if self._fetching is not None:
+        if self._fetching is not None and not self._fetching.expired():
             self._fetching.reschedule(asyncio.get_running_loop().time())
 
     def close(self) -> None:

@@ -156,9 +156,9 @@ class ReplicaFetchers:
         return (31 * crc32(tp.topic.encode()) + tp.partition) % self._setup.settings.num_replica_fetchers
 
     def _fetcher(self, key: _FetcherKey, leader: Leader) -> ReplicaFetcher:
-        """The fetcher of that key at that endpoint; one at another endpoint, or a dead one, hands over (R5.2)."""
+        """The fetcher of that key at that endpoint; one at another endpoint hands over (R5.2)."""
         present = self._running.get(key)
-        if present is not None and present.fetcher.leader == leader and not present.task.done():
+        if present is not None and present.fetcher.leader == leader:
             return present.fetcher
         fetcher = ReplicaFetcher(leader, self._setup, self._failed)
         if present is not None:
@@ -172,12 +172,20 @@ class ReplicaFetchers:
         return fetcher
 
     async def _guard(self, fetcher: ReplicaFetcher, name: str) -> None:
-        """The root of a fetcher's task: an unexpected error ends this fetcher, not the agent (R5.7)."""
-        try:
-            await fetcher.run()
-        except Exception:
-            _log.exception("replica fetcher died", fetcher=name)
+        """The root of a fetcher's task: an unexpected error stops this fetcher, not the agent (R5.7).
+
+        It begins again after a pause, because its partitions have nobody else; until then it counts as dead.
+        """
+        while True:
+            try:
+                await fetcher.run()
+            except Exception:
+                _log.exception("replica fetcher died", fetcher=name)
             self._dead_count.inc()
+            try:
+                await asyncio.sleep(max(self._setup.settings.replica_fetch_backoff_ms, 1) / 1000)
+            finally:
+                self._dead_count.dec()
 
     def _stop(self, key: _FetcherKey) -> None:
         running = self._running.pop(key)

@@ -75,11 +75,14 @@ class RoleChanges:
         async def follow(order: RoleOrder) -> None:
             await self._follow(order, logs, outcome)
 
-        await self._for_each(orders, follow, outcome)
-        for order in outcome.changed:
-            self._manager.complete_delayed(order.partition.topic_partition)
-        if not is_stopping:
-            self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
+        try:
+            await self._for_each(orders, follow, outcome)
+        finally:
+            # Also when one of them failed unexpectedly: the order repeated would not be newer for the others.
+            for order in outcome.changed:
+                self._manager.complete_delayed(order.partition.topic_partition)
+            if not is_stopping:
+                self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
 
     async def _lead(self, order: RoleOrder, logs: "LogsOfRequest") -> bool:
         """R3.3 to R3.7; whether the order was carried out."""
