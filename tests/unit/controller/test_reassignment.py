@@ -1,0 +1,180 @@
+"""The arithmetic of moving partitions: what may be asked, what is written, when it is done, what is said of it."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.partition import ReplicaAssignment, TopicAssignment
+from controller.context import ControllerContext
+from controller.decisions.leader_election import NEWER_CONTROLLER, NO_STATE_NODE
+from controller.decisions.reassignment import (
+    BEING_DELETED,
+    NO_REPLICAS,
+    NOTHING_TO_CANCEL,
+    UNKNOWN_PARTITION,
+    Refusal,
+    is_complete,
+    is_entry_for,
+    keeps_leader,
+    plan_epoch_raises,
+    plan_recording,
+    plan_submission,
+    plan_znode_submission,
+    reassigned_on,
+    refuse_trigger,
+    remaining_entries,
+    stray_replicas,
+)
+from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
+
+T0, T1, U0 = tp("t-0"), tp("t-1"), tp("u-0")
+
+
+def moving(brokers: Sequence[int] = (1, 2, 3, 4)) -> ControllerContext:
+    """t-0 on its way from 1, 2 to 3, 4; t-1 and u-0 at rest."""
+    built = context(
+        brokers,
+        {"t-0": [1, 2], "t-1": [1, 2], "u-0": [2, 1]},
+        {"t-0": leadership(1, [1, 2]), "t-1": leadership(1, [1, 2]), "u-0": leadership(2, [2, 1])},
+    )
+    built.set_assignment(T0, assignment([3, 4, 1, 2], [3, 4], [1, 2]))
+    built.set_being_reassigned(T0)
+    return built
+
+
+@pytest.mark.parametrize(
+    ("partition", "target", "expected"),
+    [
+        ("u-0", [1, 3], assignment([1, 3, 2], [3], [2])),
+        ("u-0", [1, 2], assignment([1, 2])),
+        # A second move replaces the first, from the list before it.
+        ("t-0", [5, 2], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t-0", [2, 3], assignment([2, 3, 1], [3], [1])),
+        ("t-0", None, assignment([1, 2])),
+        ("u-0", None, NOTHING_TO_CANCEL),
+        ("x-0", None, NOTHING_TO_CANCEL),
+        ("u-0", [], NO_REPLICAS),
+        ("u-0", [1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("u-0", [1, -1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("u-0", [1, 9], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_what_may_be_asked_for_through_the_api(
+    partition: str, target: list[int] | None, expected: ReplicaAssignment | Refusal | ErrorCode
+) -> None:
+    judged = plan_submission(moving(), tp(partition), None if target is None else ids(*target))
+    if isinstance(expected, ErrorCode):
+        assert isinstance(judged, Refusal)
+        assert judged.code is expected
+    else:
+        assert judged == expected
+
+
+@pytest.mark.rule("RA-1")
+def test_a_replica_that_stays_need_not_be_alive() -> None:
+    assert plan_submission(moving([1, 3, 4]), U0, ids(2, 3)) == assignment([2, 3, 1], [3], [1])
+
+
+def test_a_broker_that_is_shutting_down_is_not_added() -> None:
+    view = moving()
+    view.set_shutting_down(ids(3))
+    judged = plan_submission(view, U0, ids(1, 3))
+    assert isinstance(judged, Refusal)
+    assert "3" in judged.message
+
+
+@pytest.mark.rule("RA-30", "D-4")
+def test_an_entry_of_the_request_node_may_name_brokers_that_nobody_knows_but_not_no_brokers() -> None:
+    assert plan_znode_submission(moving(), U0, ids(9, 1)) == assignment([9, 1, 2], [9], [2])
+    assert plan_znode_submission(moving(), U0, ()) == NO_REPLICAS
+
+
+@pytest.mark.rule("RA-3")
+def test_partitions_of_doomed_and_unknown_topics_are_not_moved() -> None:
+    view = moving()
+    assert refuse_trigger(view, T0) is None
+    assert refuse_trigger(view, tp("t-9")) == UNKNOWN_PARTITION
+    view.queue_topic_deletions(["t"])
+    assert refuse_trigger(view, T0) == BEING_DELETED
+
+
+@pytest.mark.rule("RA-22", "RA-40")
+def test_only_the_matching_entries_leave_the_request_node() -> None:
+    entries = {T0: ids(3, 4), T1: ids(3, 4), U0: ids(3, 3, 4)}
+    done = ReplicaAssignment(ids(3, 4))
+    assert remaining_entries(entries, lambda p, target: p == T0 and is_entry_for(target, done)) == {
+        T1: ids(3, 4),
+        U0: ids(3, 3, 4),
+    }
+    assert is_entry_for(ids(3, 3, 4), done)
+    assert not is_entry_for(ids(4, 3), done)
+
+
+@pytest.mark.rule("RA-11")
+def test_one_node_per_topic_is_written_with_all_its_partitions() -> None:
+    view = moving()
+    wanted = {T0: assignment([1, 2]), T1: assignment([1, 3, 2], [3], [2]), U0: assignment([2, 1])}
+    plan = plan_recording(view, wanted)
+    assert plan.changed == (T0, T1)
+    assert plan.topics == {"t": TopicAssignment({0: wanted[T0], 1: wanted[T1]}, "id-of-t")}
+    assert plan.unneeded == {3: [T0], 4: [T0]}
+    # A single change keeps its neighbours.
+    assert plan_recording(view, {T1: wanted[T1]}).topics["t"].partitions[0] == view.assignment(T0)
+
+
+@pytest.mark.parametrize(
+    ("lists", "isr", "complete"),
+    [
+        (assignment([3, 4, 1, 2], [3, 4], [1, 2]), [1, 2, 3], False),
+        (assignment([3, 4, 1, 2], [3, 4], [1, 2]), [4, 1, 3], True),
+        (assignment([3, 4, 1, 2], [3, 4], [1, 2]), None, False),
+        (assignment([1, 2]), None, True),
+        (assignment([1, 2]), [3], True),
+        (assignment([1, 2], [], [2]), [2], False),
+    ],
+)
+def test_a_move_is_complete_when_all_targets_are_in_sync(
+    lists: ReplicaAssignment, isr: list[int] | None, complete: bool
+) -> None:
+    assert is_complete(lists, None if isr is None else leadership(-1, isr)) is complete
+
+
+@pytest.mark.rule("RA-18")
+def test_a_leader_that_is_a_target_and_online_stays() -> None:
+    view = moving()
+    assert keeps_leader(view, T0, ids(1, 3))
+    assert not keeps_leader(view, T0, ids(3, 4))
+    assert not keeps_leader(view, tp("x-0"), ids(1))
+    assert not keeps_leader(moving([2, 3, 4]), T0, ids(1, 3))
+
+
+@pytest.mark.rule("RA-14")
+def test_raising_an_epoch_changes_nothing_else() -> None:
+    before = leadership(1, [2, 1], leader_epoch=4, partition_epoch=9, controller_epoch=3, recovery=1)
+    newer = leadership(1, [1], controller_epoch=EPOCH + 1)
+    plan = plan_epoch_raises(moving(), {T0: before, T1: None, U0: newer})
+    assert plan.writes == {
+        T0: leadership(1, [2, 1], leader_epoch=5, partition_epoch=10, controller_epoch=EPOCH, recovery=1)
+    }
+    assert plan.failures == {T1: NO_STATE_NODE, U0: NEWER_CONTROLLER}
+
+
+def test_replicas_in_sync_without_being_assigned_are_strays_unless_only_they_have_the_data() -> None:
+    view = moving()
+    view.apply_leaderships({T1: leadership(1, [1, 3, 2, 4]), U0: leadership(3, [3])})
+    assert stray_replicas(view) == {3: [T1], 4: [T1]}
+    view.queue_topic_deletions(["t"])
+    assert stray_replicas(view) == {}
+
+
+@pytest.mark.rule("BK-15")
+def test_a_starting_broker_concerns_the_moves_that_it_is_a_target_of() -> None:
+    view = moving()
+    view.set_assignment(T1, assignment([3, 1, 2], [3], [2]))
+    view.set_being_reassigned(T1)
+    assert reassigned_on(view, ids(3)) == [T0, T1]
+    assert reassigned_on(view, ids(4)) == [T0]
+    assert reassigned_on(view, ids(2)) == []
+    assert reassigned_on(view, [BrokerId(1)]) == [T1]
