@@ -105,7 +105,7 @@ class Controller:
             self.events.put(Startup())
             loop = self._tasks.start(self.events.run(), name="event loop")
             self._tasks.start(self._keep_session(), name="session keeper")
-            self._tasks.start(self._config_listener.run(), name="config listener")
+            self._tasks.start(self._config_listener.changes.run(), name="config listener")
             await stop.wait()
             self.events.clear_and_put(ShutdownEventLoop())
             await loop
@@ -179,7 +179,7 @@ class Controller:
     async def _enter(self, cause: Cause) -> None:
         """Register, then compete. While an earlier incarnation still owns the registration, wait for its end."""
         await self.election.create_paths()
-        self._config_listener.start_session()
+        self._config_listener.changes.start_session()
         if await self.election.register():
             await self.look_who_rules()
             await self._elect(cause)
@@ -259,7 +259,7 @@ class Controller:
             log.info("ZooKeeper session", state=notification.state.value)
             return
         if notification.path == CONFIG_CHANGES:
-            self._config_listener.changed()
+            self._config_listener.changes.changed()
             return
         event = event_of_watch(notification, self._own_registration)
         if event is not None:

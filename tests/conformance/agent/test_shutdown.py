@@ -232,5 +232,3 @@ async def test_a_request_to_shut_down_begins_what_a_signal_begins() -> None:
     assert agent.stop_requested.is_set()
     assert await agent.handle(ShutdownRequest(BrokerId(1))) == ShutdownResponse(ErrorCode.NONE)
     await world.stop()
-
-

@@ -1,0 +1,48 @@
+"""Settings of topics that change while their logs are in use. Source: Kafka TopicConfigHandler; R15.2."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from broker_agent.ports import LogDirectories
+from broker_agent.topic_configs import TopicConfigs
+from cluster.config_changes import ConfigChanges
+from cluster.node import WallClock
+from cluster.znodes import ConfigEntity
+from cluster.zookeeper.port import ZooKeeper
+
+_TOPICS: Final = "topics"
+
+_log = structlog.stdlib.get_logger()
+
+
+class TopicConfigChanges:
+    """Gives live logs the settings that their topics have now; the next operation on a log goes by them."""
+
+    def __init__(
+        self, zookeeper: ZooKeeper, clock: WallClock, configs: TopicConfigs, logs: LogDirectories, lock: asyncio.Lock
+    ) -> None:
+        self.changes = ConfigChanges(zookeeper, clock, self._take_over)
+        self._configs = configs
+        self._logs = logs
+        self._lock = lock
+
+    async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
+        """Raises ZooKeeperError; the listener tries again."""
+        topics = {entity.name for entity in entities if entity.type == _TOPICS}
+        if is_new_session:
+            # Announcements may have come and gone while nobody listened.
+            topics |= {tp.topic for tp in self._logs.all_logs()}
+        configs = await self._configs.read(sorted(topics))
+        changed: set[str] = set()
+        # A log that is being opened under this lock may still get settings that were read before the change.
+        async with self._lock:
+            for tp, log in self._logs.all_logs().items():
+                config = configs.get(tp.topic)
+                if config is not None and config != log.config:
+                    log.config = config
+                    changed.add(tp.topic)
+        if changed:
+            _log.info("settings of topics changed", topics=sorted(changed))
