@@ -1,6 +1,7 @@
 """`python -m broker_agent --config FILE`: one broker agent, until SIGTERM."""
 
 import argparse
+import resource
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,15 @@ def main(config: Path | None) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_WRONG_USAGE
+    _allow_many_files()
     return run_program(partial(run, node))
+
+
+def _allow_many_files() -> None:
+    """Each segment holds a descriptor, so the usual soft limit of 1024 would end with the first thousand partitions."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
 """A broker agent as a process: adapters made and wired, started and stopped in the order of R1.10 and R12.3."""
 
 import asyncio
-import os
 from contextlib import AsyncExitStack
-from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
@@ -14,7 +12,6 @@ from broker_agent.adapters.grpc_server import serve_broker_agent
 from broker_agent.agent import RECOVERY, Agent, Surroundings
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
-from broker_agent.log.directory_names import STATE_CHANGE_FOLDER
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
 from broker_agent.log.segments import Surroundings as LogSurroundings
@@ -28,8 +25,7 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
-from cluster.state_change_files import FileStateChangeLog
-from cluster.state_change_log import incarnation_id
+from cluster.state_change_files import open_state_change_log
 from cluster.state_change_reader import read_lines
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
@@ -54,7 +50,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         except (ZooKeeperError, MalformedZnodeError) as error:
             raise StartupError(f"cannot settle cluster id and broker id in ZooKeeper: {error}") from error
         configure_diagnostics("broker", broker_id)
-        sink, state_change_folder = _open_state_change_log(config, broker_id, clock)
+        sink, state_change_folder = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         metrics.gauge("kafka.server", "KafkaServer", "BrokerState").set(RECOVERY)
@@ -123,6 +119,7 @@ async def _connect(
         config.zookeeper,
         session_timeout_ms=settings.zookeeper_session_timeout_ms,
         connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
+        max_in_flight=settings.zookeeper_max_in_flight_requests,
         metrics=metrics,
     )
     zookeeper.listen(events.put_nowait)
@@ -148,26 +145,6 @@ async def _settle_identity(
         reserved_max=config.settings.reserved_broker_max_id,
     )
     return cluster_id, broker_id
-
-
-def _open_state_change_log(
-    config: NodeConfig, broker_id: BrokerId, clock: SystemClock
-) -> tuple[FileStateChangeLog, Path]:
-    settings = config.settings
-    configured = settings.klamm_state_change_log_dir
-    folder = Path(config.data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
-    sink = FileStateChangeLog(
-        folder,
-        node=f"broker-{broker_id}",
-        incarnation=incarnation_id(clock.now_ms(), os.getpid()),
-        clock=clock,
-        segment_bytes=settings.klamm_state_change_log_segment_bytes,
-        segment_ms=settings.klamm_state_change_log_segment_ms,
-        fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
-        retention_ms=settings.klamm_state_change_log_retention_ms,
-        spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
-    )
-    return sink, folder
 
 
 async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOptions:

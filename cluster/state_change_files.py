@@ -18,9 +18,12 @@ import structlog
 
 from cluster.errors import StorageError
 from cluster.node import WallClock
-from cluster.state_change_log import Stamper, StateChange
+from cluster.process.settings import Settings
+from cluster.state_change_log import Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
+STATE_CHANGE_FOLDER: Final = "state-change-log"
+"""What may stand in a data folder beside what else is kept there, unless the log is elsewhere."""
 AUDITED_FILE: Final = "audited.json"
 """Written beside the segments by the audit: segment name -> bytes that it has taken and will not need again."""
 
@@ -220,3 +223,23 @@ class FileStateChangeLog:
         _log.error("state-change log cannot be written", directory=str(self._directory), error=str(error), lost=lost)
         if self._on_failure is not None:
             self._on_failure(StorageError(str(self._directory), str(error)))
+
+
+def open_state_change_log(
+    settings: Settings, data: Sequence[str], node: str, clock: WallClock
+) -> tuple[FileStateChangeLog, Path]:
+    """The log of this process, and where: `klamm.state.change.log.dir` if set, else below the first data folder."""
+    configured = settings.klamm_state_change_log_dir
+    directory = Path(data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
+    log = FileStateChangeLog(
+        directory,
+        node=node,
+        incarnation=incarnation_id(clock.now_ms(), os.getpid()),
+        clock=clock,
+        segment_bytes=settings.klamm_state_change_log_segment_bytes,
+        segment_ms=settings.klamm_state_change_log_segment_ms,
+        fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
+        retention_ms=settings.klamm_state_change_log_retention_ms,
+        spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
+    )
+    return log, directory

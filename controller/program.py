@@ -1,11 +1,8 @@
 """The composition root of a controller process: every adapter is made and wired here, and nowhere else."""
 
 import asyncio
-import os
 from contextlib import ExitStack
-from pathlib import Path
 from random import SystemRandom
-from typing import Final
 
 import structlog
 
@@ -18,8 +15,7 @@ from cluster.process.diagnostics import configure_diagnostics
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse, RequestContext
-from cluster.state_change_files import FileStateChangeLog
-from cluster.state_change_log import incarnation_id
+from cluster.state_change_files import open_state_change_log
 from cluster.state_change_reader import read_lines
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
@@ -28,7 +24,6 @@ from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.node import ControllerNode
 
-STATE_CHANGE_LOG: Final = "state-change-log"
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -42,7 +37,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
     configure_diagnostics("controller", config.id)
     metrics, clock = Metrics(), SystemClock()
-    state_changes, directory = _state_change_log(config, clock)
+    state_changes, directory = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
     client = GrpcBrokerClient(config.settings)
     zookeeper = KazooZooKeeper(
         config.zookeeper,
@@ -84,24 +79,6 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         finally:
             await server.stop()
             await client.close()
-
-
-def _state_change_log(config: NodeConfig, clock: SystemClock) -> tuple[FileStateChangeLog, Path]:
-    settings = config.settings
-    chosen = settings.klamm_state_change_log_dir
-    directory = Path(config.data[0]) / STATE_CHANGE_LOG if chosen is None else Path(chosen)
-    sink = FileStateChangeLog(
-        directory,
-        node=f"controller-{config.id}",
-        incarnation=incarnation_id(clock.now_ms(), os.getpid()),
-        clock=clock,
-        segment_bytes=settings.klamm_state_change_log_segment_bytes,
-        segment_ms=settings.klamm_state_change_log_segment_ms,
-        fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
-        retention_ms=settings.klamm_state_change_log_retention_ms,
-        spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
-    )
-    return sink, directory
 
 
 class _Entrance:

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 from cluster.partition import TopicPartition
 
 MAX_NAME_LENGTH: Final = 255
-STATE_CHANGE_FOLDER: Final = "state-change-log"
-"""What may stand in a log directory beside the logs: the agent's own state-change log, unless it is elsewhere."""
 _UNIQUE_LENGTH: Final = 32  # hex digits
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
-from broker_agent.log.directory_names import STATE_CHANGE_FOLDER, DirectoryKind, parse_directory_name
+from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
@@ -20,6 +20,7 @@ from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, Offset
 from cluster.errors import StartupError, StorageError
 from cluster.partition import TopicPartition
+from cluster.state_change_files import STATE_CHANGE_FOLDER
 
 OnProgress = Callable[[str, int], None]
 """Told the directory and how many of its logs are still to be loaded."""
