@@ -103,7 +103,6 @@ def test_all_mistakes_are_reported_at_once_with_their_fields(write: Any) -> None
         ('"leader.imbalance.check.interval.seconds" = 0', "leader.imbalance.check.interval.seconds"),
         ('"min.insync.replicas" = 0', "min.insync.replicas"),
         ('"auto.create.topics.enable" = true', "auto.create.topics.enable"),
-        ('"auto.create.topics.enable" = true', "auto.create.topics.enable"),
         ('"log.segment.bytes" = 9999999999', "log.segment.bytes"),
         ('"num_partitions" = 1', "num_partitions"),
         ('"broker.id" = 8', "broker.id"),
