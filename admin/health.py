@@ -70,10 +70,11 @@ def _judge(topic: DescribedTopic, p: DescribedPartition) -> Iterator[Finding]:
     in_sync = f"in sync {list(p.isr)} of replicas {list(p.replicas)}"
     if p.leader == NO_LEADER:
         yield Finding(Trouble.OFFLINE, f"no leader; {in_sync}", topic.name, p.partition)
-    elif len(p.isr) < topic.min_insync_replicas:
+    # A partition cannot be asked for more in-sync replicas than it has.
+    elif len(p.isr) < (wanted := min(topic.min_insync_replicas, len(p.replicas))):
         yield Finding(
             Trouble.UNDER_MIN_ISR,
-            f"{in_sync}, but min.insync.replicas is {topic.min_insync_replicas}: acks=all is refused",
+            f"{in_sync}, but min.insync.replicas asks for {wanted}: acks=all is refused",
             topic.name,
             p.partition,
         )

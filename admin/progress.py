@@ -1,5 +1,7 @@
 """How long something that goes on will still take, judged by how fast it went so far."""
 
+from collections.abc import Iterable
+
 
 class Progress:
     """Of `total` things, how many are done; `now` is the event loop's time in seconds."""
@@ -24,7 +26,11 @@ class Progress:
         per_thing = (self._now - self._begun_at) / (self.done - self._at_begin)
         return per_thing * (self.total - self.done)
 
-    def __str__(self) -> str:
+    def told(self, what: str, hindrances: Iterable[str]) -> str:
+        """In words: `3 of 7 partitions have arrived, about 2 s left`; what is stuck has no time of arrival."""
+        text = f"{self.done} of {self.total} {what}"
+        stuck = sorted(set(hindrances))
+        if stuck:
+            return "; ".join([text, *stuck])
         remaining = self.remaining_s()
-        text = f"{self.done} of {self.total}"
         return text if remaining is None else f"{text}, about {remaining:.0f} s left"

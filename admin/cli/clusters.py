@@ -17,7 +17,7 @@ from admin.cli.options import (
     examples,
     run,
 )
-from admin.cli.output import say, write
+from admin.cli.output import counted, say, write
 
 if TYPE_CHECKING:
     from admin.health import Finding
@@ -89,7 +89,8 @@ def health(
     rows = ((f.trouble.value, _place(f), f.detail) for f in findings)
     if findings or form is not Format.TABLE:
         write(document, form, ("trouble", "where", "detail"), rows)
-    say("{brokers} brokers, {topics} topics, {partitions} partitions: ".format_map(counts) + _verdict(findings))
+    seen = ", ".join(counted(counts[f"{thing}s"], thing) for thing in ("broker", "topic", "partition"))
+    say(f"{seen}: {counted(len(findings), 'finding') if findings else 'nothing is wrong'}")
     if findings:
         raise typer.Exit(EXIT_FINDINGS)
 
@@ -116,7 +117,3 @@ def _place(finding: "Finding") -> str:
     if finding.topic:
         return finding.topic if finding.partition < 0 else f"{finding.topic}-{finding.partition}"
     return f"broker {finding.broker}"
-
-
-def _verdict(findings: "list[Finding]") -> str:
-    return f"{len(findings)} findings" if findings else "nothing is wrong"

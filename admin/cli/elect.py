@@ -20,7 +20,7 @@ from admin.cli.options import (
     examples,
     run,
 )
-from admin.cli.output import say, write
+from admin.cli.output import counted, say, write
 from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
 from cluster.errors import ApiError, ErrorCode
@@ -168,7 +168,7 @@ def _report(response: "ElectLeadersResponse", dry_run: bool, form: Format) -> No
         "plan": None if response.plan is None else plan_document(response.plan),
     }
     would = "would be " if dry_run else ""
-    say(f"{elected} leaders {would}elected, {idle} partitions need no election, {len(refused)} refused")
+    say(f"{counted(elected, 'leader')} {would}elected, {len(refused)} refused, {idle} not needed")
     if form is not Format.TABLE:
         write(document, form, (), ())
     else:

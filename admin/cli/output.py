@@ -50,6 +50,11 @@ def say(message: str) -> None:
     typer.echo(message, err=True)
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 partition`, `2 partitions`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def _cell(value: object) -> str:
     if isinstance(value, tuple | list):
         return ",".join(map(str, value)) if value else "-"

@@ -20,7 +20,7 @@ from admin.cli.options import (
     examples,
     run,
 )
-from admin.cli.output import say, write
+from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_brokers, read_input
 from admin.cli.plans import plan_document, write_plan
 from admin.cli.reassignment_outcomes import (
@@ -93,7 +93,7 @@ def generate(
     if rollback is not None:
         rollback.write_text(json.dumps(current) + "\n")
         say(f"what is there now is in {rollback}")
-    say(f"{len(proposal.proposed)} partitions would move")
+    say(f"{counted(len(proposal.proposed), 'partition')} would move")
     if form is Format.TABLE:
         typer.echo(json.dumps(proposed))
     else:
@@ -242,7 +242,8 @@ def list_(
             return await describe_moves(client, None)
 
     going_on = run(main())
-    write({"reassignments": [move_document(r) for r in going_on]}, form, MOVE_COLUMNS, map(move_row, going_on))
+    if going_on or form is not Format.TABLE:
+        write({"reassignments": [move_document(r) for r in going_on]}, form, MOVE_COLUMNS, map(move_row, going_on))
     if not going_on:
         say("nothing is being reassigned")
 
@@ -312,7 +313,7 @@ def _report(
     refused = refusals(response)
     accepted = sum(len(t.partitions) for t in response.responses) - len(refused)
     say(
-        f"{accepted} partitions {'would be ' if dry_run else ''}{done}"
+        f"{counted(accepted - len(left), 'partition')} {'would be ' if dry_run else ''}{done}"
         + (f", {len(refused)} refused" if refused else "")
     )
     document = {

@@ -38,8 +38,7 @@ async def wait_for_moves(
         if not left or now >= deadline:
             return left
         progress.update(len(partitions) - len(left), now)
-        stuck = sorted({r.stuck_reason for r in left if r.stuck_reason})
-        text = "; ".join([f"{progress} partitions have arrived", *(f"stuck: {reason}" for reason in stuck)])
+        text = progress.told("partitions have arrived", (f"stuck: {r.stuck_reason}" for r in left if r.stuck_reason))
         if text != said:
             say(text)
             said = text

@@ -21,7 +21,7 @@ from admin.cli.options import (
     examples,
     run,
 )
-from admin.cli.output import say, write
+from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from cluster.errors import ApiError, ErrorCode
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from admin.client import AdminClient
-    from cluster.requests import CreatePartitionsResult, DescribedTopicDeletion, NewPartitions
+    from cluster.requests import CreatePartitionsResult, DeletableTopicResult, DescribedTopicDeletion, NewPartitions
 
 ALTER_EXAMPLES = examples(
     "klamm topics alter orders --partitions 12",
@@ -82,7 +82,7 @@ def alter(
     document: dict[str, Any] = {"name": name, "dry_run": dry_run, "set": configs, "deleted": deleted, "added": []}
     if added is not None:
         document["added"] = [{"partition": p, "replicas": list(r)} for p, r in sorted(added.assignments.items())]
-        say(f"{len(added.assignments)} partitions of {name} {would}added")
+        say(f"{counted(len(added.assignments), 'partition')} of {name} {would}added")
     if configs or deleted:
         say(f"configuration of {name} {would}changed")
     rows = [(p["partition"], p["replicas"]) for p in document["added"]]
@@ -110,24 +110,28 @@ def delete(
     if not dry_run:
         confirm(f"Delete {', '.join(names)} with all records?", yes)
 
-    async def main() -> "list[DescribedTopicDeletion]":
+    async def main() -> "tuple[dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]":
         async with connect(bootstrap, data, timeout) as client:
-            await _delete(client, names, dry_run)
-            return [] if dry_run else await _watch_deletions(client, names, timeout if wait else 0)
+            refused = await _mark(client, names, dry_run)
+            accepted = [name for name in names if name not in refused]
+            if dry_run or not accepted:
+                return refused, []
+            return refused, await _watch_deletions(client, accepted, timeout if wait else 0)
 
-    pending = run(main())
+    refused, pending = run(main())
     left = {d.topic: d for d in pending}
-    for topic in names:
-        if dry_run:
-            say(f"topic {topic} would be deleted")
-        elif topic not in left:
-            say(f"topic {topic} is deleted")
-    rows = [_deletion_row(left[n]) if n in left else (n, _state(dry_run), "-", "-") for n in names]
-    document = {"topics": [_deletion_document(n, left.get(n), dry_run) for n in names]}
+    documents = [_deletion_document(name, refused.get(name), left.get(name), dry_run) for name in names]
+    for document in documents:
+        if "error" in document:
+            say(f"topic {document['name']}: {document['error']}: {document['reason']}")
+        elif document["name"] not in left:
+            say(f"topic {document['name']} {document['state']}")
     if left or form is not Format.TABLE:
-        write(document, form, ("topic", "state", "deleted replicas", "waits for"), rows)
+        columns = ("topic", "state", "deleted replicas", "waits for")
+        write({"topics": documents}, form, columns, map(_deletion_row, pending))
     if left and wait:
         say("not deleted in time: the deletion goes on by itself as soon as what it waits for is there")
+    if refused or (left and wait):
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -166,12 +170,12 @@ async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool
     return result
 
 
-async def _delete(client: "AdminClient", names: "Sequence[str]", dry_run: bool) -> None:
+async def _mark(client: "AdminClient", names: "Sequence[str]", dry_run: bool) -> "dict[str, DeletableTopicResult]":
+    """Ask for the deletion without waiting for it; what was refused."""
     response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
-    for result in response.responses:
-        # Without waiting, this says that the deletion is under way.
-        if result.error_code is not ErrorCode.REQUEST_TIMED_OUT:
-            _raise_if_refused(str(result.name), result.error_code, result.error_message)
+    # Without waiting, a time-out says that the deletion is under way.
+    fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
+    return {str(r.name): r for r in response.responses if r.error_code not in fine}
 
 
 async def _watch_deletions(
@@ -192,10 +196,9 @@ async def _watch_deletions(
         if progress is None:
             progress = Progress(sum(d.replicas for d in left), now)
         progress.update(max(0, progress.total - sum(d.replicas - d.deleted_replicas for d in left)), now)
-        reasons = sorted({d.reason for d in left if d.reason})
-        text = "; ".join([f"{progress} replicas", *reasons])
+        text = progress.told("replicas are deleted", (f"{d.topic}: {d.reason}" for d in left if d.reason))
         if text != said:
-            say(f"deleting: {text}")
+            say(text)
             said = text
         await asyncio.sleep(min(_POLL_S, deadline - now))
 
@@ -205,9 +208,14 @@ def _deletion_row(d: "DescribedTopicDeletion") -> tuple[object, ...]:
     return d.topic, d.state, f"{d.deleted_replicas} of {d.replicas}", "; ".join(replicas) or d.reason
 
 
-def _deletion_document(name: str, d: "DescribedTopicDeletion | None", dry_run: bool) -> dict[str, Any]:
+def _deletion_document(
+    name: str, refused: "DeletableTopicResult | None", d: "DescribedTopicDeletion | None", dry_run: bool
+) -> dict[str, Any]:
+    if refused is not None:
+        error, reason = refused.error_code.name, refused.error_message or ""
+        return {"name": name, "state": "refused", "error": error, "reason": reason}
     if d is None:
-        return {"name": name, "state": _state(dry_run)}
+        return {"name": name, "state": "would be deleted" if dry_run else "deleted"}
     return {
         "name": name,
         "state": d.state,
@@ -218,10 +226,6 @@ def _deletion_document(name: str, d: "DescribedTopicDeletion | None", dry_run: b
             {"partition": w.partition, "broker": w.broker_id, "state": w.state, "reason": w.reason} for w in d.waiting
         ],
     }
-
-
-def _state(dry_run: bool) -> str:
-    return "would be deleted" if dry_run else "deleted"
 
 
 def _raise_if_refused(name: str, code: ErrorCode, message: str | None) -> None:
