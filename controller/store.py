@@ -187,22 +187,24 @@ class ControllerStore:
                 break
         if left:
             log.error("Topic nodes cannot be deleted", topics=left)
-        await self._writer.write([(Delete(topic_config_path(topic)),) for topic in gone])
+        await self._delete_trees([topic_config_path(topic) for topic in gone])
         await self.delete_markers(gone)
         return gone
 
     async def _delete_trees(self, roots: Sequence[str]) -> list[bool]:
         """Delete nodes and all below them, the lowest first (ZC-8); per root whether it is gone."""
-        levels = [list(roots)]
-        while levels[-1]:
-            listed = await self._zookeeper.children_many(levels[-1])
-            levels.append(
-                [f"{path}/{name}" for path, names in zip(levels[-1], listed, strict=True) for name in names or ()]
-            )
-        outcomes: list[Outcome] = []
+        levels: list[list[str]] = []
+        paths = list(roots)
+        while paths:
+            listed = dict(zip(paths, await self._zookeeper.children_many(paths), strict=True))
+            # Deleting what is known to be absent would only break transactions into pieces.
+            levels.append([path for path in paths if listed[path] is not None])
+            paths = [f"{path}/{name}" for path in levels[-1] for name in listed[path] or ()]
+        deleted: dict[str, Outcome] = {}
         for level in reversed(levels):
             outcomes = await self._writer.write([(Delete(path),) for path in level])
-        return [isinstance(outcome, Written) for outcome in outcomes]
+            deleted = dict(zip(level, outcomes, strict=True))
+        return [root not in deleted or isinstance(deleted[root], Written) for root in roots]
 
     # Requested moves
 

@@ -17,6 +17,7 @@ from cluster.requests import (
     ReadStateChangesRequest,
     ReadStateChangesResponse,
     RequestContext,
+    StopReplicaPartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
@@ -50,12 +51,16 @@ def run_virtually(main: Callable[[], Coroutine[Any, Any, _T]], *, max_steps: int
 
 
 class RecordingBrokers:
-    """A BrokerClient whose brokers take everything and say NONE. `unreachable` ones do not answer."""
+    """A BrokerClient whose brokers take everything and say NONE. `unreachable` ones do not answer.
+
+    `answers` are codes of whole requests, without results; `deletions` are codes for each replica to be deleted.
+    """
 
     def __init__(self) -> None:
         self.received: list[tuple[BrokerId, ControlRequest]] = []
         self.unreachable: set[BrokerId] = set()
         self.answers: dict[BrokerId, ErrorCode] = {}
+        self.deletions: dict[BrokerId, ErrorCode] = {}
         self.forgotten: list[BrokerId] = []
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
@@ -70,7 +75,17 @@ class RecordingBrokers:
             case UpdateMetadataRequest():
                 return UpdateMetadataResponse(code)
             case StopReplicaRequest():
-                return StopReplicaResponse(code)
+                stopped = self.deletions.get(broker.id, ErrorCode.NONE)
+                return StopReplicaResponse(
+                    code,
+                    tuple(
+                        StopReplicaPartitionError(
+                            s.topic_name, s.partition_index, stopped if s.delete_partition else ErrorCode.NONE
+                        )
+                        for s in request.partition_states
+                        if code is ErrorCode.NONE
+                    ),
+                )
 
     async def forget(self, broker: Broker) -> None:
         self.forgotten.append(broker.id)

@@ -1,0 +1,406 @@
+"""Topics marked for deletion, with brokers that only answer: who is told what, what holds it, what ends it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerId, TopicId
+from cluster.errors import ErrorCode
+from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.requests import (
+    AlterPartitionItem,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    ControlRequest,
+    DescribedTopicDeletion,
+    DescribeTopicDeletionsRequest,
+    LeaderAndIsrRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+    WaitingReplica,
+)
+from cluster.state_change_log import Kind
+from cluster.state_tables import ReplicaState
+from cluster.znodes import (
+    delete_topic_path,
+    encode_config,
+    encode_topic,
+    partitions_path,
+    topic_config_path,
+    topic_path,
+)
+from cluster.zookeeper.port import Create, Delete, Op, SetData
+from tests.contexts import ids
+from tests.controllers import RunningController, World, run_virtually, settle, until
+
+E = ErrorCode
+
+
+async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
+    world = await World().start()
+    c = world.start_controller(**settings)
+    await until(lambda: c.gauge("ActiveControllerCount") == 1)
+    await world.start_broker(*brokers)
+    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
+    return world, c
+
+
+async def mark(world: World, *topics: str) -> None:
+    await world.write(*(Create(delete_topic_path(topic)) for topic in topics))
+
+
+async def gone(world: World, topic: str) -> None:
+    async def nothing_left() -> bool:
+        paths = (topic_path(topic), topic_config_path(topic), delete_topic_path(topic))
+        return not any([await world.tool.get(path) for path in paths])
+
+    await until(nothing_left, f"{topic} is gone")
+
+
+def stops(c: RunningController, broker: int) -> list[tuple[str, int, int, bool]]:
+    return [
+        (s.topic_name, s.partition_index, s.leader_epoch, s.delete_partition)
+        for request in c.brokers.of(broker, StopReplicaRequest)
+        for s in request.partition_states
+    ]
+
+
+def kinds(c: RunningController, broker: int) -> list[type[ControlRequest]]:
+    return [type(request) for b, request in c.brokers.received if b == broker]
+
+
+def counters_agree(c: RunningController) -> bool:
+    return c.context.recount() == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
+
+
+async def describe(c: RunningController, topic: str = "t") -> DescribedTopicDeletion:
+    (described,) = (await c.ask(DescribeTopicDeletionsRequest((topic,)))).deletions
+    return described
+
+
+@pytest.mark.rule("TD-4", "TD-7", "TD-9", "TD-13", "TD-15", "TD-20", "RQ-8", "CX-7", "CX-10", "CX-11", "TI-3", "INV-9")
+def test_a_topic_is_forgotten_stopped_deleted_and_only_then_removed() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await world.create(topic_config_path("t"), encode_config({"retention.ms": "1"}))
+        await world.create_topic("t", [1, 2], [2, 1])
+        await world.leads("t", 1, leader=2)
+        await settle()
+        old_id = (await world.topic("t")).topic_id  # type: ignore[union-attr]
+        c.brokers.received.clear()
+        deleted = deletions(world)
+        await mark(world, "t")
+        await gone(world, "t")
+        await settle()
+        forget, *_ = c.brokers.of(3, UpdateMetadataRequest)
+        assert [(p.leader, p.leader_epoch, p.zk_version) for p in forget.topic_states[0].partition_states] == [
+            (-2, 0, 0)
+        ] * 2
+        assert stops(c, 1) == [("t", p, -2, delete) for delete in (False, True) for p in (0, 1)]
+        assert kinds(c, 3) == [UpdateMetadataRequest]
+        assert not c.brokers.of(1, LeaderAndIsrRequest), "nobody is told of the shrinking ISRs"
+        assert deleted.index(delete_topic_path("t")) > deleted.index(topic_config_path("t"))
+        assert deleted.index(topic_config_path("t")) > deleted.index(topic_path("t"))
+        assert deleted.index(topic_path("t")) > deleted.index(partitions_path("t"))
+        assert "t" not in c.context.topics | c.context.topics_to_be_deleted | c.context.topics_with_deletion_started
+        assert not c.context.leaderships
+        assert not c.context.partition_states
+        counts = ("TopicsToDeleteCount", "ReplicasToDeleteCount", "GlobalTopicCount")
+        assert [c.gauge(name) for name in counts] == [0, 0, 0]
+        assert [r.to_state for r in c.sink.of(Kind.TOPIC)] == ["created", "queued for deletion", "deleted"]
+        await world.create_topic("t", [3])
+        assert (await world.leads("t", leader=3)).leader_epoch == 0
+        assert (await world.topic("t")).topic_id not in {None, old_id}  # type: ignore[union-attr]
+        assert counters_agree(c)
+        await c.stop()
+
+    run_virtually(main)
+
+
+def deletions(world: World) -> list[str]:
+    """The paths deleted from now on, in order."""
+    paths: list[str] = []
+    carry_out = world.server.write
+
+    def write(session: Any, ops: Sequence[Op]) -> Any:
+        paths.extend(op.path for op in ops if isinstance(op, Delete))
+        return carry_out(session, ops)
+
+    world.server.write = write  # type: ignore[method-assign]
+    return paths
+
+
+@pytest.mark.rule("TD-10")
+def test_the_marker_of_an_unknown_topic_is_removed() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await mark(world, "nonsense")
+        await gone(world, "nonsense")
+        assert c.context.topics == {"t"}
+        assert c.gauge("TopicsToDeleteCount") == 0
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TD-1", "TD-3", "TD-11")
+def test_where_deletion_is_disabled_markers_go_and_topics_stay() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, delete_topic_enable=False)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await mark(world, "t")
+        await until(lambda: not world.server.tree.children("/admin/delete_topics"))
+        await settle()
+        assert not stops(c, 1)
+        await c.stop()
+        await mark(world, "t")
+        successor = world.start_controller(1002, delete_topic_enable=False)
+        await until(lambda: successor.gauge("ActiveControllerCount") == 1)
+        await settle()
+        assert not world.server.tree.children("/admin/delete_topics")
+        assert await world.topic("t") is not None
+        assert successor.gauge("TopicsToDeleteCount") == 0
+        await successor.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TD-6", "TD-9", "TD-13", "TD-27", "BK-13", "BK-16", "RM-10", "CX-20", "INV-10")
+def test_a_dead_replica_holds_its_topic_until_it_returns() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await world.create_topic("t", [1, 2, 3])
+        await world.leads("t", leader=1)
+        await world.stop_broker(3)
+        await world.leads("t", leader=1, isr=(1, 2))
+        await mark(world, "t")
+        # One epoch for each living replica that is stopped; the last one stays listed.
+        state = await world.leads("t", leader=-1)
+        await settle()
+        assert (state.leader_epoch, state.isr) == (3, (2,))
+        assert [stops(c, b)[-1] for b in (1, 2)] == [("t", 0, -2, True)] * 2
+        assert [c.gauge(f"{name}Count") for name in ("TopicsToDelete", "TopicsIneligibleToDelete")] == [1, 1]
+        assert [c.gauge(f"{name}Count") for name in ("ReplicasToDelete", "ReplicasIneligibleToDelete")] == [1, 0]
+        assert c.gauge("OfflinePartitionsCount") == 0
+        waiting = WaitingReplica(0, BrokerId(3), ReplicaState.OFFLINE.value, "broker 3 is not alive")
+        described = await describe(c)
+        assert described == DescribedTopicDeletion(
+            "t", "on hold", "replicas are offline on brokers 3", deleted_replicas=2, replicas=3, waiting=(waiting,)
+        )
+        c.brokers.received.clear()
+        await world.start_broker(3)
+        await gone(world, "t")
+        await settle()
+        assert kinds(c, 3).index(LeaderAndIsrRequest) < kinds(c, 3).index(StopReplicaRequest)
+        assert stops(c, 3) == [("t", 0, -2, False), ("t", 0, -2, True)]
+        assert not stops(c, 1), "what is deleted is not deleted again"
+        assert counters_agree(c)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TD-8", "TD-20", "TD-25")
+def test_a_broker_that_refuses_holds_the_topic_until_a_broker_of_it_starts() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        c.brokers.deletions[BrokerId(2)] = ErrorCode.KAFKA_STORAGE_ERROR
+        await mark(world, "t")
+        await until(lambda: c.gauge("TopicsIneligibleToDeleteCount") == 1)
+        await settle(10)
+        assert [s for s in stops(c, 2) if s[3]] == [("t", 0, -2, True)]
+        described = await describe(c)
+        assert (described.state, described.deleted_replicas) == ("on hold", 1)
+        assert described.reason == "refused by brokers 2; tried again when a broker of the topic starts"
+        await world.start_broker(3)
+        await settle()
+        assert await world.topic("t") is not None, "broker 3 has nothing to do with it"
+        c.brokers.deletions.clear()
+        await world.stop_broker(1)
+        await settle()
+        await world.start_broker(1)
+        await gone(world, "t")
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-34", "RQ-20", "TD-8", "TD-26")
+def test_a_broker_that_dies_before_it_answers_does_not_leave_its_replica_hanging() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await settle()
+        c.brokers.answers[BrokerId(2)] = ErrorCode.STALE_CONTROLLER_EPOCH
+        await mark(world, "t")
+        await settle(10)
+        assert c.context.replicas_by_state("t")[ReplicaState.DELETION_STARTED] == 1
+        assert c.gauge("TopicsIneligibleToDeleteCount") == 0
+        described = await describe(c)
+        assert (described.state, described.waiting[0].reason) == ("in progress", "broker 2 has not answered yet")
+        c.brokers.answers.clear()
+        await world.stop_broker(2)
+        await until(lambda: c.gauge("TopicsIneligibleToDeleteCount") == 1)
+        await world.start_broker(2)
+        await gone(world, "t")
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TD-26", "TD-6")
+def test_a_broker_back_before_the_others_have_answered_is_told_when_they_have() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await settle()
+        c.brokers.unreachable.add(BrokerId(1))
+        await mark(world, "t")
+        await settle()
+        assert c.gauge("ReplicasToDeleteCount") == 1
+        await world.stop_broker(2)
+        await settle()
+        await world.start_broker(2)
+        await settle()
+        assert c.gauge("TopicsIneligibleToDeleteCount") == 0
+        assert await world.topic("t") is not None
+        c.brokers.unreachable.clear()
+        await gone(world, "t")
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-1", "TD-2", "TD-12", "RA-10", "RA-27")
+def test_a_topic_on_the_move_is_deleted_when_the_move_is_over() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1], [1])
+        await world.leads("t", 1, leader=1)
+        move = ReassignableTopic("t", (ReassignablePartition(0, ids(2)),))
+        await c.ask(AlterPartitionReassignmentsRequest((move,)))
+        await settle()
+        await mark(world, "t")
+        await settle()
+        assert c.gauge("TopicsIneligibleToDeleteCount") == 1
+        assert not any(delete for *_, delete in stops(c, 1))
+        assert (await describe(c)).reason == "being reassigned: partitions 0"
+        # Another broker of the topic starts, which is no reason to begin.
+        await world.stop_broker(2)
+        await settle()
+        await world.start_broker(2)
+        await settle()
+        assert await world.topic("t") is not None
+        assert c.gauge("TopicsIneligibleToDeleteCount") == 1
+        state = await world.state("t")
+        assert state is not None
+        item = AlterPartitionItem("t", None, 0, state.leader_epoch, ids(1, 2), state.partition_epoch)
+        await c.ask(AlterPartitionRequest(BrokerId(1), await world.broker_epoch(1), (item,)))
+        await gone(world, "t")
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("FO-7", "FO-8", "FO-13", "TD-1", "TD-5")
+def test_a_new_controller_holds_topics_with_dead_replicas_and_deletes_the_others() -> None:
+    async def main() -> None:
+        world, first = await cluster(1, 2)
+        await world.create_topic("held", [1, 2])
+        await world.create_topic("free", [1])
+        await world.leads("held", leader=1)
+        await world.leads("free", leader=1)
+        await world.stop_broker(2)
+        await settle()
+        await first.stop()
+        await mark(world, "held", "free", "never-was")
+        second = world.start_controller(1002)
+        await gone(world, "free")
+        await gone(world, "never-was")
+        await settle()
+        assert second.gauge("TopicsIneligibleToDeleteCount") == 1
+        assert not any(topic == "held" and delete for topic, _, _, delete in stops(second, 1))
+        await world.start_broker(2)
+        await gone(world, "held")
+        await second.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TD-28", "RM-7", "ZC-8")
+def test_a_half_deleted_topic_is_deleted_to_the_end() -> None:
+    async def main() -> None:
+        world, first = await cluster(1, 2)
+        await world.create_topic("t", [1, 2], [2, 1])
+        await world.leads("t", 1, leader=2)
+        await first.stop()
+        await mark(world, "t")
+        await world.write(Delete("/brokers/topics/t/partitions/0/state"), Delete("/brokers/topics/t/partitions/0"))
+        await world.create("/brokers/topics/t/notes", b"somebody's own")
+        second = world.start_controller(1002)
+        await gone(world, "t")
+        await second.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TP-21", "TP-22")
+def test_partitions_added_to_a_doomed_topic_are_taken_out_again() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await world.stop_broker(2)
+        await settle()
+        await mark(world, "t")
+        await world.leads("t", leader=-1)
+        known = await world.topic("t")
+        assert known is not None
+        grown = TopicAssignment({0: known.partitions[0], 1: ReplicaAssignment(ids(1))}, TopicId(known.topic_id or ""))
+        await world.write(SetData(topic_path("t"), encode_topic(grown)))
+        await settle()
+        assert await world.topic("t") == known
+        assert await world.state("t", 1) is None
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TD-4", "TD-15")
+def test_many_topics_go_in_few_transactions_and_requests() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        topics = [f"t{n}" for n in range(20)]
+        for topic in topics:
+            await world.create_topic(topic, *[[1, 2]] * 25)
+        await world.leads(topics[-1], 24, leader=1)
+        await settle()
+        c.brokers.received.clear()
+        transactions = 0
+        carry_out = world.server.write
+
+        def write(session: Any, ops: Sequence[Op]) -> Any:
+            nonlocal transactions
+            transactions += 1
+            return carry_out(session, ops)
+
+        world.server.write = write  # type: ignore[method-assign]
+        await mark(world, *topics)
+        await gone(world, topics[-1])
+        # 500 partitions: two ISR removals each, then 1,080 nodes, 250 to a transaction.
+        assert transactions < 20
+        assert len(c.brokers.received) < 12
+        assert counters_agree(c)
+        await c.stop()
+
+    run_virtually(main)
