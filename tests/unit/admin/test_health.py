@@ -1,0 +1,98 @@
+"""What is wrong with a cluster is found, and nothing else."""
+
+from collections.abc import Iterable
+
+from admin.health import Finding, Trouble, find_trouble
+from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
+from cluster.errors import ErrorCode
+from cluster.requests import (
+    DescribedBroker,
+    DescribedPartition,
+    DescribedReassignment,
+    DescribedTopic,
+    DescribedTopicDeletion,
+)
+from tests.contexts import ids
+
+BROKERS = [DescribedBroker(BrokerId(b), Endpoint("h", b), BrokerEpoch(b)) for b in (1, 2, 3)]
+
+
+def partition(
+    number: int, leader: int, isr: Iterable[int], replicas: Iterable[int], adding: Iterable[int] = ()
+) -> DescribedPartition:
+    return DescribedPartition(
+        number, BrokerId(leader), LeaderEpoch(0), PartitionEpoch(0), ids(*isr), ids(*replicas), ids(*adding)
+    )
+
+
+def topic(*partitions: DescribedPartition, min_isr: int = 1, leaving: bool = False) -> DescribedTopic:
+    return DescribedTopic(
+        "t", ErrorCode.NONE, partitions=partitions, queued_for_deletion=leaving, min_insync_replicas=min_isr
+    )
+
+
+def kinds(*topics: DescribedTopic, brokers: list[DescribedBroker] = BROKERS) -> list[tuple[Trouble, int, int]]:
+    return [(f.trouble, f.partition, f.broker) for f in find_trouble(topics, brokers, [], [])]
+
+
+def test_a_cluster_in_order_has_no_findings() -> None:
+    assert kinds(topic(partition(0, 1, [1, 2, 3], [1, 2, 3]), partition(1, 2, [2], [2]), min_isr=2)) == []
+
+
+def test_a_partition_without_a_leader_is_offline_and_not_also_under_min_isr() -> None:
+    assert kinds(topic(partition(0, -1, [1], [1, 2]), min_isr=2)) == [
+        (Trouble.OFFLINE, 0, -1),
+        (Trouble.UNDER_REPLICATED, 0, -1),
+    ]
+
+
+def test_too_few_in_sync_replicas_refuse_writes() -> None:
+    assert kinds(topic(partition(0, 1, [1], [1, 2]), min_isr=2)) == [
+        (Trouble.UNDER_MIN_ISR, 0, -1),
+        (Trouble.UNDER_REPLICATED, 0, -1),
+    ]
+
+
+def test_replicas_that_are_being_added_are_not_missed() -> None:
+    assert kinds(topic(partition(0, 1, [1], [1, 2], adding=[2]))) == []
+
+
+def test_a_dead_broker_is_named_once_with_what_it_hosts() -> None:
+    topics = [topic(partition(0, 1, [1, 3], [1, 3]), partition(1, 1, [1, 3], [3, 1]))]
+    found = find_trouble(topics, BROKERS[:2], [], [])
+    assert [(f.trouble, f.broker, f.detail) for f in found] == [
+        (Trouble.DEAD_BROKER, 3, "is not alive and hosts 2 replicas")
+    ]
+
+
+def test_leaderships_elsewhere_count_from_more_than_a_tenth() -> None:
+    fine = [partition(n, 1 if n else 2, [1, 2], [1, 2]) for n in range(10)]
+    assert kinds(topic(*fine)) == []
+    assert kinds(topic(*fine[:9])) == [(Trouble.IMBALANCED_LEADERS, -1, 1)]
+
+
+def test_a_topic_on_its_way_out_is_not_judged_but_its_deletion_is() -> None:
+    leaving = topic(partition(0, -1, [1], [1, 2]), leaving=True)
+    held = DescribedTopicDeletion("t", "on hold", "replicas are offline", 1, 2)
+    under_way = DescribedTopicDeletion("u", "in progress", "", 1, 2)
+    assert find_trouble([leaving], BROKERS, [], [held, under_way]) == [
+        Finding(Trouble.STUCK_DELETION, "replicas are offline", "t")
+    ]
+
+
+def test_only_reassignments_that_are_stuck_are_trouble() -> None:
+    going_on = DescribedReassignment("t", 0, BrokerId(1), (), (), (), (), ())
+    stuck = DescribedReassignment("t", 1, BrokerId(1), (), (), (), (), (), "target 9 is not alive")
+    assert find_trouble([], BROKERS, [going_on, stuck], []) == [
+        Finding(Trouble.STUCK_REASSIGNMENT, "target 9 is not alive", "t", 1)
+    ]
+
+
+def test_the_worst_comes_first() -> None:
+    topics = [topic(partition(0, 2, [2], [1, 2]), partition(1, -1, [], [1]))]
+    assert [f.trouble for f in find_trouble(topics, BROKERS, [], [])] == [
+        Trouble.OFFLINE,
+        Trouble.UNDER_REPLICATED,
+        Trouble.UNDER_REPLICATED,
+        Trouble.IMBALANCED_LEADERS,
+    ]

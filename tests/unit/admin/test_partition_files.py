@@ -1,0 +1,67 @@
+"""Kafka's JSON files are taken as they are, and mistakes in them are named."""
+
+import json
+
+import pytest
+
+from admin.partition_files import parse_partitions, parse_reassignment, parse_topics, reassignment_document
+from cluster.errors import ConfigError
+from cluster.partition import TopicPartition
+
+# As kafka-reassign-partitions --generate and the documentation of Kafka write them.
+TOPICS = b'{"topics": [{"topic": "foo1"}, {"topic": "foo2"}, {"topic": "foo1"}], "version": 1}'
+MOVES = (
+    b'{"version":1,"partitions":[{"topic":"foo1","partition":2,"replicas":[5,6],"log_dirs":["any","any"]},'
+    b'{"topic":"foo1","partition":0,"replicas":[5,6]}]}'
+)
+ELECTIONS = b'{"partitions": [{"topic": "test", "partition": 1}, {"topic": "test", "partition": 1}]}'
+
+
+def test_the_files_of_the_original_tools_are_read() -> None:
+    assert parse_topics(TOPICS, "f") == ["foo1", "foo2"]
+    assert parse_reassignment(MOVES, "f") == {TopicPartition("foo1", 2): (5, 6), TopicPartition("foo1", 0): (5, 6)}
+    assert parse_partitions(ELECTIONS, "f") == [TopicPartition("test", 1)]
+
+
+def test_what_is_written_can_be_read_again() -> None:
+    moves = parse_reassignment(MOVES, "f")
+    document = reassignment_document(moves)
+    assert [p["partition"] for p in document["partitions"]] == [0, 2]
+    assert document["version"] == 1
+    assert parse_reassignment(json.dumps(document).encode(), "f") == moves
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "f: Input data was truncated"),
+        (b"not json", "malformed"),
+        (b'{"partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]}', r"\$.partitions\[0\].partition"),
+        (b'{"partitions": [{"topic": "t", "partition": 0}]}', "replicas"),
+        (b'{"partitions": []}', "lists no partition"),
+        (b'{"version": 2, "partitions": []}', "version 2 is not known"),
+        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "t-0: has no replicas"),
+        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "name a broker twice"),
+        (
+            b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}',
+            "only 'any' is possible",
+        ),
+    ],
+)
+def test_a_mistake_in_a_reassignment_file_is_named(data: bytes, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        parse_reassignment(data, "f")
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    moves = [{"topic": "t", "partition": 0, "replicas": r} for r in ([1], [], [2, 2])]
+    with pytest.raises(ConfigError) as caught:
+        parse_reassignment(json.dumps({"partitions": moves}).encode(), "moves.json")
+    assert len(caught.value.mistakes) == 4
+    assert all(mistake.startswith("moves.json: t-0: ") for mistake in caught.value.mistakes)
+
+
+@pytest.mark.parametrize(("parse", "data"), [(parse_partitions, b'{"partitions": []}'), (parse_topics, b"[]")])
+def test_files_of_another_kind_are_refused(parse: object, data: bytes) -> None:
+    with pytest.raises(ConfigError):
+        parse(data, "f")  # type: ignore[operator]

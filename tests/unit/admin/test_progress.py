@@ -1,0 +1,26 @@
+"""How long it takes is judged by how fast it went."""
+
+from admin.progress import Progress
+
+
+def test_nothing_is_foretold_before_something_was_done() -> None:
+    progress = Progress(10, now=100)
+    assert progress.told("things", ()) == "0 of 10 things"
+    progress.update(4, now=101)
+    assert progress.remaining_s() is None
+    assert progress.told("things are done", ()) == "4 of 10 things are done"
+
+
+def test_the_rest_takes_as_long_per_thing_as_what_was_seen() -> None:
+    progress = Progress(10, now=100)
+    progress.update(4, now=101)
+    progress.update(7, now=107)
+    assert progress.remaining_s() == 6
+    assert progress.told("things are done", ()) == "7 of 10 things are done, about 6 s left"
+
+
+def test_what_is_stuck_has_no_time_of_arrival() -> None:
+    progress = Progress(10, now=100)
+    progress.update(4, now=101)
+    progress.update(7, now=107)
+    assert progress.told("done", ("b waits", "a waits", "b waits")) == "7 of 10 done; a waits; b waits"

@@ -1,0 +1,64 @@
+"""Proposals for reassignments keep the replication factor and use only the brokers that were named."""
+
+from random import Random
+
+import pytest
+
+from admin.replica_moves import propose_moves
+from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import TopicPartition
+from cluster.requests import DescribedBroker, DescribedPartition, DescribedTopic
+from tests.contexts import ids
+
+
+def broker(number: int, rack: str | None = None) -> DescribedBroker:
+    return DescribedBroker(BrokerId(number), Endpoint("h", number), BrokerEpoch(number), rack)
+
+
+def topic(name: str, *replicas: tuple[int, ...], removing: tuple[int, ...] = ()) -> DescribedTopic:
+    partitions = tuple(
+        DescribedPartition(
+            n, BrokerId(r[0]), LeaderEpoch(0), PartitionEpoch(0), ids(*r), ids(*r), removing_replicas=ids(*removing)
+        )
+        for n, r in enumerate(replicas)
+    )
+    return DescribedTopic(name, ErrorCode.NONE, partitions=partitions)
+
+
+def test_every_partition_goes_to_the_brokers_that_were_named() -> None:
+    topics = [topic("t", (1, 2), (2, 1)), topic("u", (1, 2, 3))]
+    current, proposed = propose_moves(topics, [broker(b) for b in (4, 5, 6)], Random(1))
+    assert current == {
+        TopicPartition("t", 0): (1, 2),
+        TopicPartition("t", 1): (2, 1),
+        TopicPartition("u", 0): (1, 2, 3),
+    }
+    assert proposed.keys() == current.keys()
+    for tp, replicas in proposed.items():
+        assert len(set(replicas)) == len(current[tp])
+        assert set(replicas) <= {4, 5, 6}
+
+
+def test_partitions_that_stay_are_left_out() -> None:
+    assert propose_moves([topic("t", (1,), (1,))], [broker(1)], Random(1)) == ({}, {})
+
+
+def test_replicas_that_are_on_their_way_out_do_not_count() -> None:
+    current, proposed = propose_moves([topic("t", (2, 1), removing=(1,))], [broker(3)], Random(1))
+    assert (current, proposed) == ({TopicPartition("t", 0): (2,)}, {TopicPartition("t", 0): (3,)})
+
+
+def test_racks_are_spread_over_unless_that_is_switched_off() -> None:
+    brokers = [broker(1, "a"), broker(2, "a"), broker(3, "b"), broker(4, "b")]
+    old = topic("t", *[(7, 8)] * 8)
+    spread = propose_moves([old], brokers, Random(1)).proposed
+    assert all((replicas[0] <= 2) != (replicas[1] <= 2) for replicas in spread.values())
+    mixed = propose_moves([old], [*brokers, broker(5)], Random(1), rack_aware=False).proposed
+    assert {b for replicas in mixed.values() for b in replicas} == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("brokers", [[broker(1)], [broker(1, "a"), broker(2)], []])
+def test_brokers_that_cannot_host_the_topic_are_refused(brokers: list[DescribedBroker]) -> None:
+    with pytest.raises(ApiError):
+        propose_moves([topic("t", (7, 8))], brokers, Random(1))
