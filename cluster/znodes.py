@@ -6,10 +6,10 @@ Source: Kafka ZkData.scala; KIP-455 (reassignment fields), KIP-516 (topic ids), 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cluster.broker import (
     Broker,
@@ -23,9 +23,15 @@ from cluster.broker import (
     TopicId,
 )
 from cluster.errors import MalformedZnodeError
-from cluster.partition import RECOVERED, Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.partition import RECOVERED, RECOVERING, Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
 
 _T = TypeVar("_T")
+# Numbers travel as 32 bits between nodes: one that does not fit must stop here, at the node that says it.
+_INT32_MAX: Final = 2**31 - 1
+_Int32 = Annotated[int, Meta(ge=-(2**31), le=_INT32_MAX)]
+_ReplicaId = Annotated[BrokerId, Meta(ge=0, le=_INT32_MAX)]
+_LeaderId = Annotated[BrokerId, Meta(ge=-1, le=_INT32_MAX)]
+_Port = Annotated[int, Meta(ge=-1, le=65_535)]
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -109,7 +115,7 @@ def delete_topic_path(topic: str) -> str:
 
 
 class _Controller(Struct):
-    brokerid: ControllerId
+    brokerid: Annotated[ControllerId, Meta(ge=0, le=_INT32_MAX)]
 
 
 def encode_controller(controller: ControllerId, now_ms: int) -> bytes:
@@ -121,8 +127,8 @@ def encode_controller(controller: ControllerId, now_ms: int) -> bytes:
 def decode_controller(data: bytes) -> ControllerId | None:
     """Who is in office; None for a body that cannot be read (no controller known)."""
     try:
-        return _controller_decoder.decode(data).brokerid
-    except msgspec.DecodeError:
+        return _decode(_controller_decoder, CONTROLLER, data).brokerid
+    except MalformedZnodeError:
         return None
 
 
@@ -140,6 +146,8 @@ def encode_controller_epoch(epoch: ControllerEpoch) -> bytes:
 def decode_controller_epoch(data: bytes) -> ControllerEpoch:
     if not data.isdigit():
         raise MalformedZnodeError(CONTROLLER_EPOCH, data, "not a decimal number")
+    if len(data) > 10 or int(data) >= _INT32_MAX:
+        raise MalformedZnodeError(CONTROLLER_EPOCH, data, "no epoch of 32 bits can follow it")
     return ControllerEpoch(int(data))
 
 
@@ -149,7 +157,7 @@ def decode_controller_epoch(data: bytes) -> ControllerEpoch:
 class _Registration(Struct):
     version: int
     host: str | None = None
-    port: int = -1
+    port: _Port = -1
     endpoints: list[str] | None = None
     rack: str | None = None
     listener_security_protocol_map: dict[str, str] | None = None
@@ -207,7 +215,8 @@ def decode_broker(broker: BrokerId, data: bytes) -> Broker:
 def _endpoint(path: str, data: bytes, text: str, protocols: Mapping[str, str]) -> Endpoint:
     listener, separator, rest = text.partition("://")
     host, colon, port = rest.rpartition(":")
-    if not (separator and colon and port.lstrip("-").isdigit()):
+    digits = port.removeprefix("-")
+    if not (separator and colon and digits.isascii() and digits.isdigit() and len(digits) <= 5 and int(port) <= 65_535):
         raise MalformedZnodeError(path, data, f"endpoint {text!r} is not LISTENER://host:port")
     return Endpoint(host.strip("[]"), int(port), listener, protocols.get(listener, listener))
 
@@ -237,9 +246,9 @@ def decode_controller_registration(controller: ControllerId, data: bytes) -> End
 
 
 class _Topic(Struct):
-    partitions: dict[str, tuple[BrokerId, ...]] = {}
-    adding_replicas: dict[str, tuple[BrokerId, ...]] = {}
-    removing_replicas: dict[str, tuple[BrokerId, ...]] = {}
+    partitions: dict[str, tuple[_ReplicaId, ...]] = {}
+    adding_replicas: dict[str, tuple[_ReplicaId, ...]] = {}
+    removing_replicas: dict[str, tuple[_ReplicaId, ...]] = {}
     topic_id: TopicId | None = None
 
 
@@ -264,8 +273,10 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     body = _decode(_topic_decoder, path, data)
     partitions: dict[int, ReplicaAssignment] = {}
     for name, replicas in body.partitions.items():
-        if not name.isdigit():
-            raise MalformedZnodeError(path, data, f"partition {name!r} is not a number")
+        if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= _INT32_MAX):
+            raise MalformedZnodeError(path, data, f"partition {name!r} is not a number of 31 bits")
+        if len(set(replicas)) != len(replicas):
+            raise MalformedZnodeError(path, data, f"partition {name} names a broker twice")
         partitions[int(name)] = ReplicaAssignment(
             replicas, body.adding_replicas.get(name, ()), body.removing_replicas.get(name, ())
         )
@@ -276,11 +287,11 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
 
 
 class _State(Struct):
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
-    controller_epoch: ControllerEpoch
-    leader_recovery_state: int = RECOVERED
+    leader: _LeaderId
+    leader_epoch: Annotated[LeaderEpoch, Meta(ge=0, le=_INT32_MAX - 1)]
+    isr: tuple[_ReplicaId, ...]
+    controller_epoch: Annotated[ControllerEpoch, Meta(ge=-1, le=_INT32_MAX)]
+    leader_recovery_state: Annotated[int, Meta(ge=RECOVERED, le=RECOVERING)] = RECOVERED
 
 
 _state_decoder = msgspec.json.Decoder(_State)
@@ -320,7 +331,7 @@ def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoc
         body = _state_decoder.decode(data)
     except msgspec.ValidationError as error:
         raise MalformedZnodeError(state_path(tp), data, str(error)) from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return Leadership(
         body.leader,
@@ -400,7 +411,7 @@ def decode_config_change(path: str, data: bytes) -> ConfigEntity:
 
 class _PartitionRef(Struct):
     topic: str
-    partition: int
+    partition: _Int32
 
 
 class _Partitions(Struct):
@@ -424,8 +435,8 @@ def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
 
 class _ReassignmentEntry(Struct, forbid_unknown_fields=True):
     topic: str
-    partition: int
-    replicas: tuple[BrokerId, ...]
+    partition: _Int32
+    replicas: tuple[_ReplicaId, ...]
 
 
 class _Reassignments(Struct, forbid_unknown_fields=True):
@@ -453,9 +464,57 @@ def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ..
 # /log_dir_event_notification/log_dir_event_<n>
 
 
+class _LogDirEvent(Struct):
+    broker: _ReplicaId
+
+
+_log_dir_event_decoder = msgspec.json.Decoder(_LogDirEvent)
+
+
 def encode_log_dir_event(broker: BrokerId) -> bytes:
     """Event 1 says that a log directory of the broker failed; there is no other (KIP-112)."""
     return msgspec.json.encode({"version": 1, "broker": broker, "event": 1})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> BrokerId:
+    """Whose log directory failed."""
+    return _decode(_log_dir_event_decoder, path, data).broker
+
+
+# /latest_producer_id_block
+
+
+class ProducerIdBlock(NamedTuple):
+    """Ids from `start` to `end`, both included, that were given to this broker."""
+
+    broker: BrokerId
+    start: int
+    end: int
+
+
+class _ProducerIdBlock(Struct):
+    broker: BrokerId
+    block_start: str
+    block_end: str
+
+
+_producer_id_block_decoder = msgspec.json.Decoder(_ProducerIdBlock)
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    body = {"version": 1, "broker": block.broker, "block_start": str(block.start), "block_end": str(block.end)}
+    return msgspec.json.encode(body)
+
+
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
+    """The last block given; None for the empty node of a new cluster."""
+    if not data:
+        return None
+    body = _decode(_producer_id_block_decoder, PRODUCER_ID_BLOCK, data)
+    try:
+        return ProducerIdBlock(body.broker, int(body.block_start), int(body.block_end))
+    except ValueError as error:
+        raise MalformedZnodeError(PRODUCER_ID_BLOCK, data, str(error)) from None
 
 
 # /cluster/id
@@ -481,14 +540,15 @@ def decode_cluster_id(data: bytes) -> str:
 
 
 class FinalizedFeatures(Struct, frozen=True):
-    """`status` 0 disabled, 1 enabled; `levels`: feature -> max_version_level."""
+    """`levels`: feature -> max_version_level. `version`: of the node's body; version 1 also has lowest levels."""
 
     enabled: bool
     levels: dict[str, int] = {}
+    version: int = 2
 
 
 class _FeatureLevel(Struct):
-    max_version_level: int
+    max_version_level: _Int32
 
 
 class _Features(Struct):
@@ -501,11 +561,12 @@ _features_decoder = msgspec.json.Decoder(_Features)
 
 
 def encode_features(features: FinalizedFeatures) -> bytes:
+    lowest = {"min_version_level": 1} if features.version == 1 else {}
     return msgspec.json.encode(
         {
-            "version": 2,
+            "version": features.version,
             "status": int(features.enabled),
-            "features": {name: {"max_version_level": level} for name, level in features.levels.items()},
+            "features": {name: {**lowest, "max_version_level": level} for name, level in features.levels.items()},
         }
     )
 
@@ -514,11 +575,12 @@ def decode_features(data: bytes) -> FinalizedFeatures:
     body = _decode(_features_decoder, FEATURE, data)
     if body.version not in {1, 2} or body.status not in {0, 1}:
         raise MalformedZnodeError(FEATURE, data, f"version {body.version}, status {body.status}")
-    return FinalizedFeatures(body.status == 1, {name: f.max_version_level for name, f in body.features.items()})
+    levels = {name: f.max_version_level for name, f in body.features.items()}
+    return FinalizedFeatures(body.status == 1, levels, body.version)
 
 
 def _decode(decoder: msgspec.json.Decoder[_T], path: str, data: bytes) -> _T:
     try:
         return decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedZnodeError(path, data, str(error)) from None

@@ -19,7 +19,7 @@ from controller.config_store import ConfigStore
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch
 from controller.dynamic_settings import DynamicSettings
-from controller.events import Event
+from controller.events import AutoPreferredReplicaLeaderElection, Event
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.store import ControllerStore
 
@@ -62,6 +62,7 @@ class ActiveController:
         self.cause = Cause("Startup")
         """What is being processed; set by the event loop before each event."""
         self._sink = sink
+        self._balance: asyncio.TimerHandle | None = None
         self._awaiting_leaders: dict[tuple[str, int], asyncio.Future[bool]] = {}
         self._awaiting_deletion: dict[str, asyncio.Future[bool]] = {}
 
@@ -95,6 +96,13 @@ class ActiveController:
             ]
         )
 
+    def balance_later(self, delay_s: float) -> None:
+        """Look in `delay_s` seconds whether brokers lead what they were meant to; an earlier appointment is off."""
+        if self._balance is not None:
+            self._balance.cancel()
+        loop = asyncio.get_running_loop()
+        self._balance = loop.call_later(delay_s, self.enqueue, AutoPreferredReplicaLeaderElection())
+
     # Who asked for a topic, or for its end, may wait for it; the event loop goes on meanwhile.
 
     def leaders_elected(self, topic: str, partitions: int = 1) -> asyncio.Future[bool]:
@@ -115,6 +123,8 @@ class ActiveController:
     def stop(self) -> None:
         """The end of the reign."""
         self.channels.stop()
+        if self._balance is not None:
+            self._balance.cancel()
         _answer([*self._awaiting_leaders.values(), *self._awaiting_deletion.values()], there=False)
 
     def _is_led(self, topic: str, count: int) -> bool:

@@ -40,6 +40,19 @@ class _Channel:
         self.size = size
         self.queue_time = queue_time
         self.task: asyncio.Task[None] | None = None
+        self.queued = self.answered = 0
+        self.awaited: list[tuple[int, asyncio.Future[bool]]] = []
+        """Who waits until so many requests are answered; in ascending order."""
+
+    def answer(self) -> None:
+        """One more request is answered."""
+        self.answered += 1
+        while self.awaited and self.awaited[0][0] <= self.answered:
+            _resolve(self.awaited.pop(0)[1], heard=True)
+
+    def give_up(self) -> None:
+        for _, waiter in self.awaited:
+            _resolve(waiter, heard=False)
 
 
 class BrokerChannels:
@@ -95,6 +108,7 @@ class BrokerChannels:
         self._total.dec(channel.queue.qsize())
         assert channel.task is not None, "a channel in the table has a sender"
         channel.task.cancel()
+        channel.give_up()
         self._leaving[broker] = channel.task
         for name in ("QueueSize", "RequestRateAndQueueTimeMs"):
             self._registry.remove(DOMAIN, "ControllerChannelManager", name, **{"broker-id": broker})
@@ -111,8 +125,19 @@ class BrokerChannels:
             log.warning("No channel to broker: request dropped", broker=broker, request=type(request).__name__)
             return
         channel.queue.put_nowait(_Queued(request, _now(), self._timings.request_queued()))
+        channel.queued += 1
         channel.size.inc()
         self._total.inc()
+
+    def delivered(self, broker: BrokerId) -> asyncio.Future[bool]:
+        """Becomes True once the broker has answered all that is queued for it now, False if its channel ends before."""
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        channel = self._channels.get(broker)
+        if channel is None or channel.answered == channel.queued:
+            waiter.set_result(channel is not None)
+        else:
+            channel.awaited.append((channel.queued, waiter))
+        return waiter
 
     async def _serve(self, channel: _Channel, predecessor: asyncio.Task[None] | None) -> None:
         broker = channel.broker
@@ -128,6 +153,7 @@ class BrokerChannels:
                 response = await self._deliver(broker, queued.request)
                 if queued.of_failover:
                     self._timings.request_answered(_now())
+                channel.answer()
                 self._on_answer(broker.id, queued.request, response)
         finally:
             await self._client.forget(broker)
@@ -142,6 +168,12 @@ class BrokerChannels:
                     log.warning("Broker does not answer; trying on", broker=broker.id, error=str(error))
                 reachable = False
             await asyncio.sleep(RETRY_PAUSE_S)
+
+
+def _resolve(waiter: asyncio.Future[bool], *, heard: bool) -> None:
+    # Done already means that the caller went away.
+    if not waiter.done():
+        waiter.set_result(heard)
 
 
 def _now() -> float:

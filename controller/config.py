@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from cluster.broker import ControllerId, Endpoint
+from cluster.broker import ControllerId, Endpoint, FeatureRange
 from cluster.process.settings import Settings
 from cluster.protocol_version import NEWEST, ProtocolVersion
 from controller.decisions.broker_requests import RequestSettings
@@ -18,6 +18,11 @@ class ControllerConfig(Struct, frozen=True):
     protocol_version: ProtocolVersion = NEWEST
     inter_broker_listener: str = "PLAINTEXT"
     unclean_leader_election_enable: bool = False
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_per_broker_percentage: int = 10
+    leader_imbalance_check_interval_seconds: int = 300
+    supported_features: dict[str, FeatureRange] = {}
+    """What this process can take part in; nothing of it needs a feature yet."""
     delete_topic_enable: bool = True
     default_partitions: int = 1
     default_replication_factor: int = 1
@@ -33,6 +38,9 @@ class ControllerConfig(Struct, frozen=True):
             protocol_version=settings.inter_broker_protocol_version,
             inter_broker_listener=settings.inter_broker_listener_name,
             unclean_leader_election_enable=settings.unclean_leader_election_enable,
+            auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
+            leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
+            leader_imbalance_check_interval_seconds=settings.leader_imbalance_check_interval_seconds,
             delete_topic_enable=settings.delete_topic_enable,
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,

@@ -24,6 +24,7 @@ from cluster.broker import (
 from cluster.errors import ClusterError
 from cluster.partition import EMPTY_ASSIGNMENT, Leadership, ReplicaAssignment, TopicPartition
 from cluster.state_tables import PartitionState, ReplicaState
+from controller.preferred_leaders import PreferredLeaders
 
 
 class TopicIdConflictError(ClusterError):
@@ -56,6 +57,7 @@ class ControllerContext:
         # Invariant: both equal `recount()` whenever no method of this class is running (INV-10).
         self.offline_partition_count = 0
         self.preferred_replica_imbalance_count = 0
+        self.preferred_leaders = PreferredLeaders()
         self._live: frozenset[BrokerId] = frozenset()
         self._registered: frozenset[BrokerId] = frozenset()
         self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
@@ -94,6 +96,14 @@ class ControllerContext:
     def set_shutting_down(self, brokers: Iterable[BrokerId]) -> None:
         self.shutting_down = set(brokers)
         self._refresh_liveness()
+
+    def set_offline_directory(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+        """All partitions whose replica on this broker is on a failed disk."""
+        offline = set(partitions)
+        if offline:
+            self.offline_directories[broker] = offline
+        else:
+            self.offline_directories.pop(broker, None)
 
     def forget_offline_directories(self, brokers: Iterable[BrokerId]) -> None:
         for broker in brokers:
@@ -137,6 +147,8 @@ class ControllerContext:
         of_topic[tp.partition] = assignment
         self._count_imbalance(tp, old, self.leaderships.get(tp), -1)
         self._count_imbalance(tp, assignment, self.leaderships.get(tp), +1)
+        self._count_preferred(tp, old, -1)
+        self._count_preferred(tp, assignment, +1)
         self._count_replicas(tp, old, -1)
         self._count_replicas(tp, assignment, +1)
         for broker in old.replicas:
@@ -269,6 +281,7 @@ class ControllerContext:
             if topic not in self.topics_to_be_deleted:
                 for tp in self.partitions_of(topic):
                     self._count_imbalance(tp, self.assignment(tp), self.leaderships.get(tp), -1)
+                    self._count_preferred(tp, self.assignment(tp), -1)
                 self.topics_to_be_deleted.add(topic)
                 self._deleting[topic] = Counter()
                 for tp in self.partitions_of(topic):
@@ -297,6 +310,7 @@ class ControllerContext:
             if leadership is not None:
                 del self._led_by[leadership.leader][tp]
             self._count_imbalance(tp, assignment, leadership, -1)
+            self._count_preferred(tp, assignment, -1)
             for broker in assignment.replicas:
                 del self._hosted_by[broker][tp]
         self.topics.discard(topic)
@@ -329,6 +343,18 @@ class ControllerContext:
         )
         return offline, imbalanced
 
+    def recount_preferred_leaders(self) -> PreferredLeaders:
+        """The index made from scratch: what it must equal."""
+        counted = PreferredLeaders()
+        for topic in self.assignments.keys() - self.topics_to_be_deleted:
+            for tp in self.partitions_of(topic):
+                replicas, leadership = self.assignment(tp).replicas, self.leaderships.get(tp)
+                if replicas:
+                    counted.count(replicas[0], +1)
+                    if leadership is not None and leadership.leader != replicas[0]:
+                        counted.mark(replicas[0], tp, +1)
+        return counted
+
     def _count_replicas(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
         counts = self._deleting.get(tp.topic)
         if counts is not None:
@@ -342,6 +368,12 @@ class ControllerContext:
             return
         if is_imbalanced(assignment, leadership):
             self.preferred_replica_imbalance_count += sign
+        if assignment.replicas and leadership.leader != assignment.replicas[0]:
+            self.preferred_leaders.mark(assignment.replicas[0], tp, sign)
+
+    def _count_preferred(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
+        if assignment.replicas and tp.topic not in self.topics_to_be_deleted:
+            self.preferred_leaders.count(assignment.replicas[0], sign)
 
 
 def is_imbalanced(assignment: ReplicaAssignment, leadership: Leadership) -> bool:

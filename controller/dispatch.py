@@ -1,36 +1,40 @@
 """Which handler each event of a controller in office goes to, and where its answer goes."""
 
 from asyncio import Future
-from collections import Counter
 from typing import TypeVar
 
 import structlog
 
-from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.requests import LeaderAndIsrResponse
 from controller.active_controller import ActiveController
 from controller.events import (
+    AllocateProducerIdsReceived,
     AlterConfigsReceived,
     AlterPartitionReceived,
     ApiPartitionReassignment,
+    AutoPreferredReplicaLeaderElection,
     BrokerChange,
     BrokerModifications,
     ControlledShutdownReceived,
     CreatePartitionsReceived,
     CreateTopicsReceived,
     DeleteTopicsReceived,
+    ElectLeadersReceived,
     Event,
+    IsrChangeNotification,
     LeaderAndIsrResponseReceived,
     ListPartitionReassignments,
+    LogDirEventNotification,
     PartitionModifications,
     PartitionReassignmentIsrChange,
     QueryReceived,
+    ReplicaLeaderElection,
     TopicChange,
     TopicDeletion,
     TopicDeletionStopReplicaResponseReceived,
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
+    UpdateFeaturesReceived,
     UpdateMetadataResponseReceived,
     ZkPartitionReassignment,
 )
@@ -38,8 +42,16 @@ from controller.handlers.broker_changes import broker_change, broker_modificatio
 from controller.handlers.configs import alter_configs
 from controller.handlers.controlled_shutdown import controlled_shutdown
 from controller.handlers.deletion_requests import delete_topics
+from controller.handlers.elections import balance_leaders, elect_leaders, replica_leader_election
+from controller.handlers.features import update_features
 from controller.handlers.isr_changes import alter_partition, changed_partitions
+from controller.handlers.notifications import (
+    isr_change_notification,
+    leader_and_isr_answered,
+    log_dir_event_notification,
+)
 from controller.handlers.partition_transitions import trigger_online_elections
+from controller.handlers.producer_ids import allocate_producer_ids
 from controller.handlers.queries import answer_query
 from controller.handlers.reassignment_requests import (
     alter_partition_reassignments,
@@ -68,14 +80,29 @@ async def dispatch(active: ActiveController, event: Event) -> None:
             await partition_modifications(active, topic)
         case TopicDeletion():
             await topic_deletion(active)
-        case UncleanLeaderElectionEnable():
-            await trigger_online_elections(active)
-        case TopicUncleanLeaderElectionEnable(topic):
-            await trigger_online_elections(active, topic)
+        case IsrChangeNotification():
+            await isr_change_notification(active)
+        case LogDirEventNotification():
+            await log_dir_event_notification(active)
         case ZkPartitionReassignment():
             await zk_partition_reassignment(active)
         case PartitionReassignmentIsrChange(partition):
             await complete_reassignments(active, [partition])
+        case _:
+            await _elect(active, event)
+
+
+async def _elect(active: ActiveController, event: Event) -> None:
+    """Reasons for elections that are nobody's request to this controller."""
+    match event:
+        case ReplicaLeaderElection():
+            await replica_leader_election(active)
+        case AutoPreferredReplicaLeaderElection():
+            await balance_leaders(active)
+        case UncleanLeaderElectionEnable():
+            await trigger_online_elections(active)
+        case TopicUncleanLeaderElectionEnable(topic):
+            await trigger_online_elections(active, topic)
         case _:
             await _serve(active, event)
 
@@ -89,6 +116,12 @@ async def _serve(active: ActiveController, event: Event) -> None:
             await complete_reassignments(active, changed_partitions(active.context, changes))
         case ControlledShutdownReceived(farewell, relieved):
             _reply(relieved, await controlled_shutdown(active, farewell))
+        case AllocateProducerIdsReceived(allocation, allocated):
+            _reply(allocated, await allocate_producer_ids(active, allocation))
+        case ElectLeadersReceived(elections, elected):
+            _reply(elected, await elect_leaders(active, elections))
+        case UpdateFeaturesReceived(updates, updated):
+            _reply(updated, await update_features(active, updates))
         case ApiPartitionReassignment(moves, answered):
             _reply(answered, await alter_partition_reassignments(active, moves))
         case ListPartitionReassignments(listing, listed):
@@ -116,7 +149,7 @@ async def _administer_topics(active: ActiveController, event: Event) -> None:
 async def _take_answer(active: ActiveController, event: Event) -> None:
     match event:
         case LeaderAndIsrResponseReceived(broker, response):
-            _log_leader_and_isr_errors(broker, response)
+            await leader_and_isr_answered(active, broker, response)
         case UpdateMetadataResponseReceived(broker, metadata_response):
             if metadata_response.error_code is not ErrorCode.NONE:
                 log.warning("UpdateMetadata was refused", broker=broker, error=metadata_response.error_code.name)
@@ -130,12 +163,3 @@ def _reply(reply: "Future[_Answer]", answer: _Answer) -> None:
     # Done already means that the caller went away.
     if not reply.done():
         reply.set_result(answer)
-
-
-def _log_leader_and_isr_errors(broker: BrokerId, response: LeaderAndIsrResponse) -> None:
-    """Refusals never make a controller step down: only ZooKeeper tells it that it was replaced (FN-9)."""
-    if response.error_code is not ErrorCode.NONE:
-        log.warning("LeaderAndIsr was refused", broker=broker, error=response.error_code.name)
-    codes = Counter(e.error_code.name for e in response.partition_errors if e.error_code is not ErrorCode.NONE)
-    if codes:
-        log.warning("LeaderAndIsr was refused for partitions", broker=broker, errors=dict(codes))

@@ -12,23 +12,26 @@ from typing import Final, Protocol, assert_never
 import structlog
 
 from cluster.errors import ApiError, ControllerMovedError, ErrorCode, SessionExpiredError
-from cluster.requests import AlterPartitionResponse, ControlledShutdownResponse
+from cluster.requests import AllocateProducerIdsResponse, AlterPartitionResponse, ControlledShutdownResponse
 from cluster.state_change_log import Cause
 from controller.active_controller import UnsentDecisionsError
+from controller.controller_state import ControllerState
 from controller.events import (
     STATE_OF_EVENT,
+    AllocateProducerIdsReceived,
     AlterConfigsReceived,
     AlterPartitionReceived,
     ApiPartitionReassignment,
     ControlledShutdownReceived,
-    ControllerState,
     CreatePartitionsReceived,
     CreateTopicsReceived,
     DeleteTopicsReceived,
+    ElectLeadersReceived,
     Event,
     ListPartitionReassignments,
     QueryReceived,
     ShutdownEventLoop,
+    UpdateFeaturesReceived,
 )
 from controller.metrics import ControllerMetrics
 
@@ -195,6 +198,8 @@ def _answer(event: Event, error: ApiError) -> None:
             # A broker knows the loss of the office by this code (CS-1).
             moved = error.code is ErrorCode.NOT_CONTROLLER
             reply.set_result(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else error.code))
+        case AllocateProducerIdsReceived(_, reply) if not reply.done():
+            reply.set_result(AllocateProducerIdsResponse(error.code))
         case CreateTopicsReceived(_, reply) | CreatePartitionsReceived(_, reply) if not reply.done():
             reply.set_exception(error)
         case DeleteTopicsReceived(_, reply) | AlterConfigsReceived(_, reply) if not reply.done():
@@ -204,6 +209,8 @@ def _answer(event: Event, error: ApiError) -> None:
         case ApiPartitionReassignment(_, reply) if not reply.done():
             reply.set_exception(error)
         case ListPartitionReassignments(_, reply) if not reply.done():
+            reply.set_exception(error)
+        case ElectLeadersReceived(_, reply) | UpdateFeaturesReceived(_, reply) if not reply.done():
             reply.set_exception(error)
         case _:
             pass

@@ -1,10 +1,9 @@
 """Everything the controller reacts to, one frozen value per kind of event, and the state it is in meanwhile.
 
-Source: Kafka ControllerEvent, ControllerState.
+Source: Kafka ControllerEvent.
 """
 
 from asyncio import Future
-from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +12,8 @@ from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterConfigsRequest,
     AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
@@ -32,11 +33,15 @@ from cluster.requests import (
     DescribeReassignmentsRequest,
     DescribeTopicDeletionsRequest,
     DescribeTopicsRequest,
+    ElectLeadersRequest,
     LeaderAndIsrResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListTopicsRequest,
+    Plan,
     PlanControlledShutdownRequest,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
     UpdateMetadataResponse,
 )
 from cluster.znodes import (
@@ -44,55 +49,15 @@ from cluster.znodes import (
     BROKERS_TOPICS,
     CONTROLLER,
     DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
     partition_of_state_path,
 )
 from cluster.zookeeper.port import WatchEvent, WatchKind
-
-
-class ControllerState(IntEnum):
-    """What the event loop is busy with; the numbers are those of the ControllerState gauge."""
-
-    IDLE = 0
-    CONTROLLER_CHANGE = 1
-    BROKER_CHANGE = 2
-    TOPIC_CHANGE = 3
-    TOPIC_DELETION = 4
-    ALTER_PARTITION_REASSIGNMENT = 5
-    AUTO_LEADER_BALANCE = 6
-    MANUAL_LEADER_BALANCE = 7
-    CONTROLLED_SHUTDOWN = 8
-    ISR_CHANGE = 9
-    LEADER_AND_ISR_RESPONSE_RECEIVED = 10
-    LOG_DIR_CHANGE = 11
-    CONTROLLER_SHUTDOWN = 12
-    UNCLEAN_LEADER_ELECTION_ENABLE = 13
-    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14
-    LIST_PARTITION_REASSIGNMENT = 15
-    UPDATE_METADATA_RESPONSE_RECEIVED = 16
-    UPDATE_FEATURES = 17
-
-
-TIMER_OF_STATE: Final[dict[ControllerState, str]] = {
-    ControllerState.CONTROLLER_CHANGE: "ControllerChangeRateAndTimeMs",
-    # These two keep their historical names.
-    ControllerState.BROKER_CHANGE: "LeaderElectionRateAndTimeMs",
-    ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignmentRateAndTimeMs",
-    ControllerState.TOPIC_CHANGE: "TopicChangeRateAndTimeMs",
-    ControllerState.TOPIC_DELETION: "TopicDeletionRateAndTimeMs",
-    ControllerState.AUTO_LEADER_BALANCE: "AutoLeaderBalanceRateAndTimeMs",
-    ControllerState.MANUAL_LEADER_BALANCE: "ManualLeaderBalanceRateAndTimeMs",
-    ControllerState.CONTROLLED_SHUTDOWN: "ControlledShutdownRateAndTimeMs",
-    ControllerState.ISR_CHANGE: "IsrChangeRateAndTimeMs",
-    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED: "LeaderAndIsrResponseReceivedRateAndTimeMs",
-    ControllerState.LOG_DIR_CHANGE: "LogDirChangeRateAndTimeMs",
-    ControllerState.CONTROLLER_SHUTDOWN: "ControllerShutdownRateAndTimeMs",
-    ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE: "UncleanLeaderElectionEnableRateAndTimeMs",
-    ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE: "TopicUncleanLeaderElectionEnableRateAndTimeMs",
-    ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignmentRateAndTimeMs",
-    ControllerState.UPDATE_FEATURES: "UpdateFeaturesRateAndTimeMs",
-}
-"""Idle and UpdateMetadataResponseReceived are not timed."""
+from controller.controller_state import ControllerState
+from controller.decisions.requested_elections import Refusal
 
 
 class Startup(Struct, frozen=True):
@@ -171,6 +136,33 @@ class ListPartitionReassignments(Struct, frozen=True):
     reply: "Future[ListPartitionReassignmentsResponse]"
 
 
+class ReplicaLeaderElection(Struct, frozen=True):
+    """`/admin/preferred_replica_election` was created, or this controller has deleted it and waits for the next."""
+
+
+class ElectionsDecided(Struct, frozen=True):
+    """What became of each partition asked for. `leaders`: those that were elected. `heard`: for each of them,
+    whether the broker took the news while the controller that elected it was in office.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    refusals: dict[TopicPartition, Refusal]
+    leaders: dict[TopicPartition, BrokerId] = {}
+    heard: "dict[BrokerId, Future[bool]]" = {}
+    plan: Plan | None = None
+
+
+class ElectLeadersReceived(Struct, frozen=True):
+    """Its reply comes as soon as leaders are elected; who asked may then wait until they know of it."""
+
+    request: ElectLeadersRequest
+    reply: "Future[ElectionsDecided]"
+
+
+class AutoPreferredReplicaLeaderElection(Struct, frozen=True):
+    """It is time to look whether brokers lead what they were meant to lead."""
+
+
 class UncleanLeaderElectionEnable(Struct, frozen=True):
     """The cluster's setting now allows unclean elections."""
 
@@ -179,6 +171,14 @@ class TopicUncleanLeaderElectionEnable(Struct, frozen=True):
     """The setting of one topic now allows unclean elections."""
 
     topic: str
+
+
+class IsrChangeNotification(Struct, frozen=True):
+    """Children of `/isr_change_notification` changed."""
+
+
+class LogDirEventNotification(Struct, frozen=True):
+    """Children of `/log_dir_event_notification` changed."""
 
 
 class LeaderAndIsrResponseReceived(Struct, frozen=True):
@@ -199,6 +199,16 @@ class AlterPartitionReceived(Struct, frozen=True):
 class ControlledShutdownReceived(Struct, frozen=True):
     request: ControlledShutdownRequest
     reply: "Future[ControlledShutdownResponse]"
+
+
+class AllocateProducerIdsReceived(Struct, frozen=True):
+    request: AllocateProducerIdsRequest
+    reply: "Future[AllocateProducerIdsResponse]"
+
+
+class UpdateFeaturesReceived(Struct, frozen=True):
+    request: UpdateFeaturesRequest
+    reply: "Future[UpdateFeaturesResponse]"
 
 
 class TopicsDecided(Struct, frozen=True):
@@ -283,12 +293,19 @@ Event = (
     | ApiPartitionReassignment
     | PartitionReassignmentIsrChange
     | ListPartitionReassignments
+    | ReplicaLeaderElection
+    | ElectLeadersReceived
+    | AutoPreferredReplicaLeaderElection
     | UncleanLeaderElectionEnable
     | TopicUncleanLeaderElectionEnable
+    | IsrChangeNotification
+    | LogDirEventNotification
     | LeaderAndIsrResponseReceived
     | UpdateMetadataResponseReceived
     | AlterPartitionReceived
     | ControlledShutdownReceived
+    | AllocateProducerIdsReceived
+    | UpdateFeaturesReceived
     | CreateTopicsReceived
     | CreatePartitionsReceived
     | DeleteTopicsReceived
@@ -313,6 +330,13 @@ STATE_OF_EVENT: Final[dict[type[Event], ControllerState]] = {
     ApiPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
     PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,
     ListPartitionReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
+    ReplicaLeaderElection: ControllerState.MANUAL_LEADER_BALANCE,
+    ElectLeadersReceived: ControllerState.MANUAL_LEADER_BALANCE,
+    AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
+    IsrChangeNotification: ControllerState.ISR_CHANGE,
+    LogDirEventNotification: ControllerState.LOG_DIR_CHANGE,
+    AllocateProducerIdsReceived: ControllerState.IDLE,
+    UpdateFeaturesReceived: ControllerState.UPDATE_FEATURES,
     UncleanLeaderElectionEnable: ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
     TopicUncleanLeaderElectionEnable: ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
     LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
@@ -356,11 +380,16 @@ def _event_of_change(path: str) -> Event | None:
     return None if partition is None else PartitionReassignmentIsrChange(partition)
 
 
-_EVENT_OF_CREATION: Final[dict[str, Event]] = {REASSIGN_PARTITIONS: ZkPartitionReassignment()}
+_EVENT_OF_CREATION: Final[dict[str, Event]] = {
+    REASSIGN_PARTITIONS: ZkPartitionReassignment(),
+    PREFERRED_REPLICA_ELECTION: ReplicaLeaderElection(),
+}
 """Only their creation: changes of such nodes and a deletion by hand go unnoticed, as in Kafka (RA-33, D-20)."""
 
 _EVENT_OF_LIST: Final[dict[str, Event]] = {
     BROKERS_IDS: BrokerChange(),
     BROKERS_TOPICS: TopicChange(),
     DELETE_TOPICS: TopicDeletion(),
+    ISR_CHANGE_NOTIFICATION: IsrChangeNotification(),
+    LOG_DIR_EVENT_NOTIFICATION: LogDirEventNotification(),
 }

@@ -9,7 +9,7 @@ from typing import Final
 from cluster.process.metrics import Metrics
 from cluster.state_tables import ReplicaState
 from controller.context import ControllerContext
-from controller.events import TIMER_OF_STATE, ControllerState
+from controller.controller_state import TIMER_OF_STATE, ControllerState
 
 DOMAIN: Final = "kafka.controller"
 _GAUGES: Final = (

@@ -9,6 +9,8 @@ import structlog
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.requests import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
@@ -23,16 +25,20 @@ from cluster.requests import (
     DeleteTopicsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ReadStateChangesRequest,
     ReadStateChangesResponse,
     RequestContext,
+    UpdateFeaturesRequest,
 )
 from cluster.znodes import CLUSTER_ID, CONTROLLER_EPOCH, decode_cluster_id, decode_controller_epoch
 from cluster.zookeeper.port import ZooKeeper
 from controller.answered_requests import AnsweredRequests
 from controller.controller import Controller
 from controller.events import (
+    AllocateProducerIdsReceived,
     AlterConfigsReceived,
     AlterPartitionReceived,
     ApiPartitionReassignment,
@@ -40,18 +46,28 @@ from controller.events import (
     CreatePartitionsReceived,
     CreateTopicsReceived,
     DeleteTopicsReceived,
+    ElectionsDecided,
+    ElectLeadersReceived,
     Event,
     ListPartitionReassignments,
     Query,
     QueryReceived,
+    UpdateFeaturesReceived,
 )
 from controller.handlers.deletion_requests import wait_for_deletions
+from controller.handlers.elections import wait_until_heard
 from controller.handlers.topic_requests import wait_for_leaders, wait_for_new_partitions
 
 REDIRECT_TIMEOUT_S: Final = 2
 """How long a standby looks for the active controller before it refuses without an address."""
 log = structlog.stdlib.get_logger(__name__)
 
+_EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any]], Event]]] = {
+    AlterConfigsRequest: AlterConfigsReceived,
+    AlterPartitionReassignmentsRequest: ApiPartitionReassignment,
+    UpdateFeaturesRequest: UpdateFeaturesReceived,
+}
+"""Those whose answer is complete when they are decided upon."""
 _Mutation = TypeVar("_Mutation")
 _Request = TypeVar("_Request")
 ReadStateChanges = Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
@@ -77,6 +93,8 @@ class ControllerNode:
                 return await self._alter_partition(request)
             case ControlledShutdownRequest():
                 return await self._controlled_shutdown(request)
+            case AllocateProducerIdsRequest():
+                return await self._allocate_producer_ids(request)
             case DescribeClusterRequest():
                 return await self._describe_cluster(request)
             case ReadStateChangesRequest():
@@ -88,10 +106,10 @@ class ControllerNode:
         match request:
             case CreateTopicsRequest() | CreatePartitionsRequest() | DeleteTopicsRequest():
                 return await self._change_topics(context, request)
-            case AlterConfigsRequest():
-                return await self._decide(context, request, AlterConfigsReceived)
-            case AlterPartitionReassignmentsRequest():
-                return await self._decide(context, request, ApiPartitionReassignment)
+            case ElectLeadersRequest():
+                return await self._elect_leaders(context, request)
+            case AlterConfigsRequest() | UpdateFeaturesRequest() | AlterPartitionReassignmentsRequest():
+                return await self._decide(context, request, _EVENT_OF_MUTATION[type(request)])
             case ListPartitionReassignmentsRequest():
                 return await self._ask(request, ListPartitionReassignments)
             case _ if isinstance(request, Query):
@@ -113,6 +131,17 @@ class ControllerNode:
         reply: asyncio.Future[ControlledShutdownResponse] = asyncio.get_running_loop().create_future()
         self._controller.events.put(ControlledShutdownReceived(request, reply))
         return await reply
+
+    async def _allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        if not self._controller.in_office:
+            return AllocateProducerIdsResponse(ErrorCode.NOT_CONTROLLER)
+        reply: asyncio.Future[AllocateProducerIdsResponse] = asyncio.get_running_loop().create_future()
+        self._controller.events.put(AllocateProducerIdsReceived(request, reply))
+        return await reply
+
+    async def _elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        decided: ElectionsDecided = await self._decide(context, request, ElectLeadersReceived)
+        return await wait_until_heard(decided, request)
 
     async def _change_topics(
         self, context: RequestContext, request: CreateTopicsRequest | CreatePartitionsRequest | DeleteTopicsRequest

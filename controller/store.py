@@ -19,18 +19,24 @@ from cluster.znodes import (
     CONTROLLER,
     DELETE_TOPICS,
     FEATURE,
+    PREFERRED_REPLICA_ELECTION,
+    PRODUCER_ID_BLOCK,
     REASSIGN_PARTITIONS,
     FinalizedFeatures,
+    ProducerIdBlock,
     broker_path,
     decode_broker,
     decode_config,
     decode_features,
+    decode_partitions,
+    decode_producer_id_block,
     decode_reassignments,
     decode_state,
     decode_topic,
     delete_topic_path,
     encode_config,
     encode_features,
+    encode_producer_id_block,
     encode_reassignments,
     encode_state,
     encode_topic,
@@ -223,6 +229,19 @@ class ControllerStore:
             op = SetData(REASSIGN_PARTITIONS, encode_reassignments(targets), version)
         return (await self._writer.write([(op,)]))[0]
 
+    # Requested elections
+
+    async def read_requested_elections(self) -> list[TopicPartition] | None:
+        """Partitions that tools want to be led by their preferred replicas, with a watch; None without the node.
+
+        Raises MalformedZnodeError.
+        """
+        node = await self._zookeeper.get(PREFERRED_REPLICA_ELECTION, watch=True)
+        return None if node is None else decode_partitions(PREFERRED_REPLICA_ELECTION, node.data)
+
+    async def delete_requested_elections(self) -> None:
+        await self._writer.write([(Delete(PREFERRED_REPLICA_ELECTION),)])
+
     # Partition states
 
     async def read_states(
@@ -274,7 +293,7 @@ class ControllerStore:
         names = (await self._zookeeper.children_many([partitions_path(topic)]))[0] or ()
         return {int(name) for name in names if name.isdecimal()}
 
-    # Notifications, features and office
+    # Notifications and features
 
     async def delete_children(self, parent: str) -> int:
         """Delete all children of a node, with a watch left on the list; how many there were."""
@@ -282,8 +301,14 @@ class ControllerStore:
         await self._writer.write([(Delete(f"{parent}/{name}"),) for name in names])
         return len(names)
 
-    async def list_waiting_work(self, parent: str) -> tuple[str, ...]:
-        return await self._zookeeper.children(parent) or ()
+    async def read_children(self, parent: str) -> dict[str, bytes | None]:
+        """Path -> content of all children, None for those gone meanwhile, with a watch left on the list."""
+        paths = [f"{parent}/{name}" for name in await self._zookeeper.children(parent, watch=True) or ()]
+        nodes = await self._zookeeper.get_many(paths)
+        return {path: None if node is None else node.data for path, node in zip(paths, nodes, strict=True)}
+
+    async def delete_nodes(self, paths: Collection[str]) -> None:
+        await self._writer.write([(Delete(path),) for path in paths])
 
     async def read_node(self, path: str) -> bytes | None:
         node = await self._zookeeper.get(path)
@@ -311,6 +336,32 @@ class ControllerStore:
     async def _check_features_written(self, data: bytes) -> None:
         if await self.read_node(FEATURE) != data:
             raise ZooKeeperError(f"{FEATURE} was not written or is contested")
+
+    # Producer ids
+
+    async def read_producer_id_block(self) -> tuple[ProducerIdBlock | None, int] | None:
+        """The last block given, if there was one, and the version of its node; None where the node is missing.
+
+        Raises MalformedZnodeError.
+        """
+        node = await self._zookeeper.get(PRODUCER_ID_BLOCK)
+        return None if node is None else (decode_producer_id_block(node.data), node.stat.version)
+
+    async def write_producer_id_block(self, block: ProducerIdBlock, version: int) -> bool:
+        """Write the block if nobody gave another one since; unfenced, because the version protects it (FN-1).
+
+        After a lost answer this says False: a block that was written and not given is merely skipped.
+        """
+        op = SetData(PRODUCER_ID_BLOCK, encode_producer_id_block(block), version)
+        try:
+            result = (await self._zookeeper.multi([op]))[0]
+        except OutcomeUnknownError:
+            return False
+        if not result.ok and result.error is not ZkError.BAD_VERSION:
+            raise ZooKeeperError(f"{PRODUCER_ID_BLOCK} cannot be written: {result.error.name}")
+        return result.ok
+
+    # The office
 
     async def leave_office(self) -> None:
         """Delete `/controller`; raises ControllerMovedError when another controller was elected (EL-12)."""

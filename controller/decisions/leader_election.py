@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, assert_never
 from msgspec import Struct
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.errors import ErrorCode
 from cluster.partition import RECOVERING, Leadership, TopicPartition
 from controller.decisions.read_only_view import ClusterView
 
@@ -111,9 +112,13 @@ class Election(Struct, frozen=True):
 
 
 class ElectionFailure(NamedTuple):
-    """Why a partition keeps its state: an expected outcome that callers translate for whoever asked."""
+    """Why a partition keeps its state: an expected outcome that callers translate for whoever asked.
+
+    `code` says more than that nobody can lead where something else stood in the way.
+    """
 
     reason: str
+    code: ErrorCode = ErrorCode.NONE
 
 
 NO_STATE_NODE: Final = ElectionFailure("leadership does not exist")

@@ -9,6 +9,22 @@ from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
 from cluster.state_tables import ReplicaState
 
 
+class PreferredLeadersView(Protocol):
+    """Partitions by preferred replica; topics queued for deletion left out."""
+
+    def brokers(self) -> Sequence[BrokerId]:
+        """Those that do not lead all they were meant to lead, by id."""
+        ...
+
+    def meant_to_lead(self, broker: BrokerId) -> int:
+        """Of how many partitions the broker is the preferred replica."""
+        ...
+
+    def led_by_others(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
+        """Of those, the ones with a leadership that is not the broker's."""
+        ...
+
+
 class ClusterView(Protocol):
     """What the cluster looks like to the controller in office. Unknown partitions have an empty assignment (CX-8)."""
 
@@ -61,6 +77,9 @@ class ClusterView(Protocol):
 
     @property
     def partitions_being_reassigned(self) -> AbstractSet[TopicPartition]: ...
+
+    @property
+    def preferred_leaders(self) -> PreferredLeadersView: ...
 
     def partitions_of(self, topic: str) -> Sequence[TopicPartition]: ...
 

@@ -6,27 +6,26 @@ replicas leave the ISRs before the leaderless partitions elect. Source: Kafka Ka
 """
 
 import asyncio
+from typing import Final
 
 import structlog
 
 from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, ControllerEpoch, PartitionEpoch
-from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.state_change_log import Kind, LoadedPartition, StateChange
-from cluster.znodes import (
-    ISR_CHANGE_NOTIFICATION,
-    LOG_DIR_EVENT_NOTIFICATION,
-    PREFERRED_REPLICA_ELECTION,
-)
+from cluster.znodes import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
 from controller.active_controller import ActiveController
-from controller.decisions.features import features_at_failover
 from controller.handlers.broker_changes import compatible_brokers
+from controller.handlers.elections import replica_leader_election
+from controller.handlers.features import set_up_features
 from controller.handlers.partition_transitions import start_partition_machine
 from controller.handlers.reassignment_requests import resume_reassignments
 from controller.handlers.replica_transitions import start_replica_machine
 from controller.handlers.topic_changes import record_topics
 from controller.handlers.topic_deletions import initialise_deletions, try_deletions
 
+FIRST_BALANCE_S: Final = 5
+"""After a failover brokers get so long to come back into ISRs before leadership is given back (EP-20)."""
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -34,13 +33,12 @@ async def activate(active: ActiveController) -> None:
     """Run the failover sequence; any error means that this candidate cannot rule and must step down (EL-7)."""
     clock = asyncio.get_running_loop()
     timings = active.timings
-    await _set_up_features(active)
+    await set_up_features(active)
     await active.store.delete_children(LOG_DIR_EVENT_NOTIFICATION)
     await active.store.delete_children(ISR_CHANGE_NOTIFICATION)
     await _load(active)
     _record_start(active)
     await initialise_deletions(active)
-    await _report_waiting_work(active)
     timings.end_phase("Load", clock.time())
     introduction = active.new_batch()
     introduction.add_update_metadata_for_all()
@@ -51,6 +49,9 @@ async def activate(active: ActiveController) -> None:
     timings.end_phase("PartitionMachine", clock.time())
     await resume_reassignments(active)
     await try_deletions(active)
+    await replica_leader_election(active)
+    if active.config.auto_leader_rebalance_enable:
+        active.balance_later(FIRST_BALANCE_S)
     timings.sent(clock.time())
     context = active.context
     log.info(
@@ -62,22 +63,6 @@ async def activate(active: ActiveController) -> None:
         offline_partitions=context.offline_partition_count,
         **timings.as_fields(),
     )
-
-
-async def _set_up_features(active: ActiveController) -> None:
-    """Bring `/feature` into the form that the protocol version asks for (FO-1).
-
-    This controller reads the node whenever it needs it, so there is no cache to wait for (FT-1).
-    """
-    try:
-        found = await active.store.read_features()
-    except MalformedZnodeError as error:
-        # Left as it is: overwriting it could lose levels that an operator finalized.
-        log.error("Finalized features are unreadable and count as none", error=str(error))
-        return
-    wanted = features_at_failover(found, versioning=active.config.protocol_version.has_features)
-    if wanted != found:
-        await active.store.write_features(wanted, exists=found is not None)
 
 
 async def _load(active: ActiveController) -> None:
@@ -131,9 +116,3 @@ def _loaded(active: ActiveController, tp: TopicPartition) -> LoadedPartition:
         replicas,
         leadership.controller_epoch,
     )
-
-
-async def _report_waiting_work(active: ActiveController) -> None:
-    """Name the requests that wait in ZooKeeper and that this version leaves alone."""
-    if await active.store.read_node(PREFERRED_REPLICA_ELECTION) is not None:
-        log.warning("A request waits in ZooKeeper", path=PREFERRED_REPLICA_ELECTION)

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from cluster.errors import ControllerMovedError, MalformedZnodeError, SessionExpiredError, ZooKeeperError
+from cluster.errors import ControllerMovedError, ErrorCode, MalformedZnodeError, SessionExpiredError, ZooKeeperError
 from cluster.partition import Leadership, TopicPartition
 from cluster.process.tasks import Backoff
 from cluster.state_change_log import Kind, StateChange
@@ -55,7 +55,7 @@ async def move_partitions(
         raise
     except ZooKeeperError as error:
         log.error("Partitions cannot be moved", target=target.value, partitions=len(partitions), error=str(error))
-        results = dict.fromkeys(partitions, ElectionFailure(str(error)))
+        results = dict.fromkeys(partitions, ElectionFailure(str(error), error.code))
     # Also after an error: what was written before it must be told.
     active.send(batch)
     return results
@@ -274,7 +274,7 @@ async def _unclean_allowed(
 
 def _refusals(outcomes: Mapping[TopicPartition, Outcome]) -> dict[TopicPartition, ElectionFailure]:
     return {
-        tp: ElectionFailure(f"the state node cannot be written: {outcome}")
+        tp: ElectionFailure(f"the state node cannot be written: {outcome}", ErrorCode.UNKNOWN_SERVER_ERROR)
         for tp, outcome in outcomes.items()
         if not isinstance(outcome, Written)
     }

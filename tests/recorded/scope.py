@@ -6,18 +6,11 @@ Whoever builds one of the missing parts takes its lines out of `WAITING_FOR`.
 from tests.recorded.scenario import all_names
 
 CONTROLLED_SHUTDOWN = "controlled shutdown"
-REQUESTED_ELECTION = "preferred elections on request"
-AUTO_REBALANCE = "automatic leader rebalancing"
-CONFIG_CHANGES = "elections after a change of a topic's configuration"
 
 WAITING_FOR = {
-    "auto-rebalance": AUTO_REBALANCE,
     "controlled-shutdown-follower": CONTROLLED_SHUTDOWN,
     "controlled-shutdown-leader": CONTROLLED_SHUTDOWN,
     "controlled-shutdown-rf1": CONTROLLED_SHUTDOWN,
-    "preferred-after-return": REQUESTED_ELECTION,
-    "preferred-dead": REQUESTED_ELECTION,
-    "reassign-order": REQUESTED_ELECTION,
     "stop-and-start-at-once": CONTROLLED_SHUTDOWN,
 }
 

@@ -11,6 +11,7 @@ from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.invariants import check_all
 from cluster.partition import Leadership, TopicPartition
+from cluster.process.settings import Settings
 from cluster.record_batch import encode_batch
 from cluster.requests import (
     CreateTopicsRequest,
@@ -70,7 +71,11 @@ async def committed(cluster: SimulatedCluster) -> bytes:
 
 
 async def story(seed: int) -> dict[str, object]:
-    cluster = SimulatedCluster(seed, controllers=2, brokers=2)
+    # Automatic rebalancing would hold one more election, or not, according to when its time comes.
+    settings = Settings(
+        zookeeper_session_timeout_ms=6000, replica_lag_time_max_ms=4000, auto_leader_rebalance_enable=False
+    )
+    cluster = SimulatedCluster(seed, controllers=2, brokers=2, settings=settings)
     cluster.start_all()
     await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
     ids = cluster.zookeeper.tree.children

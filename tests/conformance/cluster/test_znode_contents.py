@@ -242,7 +242,8 @@ def test_feature_node_of_both_versions() -> None:
     assert znodes.decode_features(body) == FinalizedFeatures(True, {"feature1": 2})
     assert json.loads(znodes.encode_features(FinalizedFeatures(True, {"feature1": 2}))) == json.loads(body)
     older = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":2}}}'
-    assert znodes.decode_features(older) == FinalizedFeatures(False, {"f": 2})
+    assert znodes.decode_features(older) == FinalizedFeatures(False, {"f": 2}, version=1)
+    assert json.loads(znodes.encode_features(FinalizedFeatures(False, {"f": 2}, version=1))) == json.loads(older)
     with pytest.raises(MalformedZnodeError, match="status 7"):
         znodes.decode_features(b'{"version":2,"status":7}')
 

@@ -90,8 +90,9 @@ def test_brokers_that_lack_finalized_features_do_not_take_part() -> None:
     [
         (None, "3.9", FinalizedFeatures(True)),
         (FinalizedFeatures(False, {"f": 1}), "3.9", FinalizedFeatures(True)),
-        (FinalizedFeatures(True, {"f": 1}), "2.6", FinalizedFeatures(False)),
-        (None, "2.6", FinalizedFeatures(False)),
+        (FinalizedFeatures(True, {"f": 1}), "2.6", FinalizedFeatures(False, version=1)),
+        (None, "2.6", FinalizedFeatures(False, version=1)),
+        (FinalizedFeatures(True, {"f": 1}), "3.2", FinalizedFeatures(True, {"f": 1}, version=1)),
     ],
 )
 def test_taking_office_sets_the_feature_node_up(

@@ -32,7 +32,7 @@ def test_a_higher_epoch_is_a_bounce_and_a_lower_one_is_old_news() -> None:
 def test_a_new_controller_sets_the_features_up(
     found: FinalizedFeatures | None, versioning: bool, expected: FinalizedFeatures
 ) -> None:
-    assert features_at_failover(found, versioning=versioning) == expected
+    assert features_at_failover(found, {}, versioning=versioning, version=2) == expected
 
 
 @pytest.mark.rule("FT-2")

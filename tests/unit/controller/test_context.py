@@ -212,6 +212,7 @@ def test_counters_and_indexes_equal_a_recount_after_every_step(taken: list[tuple
     for step in taken:
         take(cluster, step)
         assert cluster.recount() == (cluster.offline_partition_count, cluster.preferred_replica_imbalance_count)
+        assert cluster.recount_preferred_leaders() == cluster.preferred_leaders
         for number in range(1, 5):
             hosted = {
                 tp(f"{topic}-{partition}")

@@ -25,22 +25,24 @@ from cluster.requests import (
 from cluster.state_change_log import Cause
 from cluster.zookeeper.port import WatchEvent, WatchKind
 from controller.active_controller import UnsentDecisionsError
+from controller.controller_state import TIMER_OF_STATE, ControllerState
 from controller.event_loop import QUEUE_TIME_RESET_S, Disposition, EventLoop, error_disposition
 from controller.events import (
     STATE_OF_EVENT,
-    TIMER_OF_STATE,
     AlterPartitionReceived,
     BrokerChange,
     BrokerModifications,
     ControllerChange,
-    ControllerState,
     CreateTopicsReceived,
     Event,
     Expire,
+    IsrChangeNotification,
+    LogDirEventNotification,
     PartitionModifications,
     QueryReceived,
     Reelect,
     RegisterAndReelect,
+    ReplicaLeaderElection,
     ShutdownEventLoop,
     Startup,
     TopicChange,
@@ -253,7 +255,11 @@ def test_every_state_but_two_is_timed() -> None:
         ("/brokers/ids/x", WatchKind.CHANGED, None),
         ("/brokers/topics/t", WatchKind.CHANGED, PartitionModifications("t")),
         ("/brokers/topics/t", WatchKind.DELETED, None),
-        ("/isr_change_notification", WatchKind.CHILDREN, None),
+        ("/isr_change_notification", WatchKind.CHILDREN, IsrChangeNotification()),
+        ("/log_dir_event_notification", WatchKind.CHILDREN, LogDirEventNotification()),
+        ("/admin/preferred_replica_election", WatchKind.CREATED, ReplicaLeaderElection()),
+        ("/admin/preferred_replica_election", WatchKind.DELETED, None),
+        ("/elsewhere", WatchKind.CHILDREN, None),
         ("/elsewhere/t", WatchKind.CHANGED, None),
     ],
 )

@@ -1,0 +1,71 @@
+"""Finalized features: made at the start of a reign, changed on request.
+
+Source: Kafka KafkaController.setupFeatureVersioning, processFeatureUpdates; KIP-584.
+"""
+
+import structlog
+
+from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, SessionExpiredError, ZooKeeperError
+from cluster.requests import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+from cluster.znodes import FinalizedFeatures
+from controller.active_controller import ActiveController
+from controller.decisions.features import features_at_failover, plan_feature_updates
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def set_up_features(active: ActiveController) -> None:
+    """Bring `/feature` into the form that the protocol version asks for (FO-1).
+
+    This controller reads the node whenever it needs it, so there is no cache to wait for (FT-1).
+    """
+    version = active.config.protocol_version
+    try:
+        found = await active.store.read_features()
+    except MalformedZnodeError as error:
+        # Left as it is: overwriting it could lose levels that an operator finalized.
+        log.error("Finalized features are unreadable and count as none", error=str(error))
+        return
+    wanted = features_at_failover(
+        found, active.config.supported_features, versioning=version.has_features, version=version.feature_node_version
+    )
+    if wanted != found:
+        await active.store.write_features(wanted, exists=found is not None)
+
+
+async def update_features(active: ActiveController, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Apply the valid updates in one write; each has its own result (FT-3, FT-4, D-17).
+
+    Raises ApiError when features are not versioned here, MalformedZnodeError when the present ones are unreadable.
+    """
+    version = active.config.protocol_version
+    if not version.has_features:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"protocol version {version} does not version features")
+    found = await active.store.read_features()
+    finalized = found.levels if found is not None and found.enabled else {}
+    brokers = active.context.brokers.values()
+    plan = plan_feature_updates(request.feature_updates, finalized, active.config.supported_features, brokers)
+    failure: str | None = None
+    if plan.levels != finalized:
+        wanted = FinalizedFeatures(enabled=True, levels=plan.levels, version=version.feature_node_version)
+        try:
+            await active.store.write_features(wanted, exists=found is not None)
+        except SessionExpiredError:
+            raise
+        except ZooKeeperError as error:
+            failure = str(error)
+        log.info("Features updated", levels=plan.levels, before=finalized, failure=failure)
+    return UpdateFeaturesResponse(
+        tuple(
+            _result(update.feature, refusal, failure)
+            for update, refusal in zip(request.feature_updates, plan.refusals, strict=True)
+        )
+    )
+
+
+def _result(feature: str, refusal: str | None, failure: str | None) -> UpdatableFeatureResult:
+    if refusal is not None:
+        return UpdatableFeatureResult(feature, ErrorCode.INVALID_REQUEST, refusal)
+    if failure is not None:
+        return UpdatableFeatureResult(feature, ErrorCode.FEATURE_UPDATE_FAILED, failure)
+    return UpdatableFeatureResult(feature, ErrorCode.NONE)
