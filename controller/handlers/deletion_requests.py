@@ -48,7 +48,9 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
 
 
 def _name(active: ActiveController, topic: TopicToDelete) -> str | None:
-    return topic.name if topic.topic_id is None else active.context.topic_names.get(topic.topic_id)
+    if topic.name is not None or topic.topic_id is None:
+        return topic.name
+    return active.context.topic_names.get(topic.topic_id)
 
 
 def _check(active: ActiveController, topic: TopicToDelete, name: str | None, repeated: set[str]) -> None:
