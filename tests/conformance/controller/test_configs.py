@@ -1,0 +1,359 @@
+"""Settings that change while the controller runs, written by tools or asked for through the API."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.errors import ErrorCode
+from cluster.requests import (
+    BROKER_RESOURCE,
+    DELETE_CONFIG,
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribedConfig,
+)
+from cluster.znodes import (
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    ConfigEntity,
+    encode_config,
+    encode_config_change,
+    topic_config_path,
+)
+from cluster.zookeeper.port import Create, SetData
+from tests.controllers import RunningController, World, run_virtually, settle, until
+
+E = ErrorCode
+UNCLEAN = "unclean.leader.election.enable"
+DEFAULT = ConfigEntity("brokers", "<default>")
+OWN = ConfigEntity("brokers", "1001")
+TOPIC = ConfigEntity("topics", "t")
+
+
+async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
+    world = await World().start()
+    c = world.start_controller(**settings)
+    await until(lambda: c.gauge("ActiveControllerCount") == 1)
+    await world.start_broker(*brokers)
+    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
+    return world, c
+
+
+async def without_a_clean_leader(**settings: Any) -> tuple[World, RunningController]:
+    """Broker 1, the last in sync, is dead; broker 2 lives and could lead, with losses."""
+    world, c = await cluster(1, 2, **settings)
+    await world.create_topic("t", [1, 2])
+    await world.create_topic("u", [1, 2])
+    await world.leads("t", leader=1)
+    await world.leads("u", leader=1)
+    for broker in (2, 1):
+        await world.stop_broker(broker)
+        await settle()
+    await world.start_broker(2)
+    await settle()
+    assert [(await world.leads(topic, leader=-1)).isr for topic in "tu"] == [(1,), (1,)]
+    return world, c
+
+
+async def put(world: World, entity: ConfigEntity, *, announced: bool = True, **config: str) -> None:
+    """As Kafka's tools do it."""
+    body = encode_config({key.replace("_", "."): value for key, value in config.items()})
+    if world.server.tree.get(entity.path) is None:
+        await world.create(entity.path, body)
+    else:
+        await world.write(SetData(entity.path, body))
+    if announced:
+        await announce(world, entity)
+
+
+async def announce(world: World, entity: ConfigEntity) -> None:
+    await world.write(Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequential=True))
+
+
+@pytest.mark.rule("EP-30", "EP-32", "PS-20")
+def test_a_topic_that_allows_unclean_leaders_gets_one_once_that_is_announced() -> None:
+    async def main() -> None:
+        world, c = await without_a_clean_leader()
+        await put(world, TOPIC, announced=False, unclean_leader_election_enable="true")
+        await settle(5)
+        await world.leads("t", leader=-1)
+        await announce(world, TOPIC)
+        assert (await world.leads("t", leader=2)).isr == (2,)
+        await settle()
+        assert c.metrics.meter("kafka.controller", "ControllerStats", "UncleanLeaderElectionsPerSec").count == 1
+        await world.leads("u", leader=-1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-31", "EP-32")
+@pytest.mark.parametrize("entity", [DEFAULT, OWN])
+def test_the_brokers_setting_counts_for_every_topic_that_does_not_say_otherwise(entity: ConfigEntity) -> None:
+    async def main() -> None:
+        world, c = await without_a_clean_leader()
+        await put(world, ConfigEntity("topics", "u"), unclean_leader_election_enable="false")
+        await put(world, entity, unclean_leader_election_enable="true")
+        await world.leads("t", leader=2)
+        await settle()
+        await world.leads("u", leader=-1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-31")
+def test_a_controllers_own_setting_is_above_that_of_all_and_both_above_its_file() -> None:
+    async def main() -> None:
+        world, c = await without_a_clean_leader()
+        await put(world, OWN, unclean_leader_election_enable="false")
+        await put(world, DEFAULT, unclean_leader_election_enable="true")
+        await settle()
+        await world.leads("t", leader=-1)
+        await put(world, OWN, unclean_leader_election_enable="perhaps")
+        await world.leads("t", leader=2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-31", "EP-34")
+def test_a_candidate_that_comes_later_decides_by_the_settings_it_finds() -> None:
+    async def main() -> None:
+        world, first = await without_a_clean_leader()
+        await first.stop()
+        # Announced or not: whoever starts reads it.
+        await put(world, DEFAULT, announced=False, unclean_leader_election_enable="true")
+        second = world.start_controller(1002)
+        await world.leads("t", leader=2)
+        await second.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-33")
+def test_turning_it_on_under_a_live_leader_or_off_again_changes_nothing() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        before = await world.leads("t", leader=1)
+        for value in ("true", "false"):
+            await put(world, TOPIC, unclean_leader_election_enable=value)
+            await put(world, DEFAULT, unclean_leader_election_enable=value)
+            await settle()
+        assert await world.state("t") == before
+        await world.stop_broker(2)
+        await settle()
+        await world.stop_broker(1)
+        await settle()
+        await world.start_broker(2)
+        await settle()
+        await world.leads("t", leader=-1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-34", "ZK-3", "ZK-5")
+def test_old_announcements_go_and_those_that_name_nobody_stop_nothing() -> None:
+    async def main() -> None:
+        world, c = await without_a_clean_leader()
+        await world.write(Create(CONFIG_CHANGE_PREFIX, b"not JSON", sequential=True))
+        await world.write(Create(CONFIG_CHANGE_PREFIX, b'{"version":3,"entity_path":"topics/t"}', sequential=True))
+        old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+        await put(world, TOPIC, announced=False, unclean_leader_election_enable="true")
+        await world.write(Create(CONFIG_CHANGE_PREFIX, old, sequential=True))
+        await world.leads("t", leader=2)
+        await settle(14 * 60)
+        await announce(world, ConfigEntity("topics", "u"))
+        await settle()
+        assert len(world.server.tree.children(CONFIG_CHANGES) or ()) == 4
+        await settle(2 * 60)
+        await announce(world, ConfigEntity("topics", "u"))
+        await settle()
+        assert len(world.server.tree.children(CONFIG_CHANGES) or ()) == 2
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-34", "ZC-6")
+def test_changes_made_while_a_session_was_lost_are_heard_in_the_next_one() -> None:
+    async def main() -> None:
+        world, c = await without_a_clean_leader()
+        c.zookeeper.pause()
+        await settle(10)
+        await put(world, TOPIC, unclean_leader_election_enable="true")
+        await put(world, DEFAULT, unclean_leader_election_enable="true")
+        c.zookeeper.resume()
+        await world.leads("t", leader=2)
+        await put(world, DEFAULT, unclean_leader_election_enable="false")
+        await settle()
+        await put(world, DEFAULT, unclean_leader_election_enable="true")
+        await world.leads("u", leader=2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+def change(name: str, value: str | None, operation: int | None = None) -> AlterableConfig:
+    return AlterableConfig(
+        name, (DELETE_CONFIG if value is None else SET_CONFIG) if operation is None else operation, value
+    )
+
+
+def of_topic(*configs: AlterableConfig, name: str = "t") -> AlterConfigsResource:
+    return AlterConfigsResource(TOPIC_RESOURCE, name, configs)
+
+
+def of_brokers(*configs: AlterableConfig, name: str = "") -> AlterConfigsResource:
+    return AlterConfigsResource(BROKER_RESOURCE, name, configs)
+
+
+async def alter(c: RunningController, *resources: AlterConfigsResource, **options: Any) -> list[ErrorCode]:
+    answer = await c.ask(AlterConfigsRequest(resources, **options))
+    return [response.error_code for response in answer.responses]
+
+
+def stored(world: World, entity: ConfigEntity) -> Any:
+    node = world.server.tree.get(entity.path)
+    return None if node is None else msgspec.json.decode(node.data)
+
+
+def announcements(world: World) -> list[Any]:
+    names = world.server.tree.children(CONFIG_CHANGES) or ()
+    nodes = [world.server.tree.get(f"{CONFIG_CHANGES}/{name}") for name in names]
+    return [msgspec.json.decode(node.data) for node in nodes if node is not None]
+
+
+@pytest.mark.rule("TP-1", "EP-30", "EP-31")
+def test_altered_settings_stand_where_kafkas_tools_look_and_are_announced_to_all() -> None:
+    async def main() -> None:
+        world, c = await without_a_clean_leader()
+        await put(world, TOPIC, announced=False, retention_ms="5", an_old_key="kept")
+        codes = await alter(
+            c,
+            of_topic(change(UNCLEAN, "true"), change("retention.ms", None)),
+            of_brokers(change(UNCLEAN, "false")),
+            of_brokers(change(UNCLEAN, "false"), name="07"),
+        )
+        assert codes == [E.NONE] * 3
+        assert stored(world, TOPIC) == {"version": 1, "config": {UNCLEAN: "true", "an.old.key": "kept"}}
+        assert stored(world, DEFAULT) == {"version": 1, "config": {UNCLEAN: "false"}}
+        assert stored(world, ConfigEntity("brokers", "7")) == {"version": 1, "config": {UNCLEAN: "false"}}
+        paths = ["topics/t", "brokers/<default>", "brokers/7"]
+        assert announcements(world) == [{"version": 2, "entity_path": path} for path in paths]
+        await world.leads("t", leader=2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+REFUSED: list[tuple[AlterConfigsResource, ErrorCode, str]] = [
+    (of_topic(change("retention.ms", "1"), name="unknown"), E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic unknown"),
+    (of_topic(change("no.such.key", "1")), E.INVALID_CONFIG, "unknown topic config no.such.key"),
+    (of_topic(change("retention.ms", "soon")), E.INVALID_CONFIG, "retention.ms='soon': must be a whole number"),
+    (of_topic(change("retention.ms", None, SET_CONFIG)), E.INVALID_REQUEST, "retention.ms needs a value"),
+    (of_topic(change("retention.ms", "1", 2)), E.INVALID_REQUEST, "operation 2 is neither"),
+    (
+        of_topic(change("retention.ms", "1"), change("retention.ms", None)),
+        E.INVALID_REQUEST,
+        "retention.ms is altered twice",
+    ),
+    (of_brokers(change("num.io.threads", "9")), E.INVALID_CONFIG, "num.io.threads of a broker cannot be changed"),
+    (of_brokers(change(UNCLEAN, "1")), E.INVALID_CONFIG, "must be true or false"),
+    (of_brokers(change(UNCLEAN, "true"), name="one"), E.INVALID_REQUEST, "named by its number"),
+    (AlterConfigsResource(8, "x", ()), E.INVALID_REQUEST, "resource type 8"),
+]
+
+
+@pytest.mark.parametrize(("resource", "code", "words"), REFUSED, ids=[words for _, _, words in REFUSED])
+def test_what_makes_no_sense_is_refused_by_name_and_the_rest_is_done(
+    resource: AlterConfigsResource, code: ErrorCode, words: str
+) -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        for topic in ("t", "u"):
+            await world.create_topic(topic, [1])
+            await world.leads(topic, leader=1)
+        answer = await c.ask(AlterConfigsRequest((resource, of_topic(change("retention.ms", "7"), name="u"))))
+        refused, done = answer.responses
+        assert refused.error_code is code
+        assert words in refused.error_message
+        assert done.error_code is E.NONE
+        assert announcements(world) == [{"version": 2, "entity_path": "topics/u"}]
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_a_resource_named_twice_is_refused_twice_and_validation_writes_nothing() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        same = of_topic(change("retention.ms", "1"))
+        assert await alter(c, same, same) == [E.INVALID_REQUEST] * 2
+        assert await alter(c, same, validate_only=True) == [E.NONE]
+        assert stored(world, TOPIC) is None
+        assert announcements(world) == []
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_a_node_that_cannot_be_read_is_not_overwritten() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await world.create(topic_config_path("t"), b"not JSON")
+        assert await alter(c, of_topic(change("retention.ms", "1"))) == [E.INVALID_CONFIG]
+        node = world.server.tree.get(topic_config_path("t"))
+        assert node is not None
+        assert node.data == b"not JSON"
+        (described,) = (await c.ask(DescribeConfigsRequest((ConfigResource(TOPIC_RESOURCE, "t"),)))).results
+        assert described.error_code is E.INVALID_CONFIG
+        await c.stop()
+
+    run_virtually(main)
+
+
+async def describe(c: RunningController, *resources: ConfigResource) -> list[tuple[ErrorCode, list[DescribedConfig]]]:
+    answer = await c.ask(DescribeConfigsRequest(resources))
+    return [(result.error_code, list(result.configs)) for result in answer.results]
+
+
+def test_described_settings_say_where_each_value_comes_from() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await alter(c, of_topic(change("retention.ms", "7")), of_brokers(change(UNCLEAN, "true")))
+        keys = ("retention.ms", "segment.bytes", UNCLEAN)
+        topic, default, own, unknown = await describe(
+            c,
+            ConfigResource(TOPIC_RESOURCE, "t", keys),
+            ConfigResource(BROKER_RESOURCE, ""),
+            ConfigResource(BROKER_RESOURCE, "1", (UNCLEAN,)),
+            ConfigResource(TOPIC_RESOURCE, "nothing"),
+        )
+        assert topic == (
+            E.NONE,
+            [
+                DescribedConfig("retention.ms", "7", False, 1),
+                DescribedConfig("segment.bytes", "1073741824", False, 5),
+                DescribedConfig(UNCLEAN, "true", False, 3),
+            ],
+        )
+        assert default == own == (E.NONE, [DescribedConfig(UNCLEAN, "true", False, 3)])
+        assert unknown == (E.UNKNOWN_TOPIC_OR_PARTITION, [])
+        await c.stop()
+
+    run_virtually(main)
