@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from deploy.local.zookeeper import EmbeddedZooKeeper, ServerSettings
+from tests.rule_coverage import RuleCoverage
 
 # A short tick lets sessions be short, so that tests of expiry take a second and not four.
 TEST_SERVER = ServerSettings(tick_time_ms=200, min_session_timeout_ms=500)
 
 _chroots = itertools.count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RuleCoverage(config))
 
 
 @pytest.fixture(scope="session")

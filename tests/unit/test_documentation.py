@@ -4,6 +4,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+from tests.rule_coverage import BOOKS, read_book
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -18,8 +20,7 @@ def test_state_tables_in_the_architecture_are_the_codes_own() -> None:
 
 
 def test_every_rule_that_a_test_cites_is_in_the_rule_book() -> None:
-    book = "\n".join((ROOT / "docs" / "rules" / name).read_text() for name in ("controller.md", "broker_agent.md"))
-    known = expand(re.findall(r"^\| ([^|]+) \|", book, re.MULTILINE))
+    known = {rule.id for book in BOOKS.values() for rule in read_book(book.read_text("utf-8"))}
     cited = {
         rule
         for path in sorted((ROOT / "tests").rglob("*.py"))
@@ -27,21 +28,3 @@ def test_every_rule_that_a_test_cites_is_in_the_rule_book() -> None:
         for rule in re.findall(r'"([A-Z]+-?[0-9.]+[a-z]?)"', marks)
     }
     assert sorted(rule for rule in cited if rule not in known) == []
-
-
-def expand(cells: list[str]) -> set[str]:
-    """Rule ids of table cells such as "ZC-4, ZC-5" and "CX-1..3" and "R1.5..R1.9"."""
-    known: set[str] = set()
-    for cell in cells:
-        prefix = ""
-        for part in (part.strip() for part in cell.split(",")):
-            first, _, last = part.partition("..")
-            match = re.fullmatch(r"([A-Z]+-?(?:[0-9]+\.)?)?([0-9]+)([a-z]?)", first)
-            if match is None:
-                continue
-            prefix = match[1] or prefix
-            low = int(match[2])
-            high = int(re.findall(r"[0-9]+", last)[-1]) if last else low
-            known |= {f"{prefix}{number}" for number in range(low, high + 1)} | {first}
-            known |= {f"{prefix}{number}{letter}" for number in range(low, high + 1) for letter in "abcdefgh"}
-    return known

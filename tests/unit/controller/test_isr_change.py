@@ -44,7 +44,7 @@ def cluster(recovery: int = RECOVERED):  # type: ignore[no-untyped-def]
     return built
 
 
-@pytest.mark.rule("IS-9", "IS-10", "IS-11")
+@pytest.mark.rule("IS-9a", "IS-9b", "IS-9c", "IS-9d", "IS-9e", "IS-9f", "IS-9g", "IS-9h", "IS-10", "IS-11")
 @pytest.mark.parametrize(
     ("proposal", "before", "expected"),
     [
