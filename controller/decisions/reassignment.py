@@ -67,11 +67,21 @@ def plan_znode_submission(
     return view.assignment(tp).reassign_to(target) if target else NO_REPLICAS
 
 
-def refuse_trigger(view: ClusterView, tp: TopicPartition) -> Refusal | None:
-    """Why the partition cannot be moved whatever is asked for (RA-3)."""
+def refuse_trigger(view: ClusterView, tp: TopicPartition, wanted: ReplicaAssignment) -> Refusal | None:
+    """Why the partition cannot be moved whoever asks (RA-3).
+
+    A cancellation or replacement deletes replicas at once that were on their way in. Where only such are in sync, that
+    would delete the only good copy: it is refused, as Kafka's later controller does (PartitionReassignmentRevert).
+    """
     if tp.topic in view.topics_to_be_deleted:
         return BEING_DELETED
-    return None if view.assignment(tp).replicas else UNKNOWN_PARTITION
+    if not view.assignment(tp).replicas:
+        return UNKNOWN_PARTITION
+    leadership = view.leaderships.get(tp)
+    if leadership is not None and set(leadership.isr).isdisjoint(wanted.replicas):
+        words = f"Nobody is in sync but replicas that this would remove: {_ids(leadership.isr)}."
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, words)
+    return None
 
 
 def remaining_entries(

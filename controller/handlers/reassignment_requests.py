@@ -119,7 +119,9 @@ async def _trigger(active: ActiveController, moves: Moves) -> Refusals:
 
 def _refuse_impossible(context: ControllerContext, moves: Moves, failures: Refusals) -> Moves:
     """The moves that may begin; the others go into `failures`."""
-    refusals = {tp: refusal for tp in moves if (refusal := refuse_trigger(context, tp)) is not None}
+    refusals = {
+        tp: refusal for tp, wanted in moves.items() if (refusal := refuse_trigger(context, tp, wanted)) is not None
+    }
     failures |= refusals
     return {tp: assignment for tp, assignment in moves.items() if tp not in refusals}
 

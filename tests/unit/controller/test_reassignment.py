@@ -94,10 +94,23 @@ def test_an_entry_of_the_request_node_may_name_brokers_that_nobody_knows_but_not
 @pytest.mark.rule("RA-3")
 def test_partitions_of_doomed_and_unknown_topics_are_not_moved() -> None:
     view = moving()
-    assert refuse_trigger(view, T0) is None
-    assert refuse_trigger(view, tp("t-9")) == UNKNOWN_PARTITION
+    assert refuse_trigger(view, T0, assignment([1, 2])) is None
+    assert refuse_trigger(view, tp("t-9"), assignment([1, 2])) == UNKNOWN_PARTITION
     view.queue_topic_deletions(["t"])
-    assert refuse_trigger(view, T0) == BEING_DELETED
+    assert refuse_trigger(view, T0, assignment([1, 2])) == BEING_DELETED
+
+
+@pytest.mark.rule("RA-60")
+def test_the_only_replica_in_sync_is_not_cancelled_away() -> None:
+    view = moving()
+    view.apply_leaderships({T0: leadership(3, [3])})
+    judged = refuse_trigger(view, T0, assignment([1, 2]))
+    assert judged is not None
+    assert (judged.code, "3" in judged.message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, True)
+    assert refuse_trigger(view, T0, assignment([3, 5, 1, 2], [3, 5], [1, 2])) is None
+    # Without a state node there is nothing to lose.
+    view = context((1, 2), {"t-0": [1, 2]})
+    assert refuse_trigger(view, T0, assignment([2, 1])) is None
 
 
 @pytest.mark.rule("RA-22", "RA-40")
