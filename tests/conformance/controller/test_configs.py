@@ -1,5 +1,6 @@
 """Settings that change while the controller runs, written by tools or asked for through the API."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,8 +16,10 @@ from cluster.requests import (
     AlterConfigsRequest,
     AlterConfigsResource,
     ConfigResource,
+    CreatePartitionsRequest,
     DescribeConfigsRequest,
     DescribedConfig,
+    NewPartitions,
 )
 from cluster.znodes import (
     CONFIG_CHANGE_PREFIX,
@@ -25,8 +28,9 @@ from cluster.znodes import (
     encode_config,
     encode_config_change,
     topic_config_path,
+    topic_path,
 )
-from cluster.zookeeper.port import Create, SetData
+from cluster.zookeeper.port import Check, Create, Op, SetData
 from tests.controllers import RunningController, World, run_virtually, settle, until
 
 E = ErrorCode
@@ -354,6 +358,53 @@ def test_described_settings_say_where_each_value_comes_from() -> None:
         )
         assert default == own == (E.NONE, [DescribedConfig(UNCLEAN, "true", False, 3)])
         assert unknown == (E.UNKNOWN_TOPIC_OR_PARTITION, [])
+        await c.stop()
+
+    run_virtually(main)
+
+
+def meddle(world: World, path: str, *, times: int) -> None:
+    """Let somebody else write the node just before the next transactions that do."""
+    carry_out = world.server.write
+    left = times
+
+    def write(session: Any, ops: Sequence[Op]) -> Any:
+        nonlocal left
+        if left > 0 and any(op.path == path and not isinstance(op, Check) for op in ops):
+            left -= 1
+            node = world.server.tree.get(path)
+            body = encode_config({"flush.ms": str(left)}) if node is None or b"flush" in node.data else node.data
+            carry_out(session, [Create(path, body) if node is None else SetData(path, body)])
+        return carry_out(session, ops)
+
+    world.server.write = write  # type: ignore[method-assign]
+
+
+def test_settings_that_somebody_else_changes_meanwhile_keep_both_changes() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        meddle(world, TOPIC.path, times=2)
+        assert await alter(c, of_topic(change("retention.ms", "1"))) == [E.NONE]
+        assert stored(world, TOPIC)["config"] == {"flush.ms": "0", "retention.ms": "1"}
+        assert len(announcements(world)) == 1
+        meddle(world, TOPIC.path, times=100)
+        assert await alter(c, of_topic(change("retention.ms", "2"))) == [E.OPERATION_NOT_ATTEMPTED]
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_an_expansion_that_races_with_a_tool_is_not_attempted() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await settle()
+        meddle(world, topic_path("t"), times=1)
+        answer = await c.ask(CreatePartitionsRequest((NewPartitions("t", 2),)))
+        assert [result.error_code for result in answer.results] == [E.OPERATION_NOT_ATTEMPTED]
         await c.stop()
 
     run_virtually(main)

@@ -1,0 +1,208 @@
+"""What queued topics are ready for, which replicas take part, and why some wait."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.broker import BrokerId
+from cluster.partition import TopicPartition
+from cluster.state_tables import ReplicaState
+from controller.context import ControllerContext
+from controller.decisions.deletion_progress import describe_deletion
+from controller.decisions.topic_deletion import (
+    DeletionSteps,
+    failed_replicas,
+    next_steps,
+    of_queued_topics,
+    plan_start,
+    that_may_fail,
+    topics_being_reassigned,
+    topics_with_offline_replicas,
+)
+from tests.contexts import assignment, context, tp
+
+S = ReplicaState
+ONLINE, OFFLINE = S.ONLINE, S.OFFLINE
+STARTED, DELETED, FAILED = S.DELETION_STARTED, S.DELETION_SUCCESSFUL, S.DELETION_INELIGIBLE
+
+
+def queued(states: Mapping[str, Mapping[int, ReplicaState]], *, live: tuple[int, ...] = (1, 2, 3)) -> ControllerContext:
+    """`states`: "t-0" -> broker -> state of its replica there; all topics are queued."""
+    cluster = context(live, {name: list(replicas) for name, replicas in states.items()})
+    for name, replicas in states.items():
+        for broker, state in replicas.items():
+            cluster.set_replica_states(BrokerId(broker), [tp(name)], state)
+    cluster.queue_topic_deletions(sorted(cluster.topics))
+    return cluster
+
+
+STEPS: list[tuple[str, dict[int, ReplicaState], bool, DeletionSteps]] = [
+    ("all are deleted", {1: DELETED, 2: DELETED}, False, DeletionSteps(("t",), (), ())),
+    ("all are deleted, though on hold", {1: DELETED, 2: DELETED}, True, DeletionSteps(("t",), (), ())),
+    ("nothing has begun", {1: ONLINE, 2: OFFLINE}, False, DeletionSteps((), (), ("t",))),
+    ("on hold", {1: ONLINE, 2: OFFLINE}, True, DeletionSteps((), (), ())),
+    ("one is on its way", {1: STARTED, 2: DELETED}, False, DeletionSteps((), (), ())),
+    ("one has failed, one is on its way", {1: FAILED, 2: STARTED}, False, DeletionSteps((), (), ())),
+    ("one has failed, on hold", {1: FAILED, 2: DELETED}, True, DeletionSteps((), ("t",), ())),
+    ("one has failed, released", {1: FAILED, 2: DELETED}, False, DeletionSteps((), ("t",), ("t",))),
+]
+
+
+@pytest.mark.rule("TD-9", "TD-25")
+@pytest.mark.parametrize(("_case", "replicas", "on_hold", "steps"), STEPS, ids=[case for case, *_ in STEPS])
+def test_the_states_of_its_replicas_say_what_a_topic_is_ready_for(
+    _case: str, replicas: dict[int, ReplicaState], on_hold: bool, steps: DeletionSteps
+) -> None:
+    cluster = queued({"t-0": replicas})
+    if on_hold:
+        cluster.hold_deletions(["t"])
+    assert next_steps(cluster) == steps
+
+
+@pytest.mark.rule("TD-9")
+def test_a_topic_without_replicas_is_finished() -> None:
+    cluster = context([1])
+    cluster.queue_topic_deletions(["nothing"])
+    assert next_steps(cluster) == DeletionSteps(("nothing",), (), ())
+
+
+@pytest.mark.rule("TD-2")
+def test_only_queued_topics_can_be_held() -> None:
+    cluster = queued({"t-0": {1: ONLINE}})
+    cluster.hold_deletions(["t", "other"])
+    assert cluster.topics_ineligible_for_deletion == {"t"}
+    cluster.release_deletions(["t"])
+    assert cluster.topics_ineligible_for_deletion == set()
+
+
+@pytest.mark.rule("TD-13")
+def test_the_living_are_deleted_and_the_dead_put_their_topics_on_hold() -> None:
+    cluster = queued(
+        {"t-0": {1: ONLINE, 3: OFFLINE}, "t-1": {1: DELETED, 2: ONLINE}, "u-0": {1: OFFLINE, 2: DELETED}}, live=(1, 2)
+    )
+    cluster.set_deletion_started(["u"])
+    plan = plan_start(cluster, ["t", "u"])
+    assert plan.partitions == (tp("t-0"), tp("t-1")), "u has lost its states before"
+    assert plan.dead == {3: [tp("t-0")]}
+    assert plan.alive == {1: [tp("t-0"), tp("u-0")], 2: [tp("t-1")]}
+    assert plan.held == ("t",)
+
+
+@pytest.mark.rule("TD-13", "TD-8")
+def test_a_dead_replica_that_cannot_fail_any_more_holds_its_topic_all_the_same() -> None:
+    cluster = queued({"t-0": {1: DELETED, 2: ONLINE}}, live=())
+    plan = plan_start(cluster, ["t"])
+    assert (plan.dead, plan.alive, plan.held) == ({}, {}, ("t",))
+    replicas = {BrokerId(1): [tp("t-0")], BrokerId(2): [tp("t-0")]}
+    assert that_may_fail(cluster, replicas) == {1: [], 2: []}
+
+
+@pytest.mark.rule("TD-8", "TD-9")
+def test_failed_replicas_are_those_of_the_named_topics_in_that_state() -> None:
+    cluster = queued({"t-0": {1: FAILED, 2: DELETED}, "u-0": {1: FAILED}})
+    assert failed_replicas(cluster, ["t"]) == {1: [tp("t-0")]}
+    started = queued({"t-0": {1: STARTED, 2: OFFLINE, 3: DELETED}})
+    everywhere = {BrokerId(b): [tp("t-0")] for b in (1, 2, 3)}
+    assert that_may_fail(started, everywhere) == {1: [tp("t-0")], 2: [tp("t-0")], 3: []}
+
+
+def test_replicas_of_other_topics_are_none_of_the_deletions_business() -> None:
+    cluster = context([1], {"t-0": [1], "u-0": [1]})
+    cluster.queue_topic_deletions(["t"])
+    assert of_queued_topics(cluster, {BrokerId(1): [tp("t-0"), tp("u-0")], BrokerId(2): [tp("u-0")]}) == {
+        1: [tp("t-0")]
+    }
+
+
+@pytest.mark.rule("FO-7", "D-1")
+def test_what_holds_a_topic_when_an_office_is_taken() -> None:
+    cluster = context([1, 2], {"dead-0": [1, 3], "moving-0": [1], "fine-0": [1, 2]})
+    cluster.set_assignment(tp("moving-0"), assignment([2, 1], adding=[2], removing=[1]))
+    cluster.set_being_reassigned(tp("moving-0"))
+    topics = ["dead", "moving", "fine", "unknown"]
+    assert topics_with_offline_replicas(cluster, topics) == {"dead"}
+    assert topics_being_reassigned(cluster, topics) == {"moving"}
+    assert topics_being_reassigned(cluster, ["fine"]) == set()
+
+
+REASONS: list[tuple[dict[int, ReplicaState], tuple[int, ...], str, str, list[str]]] = [
+    ({1: STARTED, 2: DELETED}, (1, 2), "in progress", "", ["broker 1 has not answered yet"]),
+    ({1: ONLINE}, (1,), "waiting", "", [""]),
+]
+
+
+@pytest.mark.parametrize(("replicas", "live", "state", "reason", "waits"), REASONS)
+def test_a_deletion_that_is_not_held_tells_how_far_it_is(
+    replicas: dict[int, ReplicaState], live: tuple[int, ...], state: str, reason: str, waits: list[str]
+) -> None:
+    described = describe_deletion(queued({"t-0": replicas}, live=live), "t")
+    assert (described.state, described.reason) == (state, reason)
+    assert [replica.reason for replica in described.waiting] == waits
+
+
+def test_a_held_deletion_tells_all_that_holds_it() -> None:
+    cluster = queued({"t-0": {1: OFFLINE, 2: OFFLINE}, "t-1": {2: DELETED, 3: OFFLINE}}, live=(1, 2))
+    cluster.offline_directories[BrokerId(2)] = {tp("t-0")}
+    cluster.set_being_reassigned(tp("t-1"))
+    cluster.hold_deletions(["t"])
+    described = describe_deletion(cluster, "t")
+    assert described.reason == "being reassigned: partitions 1; replicas are offline on brokers 2, 3"
+    assert (described.deleted_replicas, described.replicas) == (1, 4)
+    assert [(r.partition, r.broker_id, r.reason) for r in described.waiting] == [
+        (0, 1, ""),
+        (0, 2, "the log directory on broker 2 has failed"),
+        (1, 3, "broker 3 is not alive"),
+    ]
+
+
+def test_a_refused_deletion_says_what_it_is_tried_again_upon() -> None:
+    cluster = queued({"t-0": {1: OFFLINE, 2: DELETED}})
+    cluster.hold_deletions(["t"])
+    assert describe_deletion(cluster, "t").reason.startswith("refused by brokers 1;")
+
+
+partitions = st.builds(TopicPartition, st.sampled_from("tu"), st.integers(0, 2))
+brokers = st.integers(1, 3).map(BrokerId)
+operations = st.one_of(
+    st.tuples(st.just("assign"), partitions, st.lists(brokers, unique=True, max_size=3)),
+    st.tuples(st.just("state"), partitions, st.tuples(brokers, st.sampled_from(list(ReplicaState)))),
+    st.tuples(st.just("remove"), partitions, brokers),
+    st.tuples(st.just("queue"), partitions, st.none()),
+    st.tuples(st.just("forget"), partitions, st.none()),
+)
+
+
+@pytest.mark.rule("INV-10")
+@given(st.lists(operations, max_size=40))
+def test_the_count_of_replicas_by_state_always_equals_a_recount(
+    steps: list[tuple[str, TopicPartition, object]],
+) -> None:
+    cluster = context([1, 2, 3], {"t-0": [1, 2], "u-0": [1]})
+    for step, partition, value in steps:
+        _do(cluster, step, partition, value)
+        for topic in cluster.topics_to_be_deleted:
+            recount = Counter(
+                cluster.replica_state(broker, known)
+                for known in cluster.partitions_of(topic)
+                for broker in cluster.assignment(known).replicas
+            )
+            assert +Counter(cluster.replicas_by_state(topic)) == recount
+
+
+def _do(cluster: ControllerContext, step: str, partition: TopicPartition, value: object) -> None:
+    match step, value:
+        case "assign", list():
+            cluster.set_assignment(partition, assignment(value))
+        case "state", (int() as broker, ReplicaState() as state):
+            cluster.set_replica_states(BrokerId(broker), [partition, partition], state)
+        case "remove", int() as broker:
+            cluster.remove_replica(BrokerId(broker), partition)
+        case "queue", _:
+            cluster.queue_topic_deletions([partition.topic])
+        case _:
+            gone = cluster.partitions_of(partition.topic)
+            cluster.remove_topic(partition.topic)
+            cluster.forget_states(gone)
