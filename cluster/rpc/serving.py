@@ -148,12 +148,16 @@ def _behaviour(method: Method, handler: RequestHandler, metrics: RequestMetrics)
 
 def _streaming(method: Method, handler: RequestHandler) -> Callable[[bytes, _ServicerContext], Awaitable[None]]:
     async def behave(data: bytes, call: _ServicerContext) -> None:
+        context = request_context(call)
         try:
-            responses = await handler.handle(request_context(call), method.request.decode(data))
+            responses = await handler.handle(context, method.request.decode(data))
             async for response in responses:
                 await call.write(method.response.encode(response))
         except ClusterError as error:
             await _abort(call, error)
+        except Exception as error:
+            _log.exception("stream failed", method=method.path, peer=context.peer)
+            await _abort(call, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
 
     return behave
 

@@ -120,7 +120,8 @@ async def test_a_request_arrives_in_domain_types_with_its_context() -> None:
         assert context.request_id == "r-7"
         assert context.principal == "ANONYMOUS"
         assert context.timeout_ms is not None
-        assert 0 < context.timeout_ms <= TIMEOUT_MS
+        # gRPC rounds a deadline up on its way.
+        assert 0 < context.timeout_ms <= 1.1 * TIMEOUT_MS
         assert "127.0.0.1" in context.peer
 
 
