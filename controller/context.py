@@ -52,6 +52,9 @@ class ControllerContext:
         self.offline_directories: dict[BrokerId, set[TopicPartition]] = {}
         """Broker -> partitions whose replica there is on a failed disk."""
         self.topics_to_be_deleted: set[str] = set()
+        self.deletions_postponed: set[str] = set()
+        """Marked for deletion, but with partitions on the move. Until that is over they live on like others: without
+        elections and metadata a move might never come to its end (D-1)."""
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
         # Invariant: both equal `recount()` whenever no method of this class is running (INV-10).
@@ -64,7 +67,7 @@ class ControllerContext:
         self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._awaiting_leader: dict[TopicPartition, None] = {}
         self._deleting: dict[str, Counter[ReplicaState]] = {}
-        """Topic queued for deletion -> how many of its replicas are in each state."""
+        """Topic marked for deletion -> how many of its replicas are in each state."""
 
     # Brokers
 
@@ -283,12 +286,27 @@ class ControllerContext:
                     self._count_imbalance(tp, self.assignment(tp), self.leaderships.get(tp), -1)
                     self._count_preferred(tp, self.assignment(tp), -1)
                 self.topics_to_be_deleted.add(topic)
-                self._deleting[topic] = Counter()
-                for tp in self.partitions_of(topic):
-                    self._count_replicas(tp, self.assignment(tp), +1)
+                self.deletions_postponed.discard(topic)
+                self._follow_replicas(topic)
+
+    def postpone_deletions(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.deletions_postponed.add(topic)
+            self._follow_replicas(topic)
+
+    def withdraw_deletions(self, topics: Iterable[str]) -> None:
+        """The markers of postponed topics are gone again."""
+        for topic in self.deletions_postponed.intersection(topics):
+            self.deletions_postponed.discard(topic)
+            del self._deleting[topic]
+
+    @property
+    def topics_marked_for_deletion(self) -> set[str]:
+        """Those that are queued, and those that will be."""
+        return self.topics_to_be_deleted | self.deletions_postponed
 
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
-        """How many replicas of a topic queued for deletion are in each state; a state may be listed with 0."""
+        """How many replicas of a topic marked for deletion are in each state; a state may be listed with 0."""
         return self._deleting[topic]
 
     def hold_deletions(self, topics: Iterable[str]) -> None:
@@ -315,6 +333,7 @@ class ControllerContext:
                 del self._hosted_by[broker][tp]
         self.topics.discard(topic)
         self.topics_to_be_deleted.discard(topic)
+        self.deletions_postponed.discard(topic)
         self.topics_with_deletion_started.discard(topic)
         self._deleting.pop(topic, None)
         topic_id = self.topic_ids.pop(topic, None)
@@ -354,6 +373,12 @@ class ControllerContext:
                     if leadership is not None and leadership.leader != replicas[0]:
                         counted.mark(replicas[0], tp, +1)
         return counted
+
+    def _follow_replicas(self, topic: str) -> None:
+        if topic not in self._deleting:
+            self._deleting[topic] = Counter()
+            for tp in self.partitions_of(topic):
+                self._count_replicas(tp, self.assignment(tp), +1)
 
     def _count_replicas(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
         counts = self._deleting.get(tp.topic)

@@ -76,18 +76,18 @@ def _counts(context: ControllerContext | None) -> dict[str, int]:
         "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
         "GlobalTopicCount": len(context.topics),
         "GlobalPartitionCount": len(context.leaderships),
-        "TopicsToDeleteCount": len(context.topics_to_be_deleted),
+        "TopicsToDeleteCount": len(context.topics_to_be_deleted) + len(context.deletions_postponed),
         "ReplicasToDeleteCount": deleting.total() - deleting[ReplicaState.DELETION_SUCCESSFUL],
-        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
+        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion) + len(context.deletions_postponed),
         "ReplicasIneligibleToDeleteCount": deleting[ReplicaState.DELETION_INELIGIBLE],
         "ActiveBrokerCount": len(context.live_or_shutting_down_ids),
     }
 
 
 def _replicas_to_delete(context: ControllerContext) -> Counter[ReplicaState]:
-    """How many replicas of queued topics are in each state."""
+    """How many replicas of topics marked for deletion are in each state."""
     total: Counter[ReplicaState] = Counter()
-    for topic in context.topics_to_be_deleted:
+    for topic in context.topics_marked_for_deletion:
         total.update(context.replicas_by_state(topic))
     return total
 

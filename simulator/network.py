@@ -67,6 +67,10 @@ class SimulatedNetwork:
     def heal(self, source: str, target: str) -> None:
         self._cut.discard((source, target))
 
+    def heal_all(self) -> None:
+        """Repair every link."""
+        self._cut.clear()
+
     async def call(self, source: str, target: str, request: object) -> object:
         """Deliver one request and return the answer. Raises PeerUnreachableError."""
         if source in self._silenced:

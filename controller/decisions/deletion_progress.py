@@ -8,7 +8,7 @@ from controller.decisions.read_only_view import ClusterView
 
 
 def describe_deletion(view: ClusterView, topic: str) -> DescribedTopicDeletion:
-    """For a topic that is queued for deletion."""
+    """For a topic that is marked for deletion."""
     counts = view.replicas_by_state(topic)
     waiting = tuple(
         WaitingReplica(tp.partition, broker, state.value, _why_it_waits(view, broker, tp, state))
@@ -16,7 +16,7 @@ def describe_deletion(view: ClusterView, topic: str) -> DescribedTopicDeletion:
         for broker in view.assignment(tp).replicas
         if (state := view.replica_state(broker, tp)) is not ReplicaState.DELETION_SUCCESSFUL
     )
-    on_hold = topic in view.topics_ineligible_for_deletion
+    on_hold = topic in view.topics_ineligible_for_deletion or topic in view.deletions_postponed
     in_progress = counts.get(ReplicaState.DELETION_STARTED, 0) > 0
     return DescribedTopicDeletion(
         topic,

@@ -68,6 +68,14 @@ class ClusterView(Protocol):
     def topics_to_be_deleted(self) -> AbstractSet[str]: ...
 
     @property
+    def deletions_postponed(self) -> AbstractSet[str]:
+        """Marked for deletion, but not queued before their partitions have come to where they move (D-1)."""
+        ...
+
+    @property
+    def topics_marked_for_deletion(self) -> AbstractSet[str]: ...
+
+    @property
     def topics_ineligible_for_deletion(self) -> AbstractSet[str]:
         """Those of the queued topics whose deletion is on hold."""
         ...
@@ -88,7 +96,7 @@ class ClusterView(Protocol):
         ...
 
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
-        """Of a topic that is queued for deletion."""
+        """Of a topic that is marked for deletion."""
         ...
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment: ...

@@ -107,7 +107,7 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
                 context.topic_ids.get(name),
                 readable,
                 tuple(_describe_partition(context, TopicPartition(name, p)) for p in _numbers(context, name)),
-                queued_for_deletion=name in context.topics_to_be_deleted,
+                queued_for_deletion=name in context.topics_marked_for_deletion,
                 min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
             )
         )
@@ -117,8 +117,8 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
 def describe_topic_deletions(
     context: ControllerContext, request: DescribeTopicDeletionsRequest
 ) -> DescribeTopicDeletionsResponse:
-    queued = context.topics_to_be_deleted
-    wanted = queued if request.topics is None else queued.intersection(request.topics)
+    marked = context.topics_marked_for_deletion
+    wanted = marked if request.topics is None else marked.intersection(request.topics)
     return DescribeTopicDeletionsResponse(tuple(describe_deletion(context, topic) for topic in sorted(wanted)))
 
 

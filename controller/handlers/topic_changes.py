@@ -64,7 +64,7 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
     added = sorted(found.partitions.keys() - known.keys())
     if not added:
         return
-    if topic in context.topics_to_be_deleted:
+    if topic in context.topics_marked_for_deletion:
         await _restore_partitions(active, topic)
         return
     # A topic has no id yet when its node was malformed before and has been mended now.

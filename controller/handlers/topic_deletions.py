@@ -40,11 +40,11 @@ async def initialise_deletions(active: ActiveController) -> None:
     if not active.config.delete_topic_enable:
         await _drop_markers(active, marked)
         return
-    context.queue_topic_deletions(marked)
-    held = topics_being_reassigned(context, marked) | topics_with_offline_replicas(context, marked)
+    moving = _queue(active, marked)
+    held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
     context.hold_deletions(held)
     if marked:
-        log.info("Topics wait for their deletion", topics=len(marked), on_hold=sorted(held))
+        log.info("Topics wait for their deletion", topics=len(marked), on_hold=sorted(held | moving))
 
 
 async def try_deletions(active: ActiveController) -> None:
@@ -60,13 +60,11 @@ async def topic_deletion(active: ActiveController) -> None:
         await _drop_markers(active, marked)
         return
     await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
-    new = [topic for topic in marked if topic in context.topics and topic not in context.topics_to_be_deleted]
-    context.queue_topic_deletions(new)
-    # Held before anything begins: a replica that is being added would survive its topic (D-1).
-    held = topics_being_reassigned(context, new)
-    context.hold_deletions(held)
+    context.withdraw_deletions(context.deletions_postponed.difference(marked))
+    new = [topic for topic in marked if topic in context.topics and topic not in context.topics_marked_for_deletion]
+    moving = _queue(active, new)
     if new:
-        log.info("Topics are to be deleted", topics=new, on_hold=sorted(held))
+        log.info("Topics are to be deleted", topics=new, on_hold=sorted(moving))
     _record(active, new, "queued for deletion")
     await _resume_all(active)
 
@@ -74,13 +72,15 @@ async def topic_deletion(active: ActiveController) -> None:
 async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> None:
     """What held these topics is over: a broker returned or a reassignment is complete (TD-6).
 
-    A topic with another partition on the move stays on hold. Topics that are not queued are not concerned.
+    A topic with another partition on the move stays on hold. Topics that are not marked are not concerned.
     """
     context = active.context
-    queued = context.topics_to_be_deleted.intersection(topics)
-    if not queued:
+    marked = context.topics_marked_for_deletion.intersection(topics)
+    if not marked:
         return
-    context.release_deletions(queued - topics_being_reassigned(context, queued))
+    ready = marked - topics_being_reassigned(context, marked)
+    context.queue_topic_deletions(sorted(ready))
+    context.release_deletions(ready)
     await _resume_all(active)
 
 
@@ -91,6 +91,18 @@ async def brokers_with_deletions_started(active: ActiveController, brokers: Coll
         await resume_deletions(
             active, {tp.topic for b in brokers for tp in active.context.partitions_on_broker(b) if tp.topic in queued}
         )
+
+
+def _queue(active: ActiveController, topics: Collection[str]) -> set[str]:
+    """Queue topics for deletion; those with partitions on the move later, which are returned (D-1).
+
+    A replica that is being added would survive its topic.
+    """
+    context = active.context
+    moving = topics_being_reassigned(context, topics)
+    context.postpone_deletions(sorted(moving))
+    context.queue_topic_deletions(topic for topic in topics if topic not in moving)
+    return moving
 
 
 async def deletions_failed(active: ActiveController, replicas: Replicas) -> None:

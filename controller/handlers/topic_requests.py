@@ -131,7 +131,9 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
     """
     context = active.context
     names = [item.name for item in request.topics]
-    doomed = context.topics_to_be_deleted | await active.store.marked_for_deletion([name for name in names if name])
+    doomed = context.topics_marked_for_deletion | await active.store.marked_for_deletion(
+        [name for name in names if name]
+    )
     found = await active.store.read_topics_to_change(sorted(context.topics.intersection(names)))
     live = [context.brokers[b] for b in sorted(context.live_broker_ids)]
     results: dict[int, CreatePartitionsResult] = {}
