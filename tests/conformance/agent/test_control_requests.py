@@ -26,7 +26,7 @@ from tests.agents import TOPIC, TOPIC_ID, TP, AgentWorld, until, virtually
 OTHER_ID = TopicId("B" * 22)
 
 
-@pytest.mark.rule("R1.16", "R2.1", "R2.2", "R4.1", "R4.8", "P26")
+@pytest.mark.rule("R1.16", "R2.1", "R2.2", "R4.1", "R4.8", "P26", "FN-6", "FN-7", "AG-2")
 @virtually
 async def test_stale_epochs_are_refused_in_each_requests_own_form_and_change_nothing() -> None:
     world = AgentWorld()
@@ -56,7 +56,7 @@ async def test_stale_epochs_are_refused_in_each_requests_own_form_and_change_not
     await world.stop()
 
 
-@pytest.mark.rule("R2.4", "P27")
+@pytest.mark.rule("R2.4", "P27", "FN-8", "AG-3", "AG-9")
 @virtually
 async def test_a_repeated_order_or_one_with_only_a_newer_partition_epoch_has_no_effect() -> None:
     world = AgentWorld()
@@ -70,7 +70,7 @@ async def test_a_repeated_order_or_one_with_only_a_newer_partition_epoch_has_no_
     await world.stop()
 
 
-@pytest.mark.rule("R2.3", "R2.6", "R2.10")
+@pytest.mark.rule("R2.3", "R2.6", "R2.10", "AG-3")
 @virtually
 async def test_topic_ids_are_adopted_once_and_never_exchanged() -> None:
     world = AgentWorld()
@@ -129,7 +129,7 @@ async def test_a_partition_whose_leader_is_not_alive_gets_a_log_but_keeps_role_a
     await world.stop()
 
 
-@pytest.mark.rule("R3.3", "R3.9")
+@pytest.mark.rule("R3.3", "R3.9", "AG-4")
 @virtually
 async def test_a_stale_partition_epoch_is_answered_none_and_ignored() -> None:
     world = AgentWorld()
@@ -184,7 +184,7 @@ async def test_without_zookeeper_a_new_log_is_not_opened_and_the_answer_is_none(
     await world.stop()
 
 
-@pytest.mark.rule("R4.2", "R4.3", "R4.4", "R4.6", "R4.7")
+@pytest.mark.rule("R4.2", "R4.3", "R4.4", "R4.6", "R4.7", "FN-8", "AG-6", "AG-9")
 @virtually
 async def test_stop_replica_stops_fetching_or_deletes_and_is_idempotent() -> None:
     world = AgentWorld()
@@ -216,7 +216,7 @@ async def test_stop_replica_stops_fetching_or_deletes_and_is_idempotent() -> Non
     await world.stop()
 
 
-@pytest.mark.rule("R4.10", "R4.11", "R4.13", "R4.14")
+@pytest.mark.rule("R4.10", "R4.11", "R4.13", "R4.14", "AG-5")
 @virtually
 async def test_update_metadata_replaces_brokers_and_merges_partitions_without_touching_roles() -> None:
     world = AgentWorld()
@@ -247,7 +247,7 @@ async def test_update_metadata_replaces_brokers_and_merges_partitions_without_to
     await world.stop()
 
 
-@pytest.mark.rule("R11.3", "R2.11", "R2.5", "R4.2", "P25")
+@pytest.mark.rule("R11.3", "R2.11", "R2.5", "R4.2", "P25", "R11.4", "R11.9", "AG-8")
 @virtually
 async def test_a_failed_directory_takes_its_partitions_offline_and_leaves_the_others() -> None:
     world = AgentWorld()

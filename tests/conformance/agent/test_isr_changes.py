@@ -13,7 +13,7 @@ from simulator.network import SimulatedClusterClient
 from tests.agents import CONTROLLER_ENDPOINT, TOPIC_ID, AgentWorld, refuse, until, virtually
 
 
-@pytest.mark.rule("R8.10", "R8.13", "R8.15", "P22", "P38")
+@pytest.mark.rule("R8.10", "R8.13", "R8.15", "P22", "P38", "AG-7")
 @virtually
 async def test_a_follower_that_caught_up_is_proposed_and_joins() -> None:
     world = AgentWorld()
@@ -37,7 +37,7 @@ async def test_a_follower_that_caught_up_is_proposed_and_joins() -> None:
     await world.stop()
 
 
-@pytest.mark.rule("R8.1", "R8.3", "R6.18", "R7.12", "P9", "P16")
+@pytest.mark.rule("R8.1", "R8.3", "R6.18", "R7.12", "P9", "P16", "AG-7")
 @virtually
 async def test_a_joining_replica_is_waited_for_from_the_moment_it_is_proposed() -> None:
     world = AgentWorld()

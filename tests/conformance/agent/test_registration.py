@@ -91,7 +91,7 @@ async def test_an_id_or_an_address_of_another_process_is_refused() -> None:
         await same_address.check_address_is_free()
 
 
-@pytest.mark.rule("R1.12", "R1.13", "R1.14", "R1.15", "R1.16", "P15")
+@pytest.mark.rule("R1.12", "R1.13", "R1.14", "R1.15", "R1.16", "P15", "AG-1")
 @virtually
 async def test_an_expired_agent_registers_again_with_a_new_epoch_and_keeps_its_roles() -> None:
     world = AgentWorld()

@@ -125,7 +125,7 @@ def test_the_last_in_sync_replica_is_remembered_and_elected_when_it_returns() ->
     run_virtually(main)
 
 
-@pytest.mark.rule("PS-7", "PS-30", "RM-20")
+@pytest.mark.rule("PS-7", "PS-30", "RM-20", "BK-14")
 def test_a_topic_without_live_replicas_stays_new_until_one_starts() -> None:
     async def main() -> None:
         world, c = await cluster(1)
@@ -301,7 +301,7 @@ def test_malformed_nodes_are_skipped_and_never_keep_a_controller_from_ruling() -
     run_virtually(main)
 
 
-@pytest.mark.rule("TI-1", "TI-3", "ZK-22")
+@pytest.mark.rule("TI-1", "TI-3", "ZK-22", "LC-4")
 def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
     async def main() -> None:
         world, first = await cluster(1, protocol_version=_old())

@@ -44,7 +44,7 @@ async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningControl
     return world, c
 
 
-@pytest.mark.rule("BK-40", "D-12", "ZK-14")
+@pytest.mark.rule("BK-40", "D-12", "ZK-14", "BK-17")
 def test_changed_endpoints_are_announced_and_a_changed_rack_is_not() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)

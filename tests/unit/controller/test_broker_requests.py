@@ -42,7 +42,7 @@ def test_an_empty_batch_sends_nothing() -> None:
     assert send(ControlBatch(cluster())) == []
 
 
-@pytest.mark.rule("RQ-3", "RQ-4", "RQ-12", "RQ-13")
+@pytest.mark.rule("RQ-3", "RQ-4", "RQ-12", "RQ-13", "RQ-1")
 def test_leader_and_isr_goes_to_its_brokers_and_metadata_to_all_registered() -> None:
     view = cluster()
     batch = ControlBatch(view)

@@ -137,7 +137,7 @@ def test_reassign_looks_at_the_target_replicas_only() -> None:
     assert (election.leadership.leader, election.recipients) == (3, (3, 2))
 
 
-@pytest.mark.rule("PS-11", "PS-12")
+@pytest.mark.rule("PS-11", "PS-12", "FN-5")
 def test_partitions_without_state_or_of_a_newer_controller_fail() -> None:
     newer = leadership(4, [4], controller_epoch=EPOCH + 1)
     made = plan(Offline(), {tp("t-0"): None, tp("t-1"): newer})

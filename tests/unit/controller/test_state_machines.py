@@ -105,7 +105,7 @@ def test_taking_a_replica_out_of_an_isr(
         )
 
 
-@pytest.mark.rule("RM-9", "RM-11", "RM-12")
+@pytest.mark.rule("RM-9", "RM-11", "RM-12", "FN-5")
 def test_isr_removals_sort_partitions_by_what_becomes_of_them() -> None:
     cluster = context([1, 2], {"t-0": [1, 2], "t-1": [1, 2], "t-2": [1], "t-3": [1], "gone-0": [1]})
     cluster.queue_topic_deletions(["gone"])

@@ -1,0 +1,381 @@
+"""What a call of either state machine does as a whole: nothing, one batch, an error for each, or the event's end."""
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, PartitionEpoch
+from cluster.errors import ControllerMovedError, ErrorCode, ZooKeeperError
+from cluster.partition import RECOVERING, Leadership, ReplicaAssignment, TopicAssignment
+from cluster.requests import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from cluster.state_tables import PartitionState, ReplicaState
+from cluster.znodes import (
+    CONTROLLER_EPOCH,
+    broker_path,
+    decode_state,
+    encode_state,
+    encode_topic,
+    state_path,
+    topic_path,
+)
+from cluster.zookeeper.port import Delete, SetData
+from controller.active_controller import UnsentDecisionsError
+from controller.decisions.leader_election import ElectionFailure, Offline, Preferred
+from controller.events import BrokerModifications, LeaderAndIsrResponseReceived
+from controller.fenced_writes import Conflict, Written
+from controller.handlers.partition_transitions import move_partitions
+from controller.handlers.replica_transitions import move_replicas
+from tests.contexts import ids, leadership, tp
+from tests.controllers import RunningController, World, run_virtually, settle, until
+
+
+async def cluster(*brokers: int) -> tuple[World, RunningController]:
+    world = await World().start()
+    c = world.start_controller()
+    await until(lambda: c.gauge("ActiveControllerCount") == 1)
+    await world.start_broker(*brokers)
+    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
+    await settle()
+    return world, c
+
+
+async def with_topic(*replicas: list[int]) -> tuple[World, RunningController, Any]:
+    """Brokers 1 to 3 with topic t, settled, and the reign."""
+    world, c = await cluster(1, 2, 3)
+    await world.create_topic("t", *replicas)
+    for partition, of_partition in enumerate(replicas):
+        await world.leads("t", partition, leader=of_partition[0])
+    await settle()
+    c.brokers.received.clear()
+    return world, c, c.controller._active
+
+
+@pytest.mark.rule("PS-1", "RM-1")
+def test_moving_nothing_asks_nobody_and_tells_nobody() -> None:
+    async def main() -> None:
+        _, c, active = await with_topic([1, 2])
+        before = c.zookeeper.requests
+        assert await move_partitions(active, [], PartitionState.ONLINE, Offline()) == {}
+        await move_replicas(active, {BrokerId(1): []}, ReplicaState.ONLINE)
+        await move_replicas(active, {}, ReplicaState.OFFLINE)
+        await settle()
+        assert c.zookeeper.requests == before
+        assert c.brokers.received == []
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("PS-2", "PS-6", "RM-1", "RQ-13")
+def test_one_call_is_one_batch_and_results_are_of_elections_only() -> None:
+    async def main() -> None:
+        world, c, active = await with_topic([1, 2, 3], [1, 2, 3])
+        new, absent = tp("t-2"), tp("t-9")
+        c.context.set_assignment(new, ReplicaAssignment(ids(1, 2, 3)))
+        c.context.set_partition_state(new, PartitionState.NEW)
+        partitions = [tp("t-0"), new, tp("t-1"), absent]
+        results = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
+        assert {p: type(result) for p, result in results.items()} == {tp("t-0"): Leadership, tp("t-1"): Leadership}
+        assert (await world.state("t", 2)).leader_epoch == 0  # type: ignore[union-attr]
+        await settle()
+        for broker in (1, 2, 3):
+            (request,) = c.brokers.of(broker, LeaderAndIsrRequest)
+            assert request.controller_epoch == c.context.epoch
+            assert len(request.topic_states[0].partition_states) == 3
+            assert len(c.brokers.of(broker, UpdateMetadataRequest)) == 1
+        c.brokers.received.clear()
+        await move_replicas(
+            active, {BrokerId(2): [tp("t-0"), tp("t-1")], BrokerId(3): [tp("t-0")]}, ReplicaState.ONLINE
+        )
+        await settle()
+        assert [len(c.brokers.of(b, LeaderAndIsrRequest)) for b in (1, 2, 3)] == [0, 1, 1]
+        assert [len(c.brokers.of(b, UpdateMetadataRequest)) for b in (1, 2, 3)] == [1, 1, 1]
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("PS-3", "PS-14", "RM-2", "FN-4")
+def test_an_error_is_everybodys_and_a_moved_controller_nobodys() -> None:
+    async def main() -> None:
+        world, c, active = await with_topic([1, 2], [2, 1])
+        before = [await world.state("t", p) for p in (0, 1)]
+        both = [tp("t-0"), tp("t-1")]
+        error: Exception = ZooKeeperError("broken", ErrorCode.UNKNOWN_SERVER_ERROR)
+
+        async def fail(_states: Any) -> Any:
+            raise error
+
+        active.store.write_states = fail
+        results = await move_partitions(active, both, PartitionState.ONLINE, Preferred())
+        assert [type(results[p]) for p in both] == [ElectionFailure] * 2
+        assert "broken" in results[both[0]].reason  # type: ignore[union-attr]
+        await move_replicas(active, {BrokerId(1): both}, ReplicaState.OFFLINE)
+        assert c.context.replica_state(BrokerId(1), both[0]) is ReplicaState.ONLINE
+        error = ControllerMovedError("another one")
+        with pytest.raises(ControllerMovedError):
+            await move_partitions(active, both, PartitionState.ONLINE, Preferred())
+        with pytest.raises(ControllerMovedError):
+            await move_replicas(active, {BrokerId(1): both}, ReplicaState.OFFLINE)
+        await settle()
+        assert [await world.state("t", p) for p in (0, 1)] == before
+        assert {c.context.partition_state(p) for p in both} == {PartitionState.ONLINE}
+        assert not c.brokers.of(2, LeaderAndIsrRequest)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RM-4", "RM-5", "RM-6")
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_replica_that_goes_offline_is_stopped_and_leaves_the_isr_but_queued_topics_are_not_announced(
+    queued: bool,
+) -> None:
+    async def main() -> None:
+        world, c, active = await with_topic([1, 2, 3])
+        if queued:
+            c.context.queue_topic_deletions(["t"])
+        await move_replicas(active, {BrokerId(2): [tp("t-0")]}, ReplicaState.OFFLINE)
+        await settle()
+        state = await world.state("t")
+        assert state is not None
+        assert (state.leader, state.isr, state.leader_epoch) == (1, (1, 3), 1)
+        (stop,) = c.brokers.of(2, StopReplicaRequest)
+        # The epoch is the one before the ISR shrank, which the broker knows.
+        expected = [(-2 if queued else 0, False)]
+        assert [(s.leader_epoch, s.delete_partition) for s in stop.partition_states] == expected
+        assert [len(c.brokers.of(b, LeaderAndIsrRequest)) for b in (1, 2, 3)] == ([0, 0, 0] if queued else [1, 0, 1])
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RQ-2", "RQ-14", "IL-1", "D-9")
+def test_a_batch_that_cannot_be_sent_ends_the_reign_and_leaves_nothing_for_the_next_batch() -> None:
+    async def main() -> None:
+        world, c, active = await with_topic([1, 2])
+        send = active.channels.send
+
+        def refuse(_broker: BrokerId, _request: Any) -> None:
+            raise RuntimeError("no queueing today")
+
+        active.channels.send = refuse
+        broken = active.new_batch()
+        broken.add_stop_replica(BrokerId(1), tp("t-0"), delete=True)
+        with pytest.raises(UnsentDecisionsError):
+            active.send(broken)
+        active.channels.send = send
+        following = active.new_batch()
+        following.add_update_metadata_for_all()
+        active.send(following)
+        await settle()
+        assert not c.brokers.of(1, StopReplicaRequest)
+        assert len(c.brokers.of(1, UpdateMetadataRequest)) == 1
+        active.channels.send = refuse
+        await world.create_topic("u", [1])
+        await until(lambda: c.controller._active is not active, "the reign ended")
+        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: any(r.topic_states for r in c.brokers.of(1, LeaderAndIsrRequest)))
+        assert c.context.epoch == 2
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RQ-11", "RQ-33")
+def test_sending_is_queueing_and_what_waits_keeps_the_epochs_it_was_made_with() -> None:
+    async def main() -> None:
+        _, c, active = await with_topic([1, 2])
+        c.brokers.unreachable.add(1)
+        began = asyncio.get_running_loop().time()
+        await move_replicas(active, {BrokerId(1): [tp("t-0")]}, ReplicaState.ONLINE)
+        assert asyncio.get_running_loop().time() == began
+        made_with = c.context.broker_epochs[BrokerId(1)]
+        c.context.broker_epochs[BrokerId(1)] = BrokerEpoch(made_with + 50)
+        await settle(5)
+        assert not c.brokers.of(1, LeaderAndIsrRequest)
+        c.brokers.unreachable.clear()
+        await settle()
+        (request,) = c.brokers.of(1, LeaderAndIsrRequest)
+        assert (request.broker_epoch, request.controller_epoch) == (made_with, 1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RQ-34")
+def test_an_answer_of_a_broker_only_becomes_an_event() -> None:
+    async def main() -> None:
+        _, c, _ = await with_topic([1, 2])
+        before, response = c.context.recount(), LeaderAndIsrResponse(ErrorCode.KAFKA_STORAGE_ERROR)
+        c.controller._on_answer(BrokerId(1), LeaderAndIsrRequest(1001, 1, 1, (), ()), response)  # type: ignore[arg-type]
+        ((event, _),) = c.controller.events._queue
+        assert event == LeaderAndIsrResponseReceived(BrokerId(1), response)
+        assert (c.context.recount(), c.context.offline_directories) == (before, {})
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("PS-10", "D-25")
+def test_rounds_of_elections_follow_at_once_and_after_ten_with_pauses() -> None:
+    async def main() -> None:
+        world, _, active = await with_topic([1, 2])
+        loop, write, rounds = asyncio.get_running_loop(), active.store.write_states, []
+
+        async def lose(states: Any) -> Any:
+            rounds.append(loop.time())
+            return {p: Conflict(0, exists=False) for p in states} if len(rounds) <= 13 else await write(states)
+
+        active.store.write_states = lose
+        results = await move_partitions(active, [tp("t-0")], PartitionState.ONLINE, Preferred())
+        gaps = [after - before for before, after in pairwise(rounds)]
+        assert len(gaps) == 13
+        assert max(gaps[:9]) < 0.02
+        assert all(0.04 <= gap < 1.3 for gap in gaps[9:])
+        assert results[tp("t-0")] == await world.state("t")
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("ZK-23", "ZK-29", "FN-1")
+def test_states_are_written_on_the_epoch_last_read_and_topic_nodes_on_whatever_there_is() -> None:
+    async def main() -> None:
+        world, c, active = await with_topic([1, 2])
+        known = c.context.leaderships[tp("t-0")]
+        fits = leadership(1, [1], partition_epoch=known.partition_epoch + 1)
+        ahead = leadership(1, [2], partition_epoch=known.partition_epoch + 2)
+        assert await active.store.write_states({tp("t-0"): ahead}) == {tp("t-0"): Conflict(0, exists=False)}
+        assert await world.state("t") == known
+        assert await active.store.write_states({tp("t-0"): fits}) == {tp("t-0"): Written(1)}
+        again = leadership(1, [2], partition_epoch=known.partition_epoch + 1)
+        assert await active.store.write_states({tp("t-0"): again}) == {tp("t-0"): Conflict(0, exists=False)}
+        assert await world.state("t") == fits
+        assignment = TopicAssignment({0: ReplicaAssignment(ids(1, 2))}, c.context.topic_ids["t"])
+        for _ in range(3):
+            await world.write(SetData(topic_path("t"), encode_topic(assignment)))
+        (outcome,) = (await active.store.write_topics({"t": assignment})).values()
+        assert isinstance(outcome, Written)
+        await world.write(SetData(CONTROLLER_EPOCH, b"9"))
+        with pytest.raises(ControllerMovedError):
+            await active.store.write_topics({"t": assignment})
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("IS-20", "IS-21", "RM-10")
+def test_a_recovering_partition_stays_so_through_death_and_clean_election() -> None:
+    async def main() -> None:
+        world, first, _ = await with_topic([1, 2])
+        recovering = leadership(1, [1], leader_epoch=4, recovery=RECOVERING)
+        await first.stop()
+        await world.write(SetData(state_path(tp("t-0")), encode_state(recovering)))
+        c = world.start_controller(1002)
+        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await world.stop_broker(1)
+        orphaned = await world.leads("t", leader=-1, isr=[1])
+        assert orphaned.leader_recovery_state == RECOVERING
+        await world.start_broker(1)
+        led = await world.leads("t", leader=1)
+        assert (led.isr, led.leader_recovery_state, led.leader_epoch) == ((1,), RECOVERING, 6)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("INV-7", "INV-2", "INV-3")
+def test_what_brokers_are_told_was_in_zookeeper_before_it_was_queued() -> None:
+    async def main() -> None:
+        world, c, active = await with_topic([1, 2, 3], [2, 3, 1])
+        send, seen = active.channels.send, []
+
+        def check(broker: BrokerId, request: Any) -> None:
+            for topic in request.topic_states if isinstance(request, LeaderAndIsrRequest) else ():
+                for state in topic.partition_states:
+                    partition = tp(f"{topic.topic_name}-{state.partition_index}")
+                    node = world.server.tree.get(state_path(partition))
+                    assert node is not None
+                    assert node.stat.version >= state.partition_epoch
+                    stored = decode_state(partition, node.data, PartitionEpoch(node.stat.version))
+                    assert stored is not None
+                    if node.stat.version == state.partition_epoch:
+                        told = (state.leader, state.leader_epoch, state.isr, state.controller_epoch)
+                        assert told == (stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch)
+                    seen.append(partition)
+            send(broker, request)
+
+        active.channels.send = check
+        await world.stop_broker(2)
+        await world.leads("t", 1, leader=3)
+        await world.create_topic("u", [3, 1])
+        await world.leads("u", leader=3)
+        await world.start_broker(2)
+        await settle()
+        await world.stop_broker(3)
+        await world.leads("u", leader=1)
+        await settle()
+        assert set(seen) == {tp("t-0"), tp("t-1"), tp("u-0")}
+        assert c.context.epoch == ControllerEpoch(1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-10", "BK-20", "BK-21", "BK-22", "BK-53")
+def test_a_dead_broker_takes_all_its_replicas_along_and_an_incarnation_its_failed_disks() -> None:
+    async def main() -> None:
+        world, c, _ = await with_topic([1, 2], [2, 1], [2])
+        hosted = [tp("t-0"), tp("t-1"), tp("t-2")]
+        c.context.set_offline_directory(BrokerId(2), [tp("t-2")])
+        c.context.set_shutting_down([BrokerId(2)])
+        epoch = await world.broker_epoch(2)
+        await world.stop_broker(2)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 2)
+        await settle()
+        assert (c.context.offline_directories, c.context.shutting_down) == ({}, set())
+        assert [c.context.replica_state(BrokerId(2), p) for p in hosted] == [ReplicaState.OFFLINE] * 3
+        assert c.context.replica_state(BrokerId(1), hosted[0]) is ReplicaState.ONLINE
+        # Late news of the dead incarnation's registration means nothing any more.
+        c.brokers.received.clear()
+        c.controller.events.put(BrokerModifications(BrokerId(2)))
+        await settle()
+        assert c.brokers.received == []
+        c.context.set_offline_directory(BrokerId(2), [tp("t-2")])
+        await world.start_broker(2)
+        await world.leads("t", 2, leader=2)
+        assert await world.broker_epoch(2) > epoch
+        assert c.context.offline_directories == {}
+        assert [c.context.replica_state(BrokerId(2), p) for p in hosted] == [ReplicaState.ONLINE] * 3
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TP-10", "TP-11", "TP-13", "TP-14")
+def test_topics_that_came_and_went_unseen_are_found_in_one_comparison() -> None:
+    async def main() -> None:
+        world, c, _ = await with_topic([1, 2])
+        c.zookeeper.pause()
+        await world.create_topic("a", [1, 2], [2, 3], topic_id="Wx8MUo0-SnefEGwuS32aMQ")
+        await world.create_topic("b", [3])
+        for below in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+            await world.write(Delete(topic_path("t") + below))
+        c.zookeeper.resume()
+        for topic, partition, leader in (("a", 0, 1), ("a", 1, 2), ("b", 0, 3)):
+            await world.leads(topic, partition, leader=leader)
+        await settle()
+        assert c.context.topics == {"a", "b"}
+        assert c.context.topic_ids["a"] == "Wx8MUo0-SnefEGwuS32aMQ"
+        assert {topic: sorted(of_topic) for topic, of_topic in c.context.assignments.items()} == {"a": [0, 1], "b": [0]}
+        assert c.context.assignment(tp("a-1")).replicas == (2, 3)
+        assert await world.tool.exists(broker_path(BrokerId(1))) is not None
+        await c.stop()
+
+    run_virtually(main)
