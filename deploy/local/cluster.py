@@ -356,7 +356,8 @@ def _environment() -> dict[str, str]:
 
 
 def _new_state(zookeeper: str | None) -> ClusterState:
-    settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000}
+    # The last agents of a cluster that goes down as a whole have nobody to hand over to, and ask in vain.
+    settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000, "controlled.shutdown.retry.backoff.ms": 500}
     if zookeeper is not None:
         return ClusterState(STATE_VERSION, zookeeper, [], settings)
     port = processes.choose_free_ports(1)[0]
