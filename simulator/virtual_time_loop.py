@@ -31,13 +31,15 @@ class StepLimitError(AssertionError):
 class VirtualTimeLoop(AbstractEventLoop):
     """An event loop whose clock is a number. `steps` counts the callbacks that ran.
 
-    `max_steps` bounds one `run_until_complete`. Exceptions nobody retrieves are kept in `unhandled`, in the
+    `max_steps` bounds one `run_until_complete`; `after_step` is called after each callback, for those who watch
+    every state that others could see. Exceptions nobody retrieves are kept in `unhandled`, in the
     form of asyncio's exception handler, and are for the caller to look at.
     """
 
     def __init__(self, *, max_steps: int | None = None) -> None:
         self.steps = 0
         self.unhandled: list[dict[str, Any]] = []
+        self.after_step: Callable[[], None] | None = None
         self._max_steps = max_steps
         self._now = 0.0
         self._ready: deque[Handle] = deque()
@@ -83,6 +85,8 @@ class VirtualTimeLoop(AbstractEventLoop):
         if not handle.cancelled():
             self.steps += 1
             handle._run()
+            if self.after_step is not None:
+                self.after_step()
 
     def _pass_time(self) -> None:
         """Go to the next instant for which a timer is set, and make all timers of that instant ready."""
