@@ -1,10 +1,11 @@
 """A broker asks to leave: refusals, what moves, what is told, and what the answer says."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId
+from cluster.broker import BrokerEpoch, BrokerId, ControllerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import Leadership
 from cluster.requests import (
@@ -20,12 +21,20 @@ from cluster.requests import (
     ThreatenedPartition,
 )
 from cluster.state_change_log import Kind
-from cluster.znodes import encode_config, state_path, topic_config_path
-from cluster.zookeeper.port import Delete
+from cluster.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    encode_config,
+    encode_controller,
+    state_path,
+    topic_config_path,
+)
+from cluster.zookeeper.port import Create, Delete, SetData
 from tests.contexts import leadership, tp
 from tests.controllers import RunningController, World, run_virtually, settle, until
 
 Answer = ControlledShutdownResponse
+ELSEWHERE = encode_controller(ControllerId(1009), 0)
 
 
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
@@ -64,17 +73,33 @@ def test_a_standby_answers_that_the_controller_moved() -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("CS-1", "EV-6")
-def test_a_request_that_waits_while_the_office_is_lost_is_answered_that_the_controller_moved() -> None:
+@pytest.mark.rule("CS-1", "FN-2", "FN-4", "EV-9")
+def test_a_controller_that_was_replaced_meanwhile_answers_that_it_moved_and_resigns() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        before = await world.leads("t", leader=1)
+        await world.write(SetData(CONTROLLER_EPOCH, b"2"), Delete(CONTROLLER), Create(CONTROLLER, ELSEWHERE))
+        assert await shut_down(c, 1) == Answer(ErrorCode.STALE_CONTROLLER_EPOCH)
+        assert await world.state("t") == before
+        await until(lambda: c.gauge("ActiveControllerCount") == 0, "resigned")
+        assert await shut_down(c, 1) == Answer(ErrorCode.STALE_CONTROLLER_EPOCH)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("CS-1", "EV-6", "EV-7")
+def test_a_request_that_still_waits_when_the_reign_ends_is_answered_that_the_controller_moved() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await world.write(Delete("/controller"))
-        answers = [await c.ask(ControlledShutdownRequest(BrokerId(1))) for _ in range(1)]
-        assert answers[0].error_code in {ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH}
+        in_progress, waiting = (asyncio.ensure_future(shut_down(c, broker)) for broker in (1, 2))
+        await asyncio.sleep(0)
         await c.stop()
-        assert await shut_down(c, 1) == Answer(ErrorCode.STALE_CONTROLLER_EPOCH)
+        assert await in_progress == remaining()
+        assert await waiting == Answer(ErrorCode.STALE_CONTROLLER_EPOCH)
 
     run_virtually(main)
 
