@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -17,32 +16,11 @@ from kazoo.client import KazooClient
 from deploy.local import processes
 from deploy.local.cluster import BROKER, CONTROLLER, LocalCluster
 from launcher.serving import wait_until_serving
+from tests.commands import as_json, klamm
 
 pytestmark = pytest.mark.real
 
 SERVE_S = 60
-
-
-def klamm(
-    cluster: LocalCluster | Path, *arguments: str, stdin: str | None = None, code: int = 0
-) -> subprocess.CompletedProcess[str]:
-    folder = cluster if isinstance(cluster, Path) else cluster.folder
-    answer = subprocess.run(
-        [sys.executable, "-P", "-m", "launcher", *arguments, "--data", str(folder)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        stdin=None if stdin is not None else subprocess.DEVNULL,
-    )
-    assert answer.returncode == code, answer.stderr
-    assert "Traceback" not in answer.stderr
-    return answer
-
-
-def as_json(cluster: LocalCluster, *arguments: str) -> Any:
-    return json.loads(klamm(cluster, *arguments, "-o", "json").stdout)
 
 
 @pytest.fixture(scope="module")

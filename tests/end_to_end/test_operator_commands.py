@@ -1,0 +1,174 @@
+"""Moving, deleting, electing and shutting down through the command line, on real processes."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local import processes
+from deploy.local.cluster import BROKER, LocalCluster
+from launcher.serving import wait_until_serving
+from tests.commands import as_json, klamm
+
+pytestmark = pytest.mark.real
+
+SERVE_S = 60
+LINES = "".join(f"{number}\n" for number in range(2_000))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three controllers, three brokers; tests start again what they kill."""
+    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("cluster") / "c", controllers=3, brokers=3)
+    try:
+        running.start_all()
+        wait_until_serving(running, SERVE_S)
+        yield running
+    finally:
+        running.stop_all()
+
+
+def partitions(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = as_json(cluster, "topics", "describe", topic)["topics"][0]["partitions"]
+    return found
+
+
+def kill_and_wait(cluster: LocalCluster, broker: int) -> None:
+    """Until the controller knows that the broker is dead."""
+    cluster.kill(f"{BROKER}-{broker}")
+    deadline = time.monotonic() + SERVE_S
+    while any(b["id"] == broker for b in as_json(cluster, "brokers", "list")["brokers"]):
+        assert time.monotonic() < deadline, f"broker {broker} is still registered"
+
+
+def start_and_wait(cluster: LocalCluster, broker: int) -> None:
+    """Until every replica is in sync again."""
+    cluster.start(f"{BROKER}-{broker}")
+    wait_until_serving(cluster, SERVE_S)
+    deadline = time.monotonic() + SERVE_S
+    while any(
+        len(p["isr"]) < len(p["replicas"])
+        for t in as_json(cluster, "topics", "describe")["topics"]
+        for p in t["partitions"]
+    ):
+        assert time.monotonic() < deadline, f"the replicas of broker {broker} did not come back into sync"
+
+
+def test_a_topic_is_moved_by_the_files_of_the_original_tools(cluster: LocalCluster, tmp_path: Path) -> None:
+    klamm(cluster, "topics", "create", "moved", "--replica-assignment", "1:2,2:1,1:2,2:1")
+    klamm(cluster, "produce", "moved", stdin=LINES)
+    wanted, back = tmp_path / "moves.json", tmp_path / "back.json"
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"topics": [{"topic": "moved"}], "version": 1}')
+    proposal = klamm(cluster, "reassign", "generate", "--topics-to-move-json-file", str(topics), "--broker-list", "3,1")
+    wanted.write_text(proposal.stdout)
+
+    before = partitions(cluster, "moved")
+    plan = json.loads(klamm(cluster, "reassign", "execute", str(wanted), "--dry-run", "-o", "json").stdout)
+    assert partitions(cluster, "moved") == before
+    moves = {p["partition"]: p["replicas"] for p in json.loads(wanted.read_text())["partitions"]}
+    assert {c["partition"] for c in plan["plan"]["changes"]} == moves.keys()
+    assert plan["plan"]["requests"]
+
+    done = klamm(cluster, "reassign", "execute", str(wanted), "--wait", "--rollback", str(back), "-o", "json")
+    assert json.loads(done.stdout)["accepted"] == len(moves)
+    klamm(cluster, "reassign", "verify", str(wanted))
+    after = {p["partition"]: p["replicas"] for p in partitions(cluster, "moved")}
+    assert {p: after[p] for p in moves} == moves
+    verified = json.loads(klamm(cluster, "reassign", "verify", str(back), "-o", "json", code=3).stdout)
+    assert {p["state"] for p in verified["partitions"]} == {"different"}
+    read = klamm(cluster, "consume", "moved", "--from-beginning", "--until-end").stdout
+    assert sorted(read.splitlines()) == sorted(LINES.splitlines())
+
+
+def test_a_topic_gets_partitions_and_settings_after_its_creation(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "grown", "--replica-assignment", "1:2")
+    alter = ["topics", "alter", "grown", "--partitions", "3", "--replica-assignment", "1:2,2:3,3:1"]
+    klamm(cluster, *alter, "--dry-run")
+    assert len(partitions(cluster, "grown")) == 1
+    klamm(cluster, *alter, "--config", "retention.ms=60000", "--config", "min.insync.replicas=2")
+    assert [p["replicas"] for p in partitions(cluster, "grown")] == [[1, 2], [2, 3], [3, 1]]
+    klamm(cluster, "topics", "alter", "grown", "--delete-config", "retention.ms")
+    described = as_json(cluster, "topics", "describe", "grown")["topics"][0]
+    assert (described["configs"], described["min_insync_replicas"]) == ({"min.insync.replicas": "2"}, 2)
+    assert "INVALID_PARTITIONS" in klamm(cluster, "topics", "alter", "grown", "--partitions", "3", code=1).stderr
+
+
+def test_what_waits_for_a_dead_broker_says_so_and_goes_on_when_it_returns(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    klamm(cluster, "topics", "create", "leaving", "--replica-assignment", "1:3,3:2")
+    klamm(cluster, "topics", "create", "stuck", "--replica-assignment", "1:2")
+    klamm(cluster, "topics", "create", "cancelled", "--replica-assignment", "1:3")
+    kill_and_wait(cluster, 3)
+    deleted = klamm(cluster, "topics", "delete", "leaving", "--yes", "--timeout", "1", "-o", "json", code=1)
+    (pending,) = json.loads(deleted.stdout)["topics"]
+    assert pending["state"] == "on hold"
+    assert "3" in pending["reason"]
+    assert {w["broker"] for w in pending["waiting"]} == {3}
+
+    file = tmp_path / "moves.json"
+    file.write_text('{"partitions": [{"topic": "stuck", "partition": 0, "replicas": [3, 2]}]}')
+    refused = klamm(cluster, "reassign", "execute", str(file), "-o", "json", code=1)
+    assert json.loads(refused.stdout)["refused"][0]["error"] == "INVALID_REPLICA_ASSIGNMENT"
+    cancelled = tmp_path / "cancelled.json"
+    # Broker 3 is a replica already, so it need not be alive to be a target.
+    cancelled.write_text('{"partitions": [{"topic": "cancelled", "partition": 0, "replicas": [2, 3]}]}')
+    waited = klamm(cluster, "reassign", "execute", str(cancelled), "--wait", "--timeout", "2", "-o", "json", code=1)
+    (unfinished,) = json.loads(waited.stdout)["unfinished"]
+    assert "3" in unfinished["stuck_reason"]
+    assert [t["alive"] for t in unfinished["targets"]] == [True, False]
+    assert "REASSIGNMENT_IN_PROGRESS" in klamm(cluster, "reassign", "execute", str(file), code=1).stderr
+    health = json.loads(klamm(cluster, "cluster", "health", "-o", "json", code=3).stdout)
+    troubles = {f["kind"] for f in health["findings"]}
+    assert {"dead_broker", "stuck_deletion", "stuck_reassignment", "under_replicated"} <= troubles
+    klamm(cluster, "reassign", "cancel", str(cancelled))
+    assert as_json(cluster, "reassign", "list")["reassignments"] == []
+    # The order is the one they had while they were being moved.
+    assert sorted(partitions(cluster, "cancelled")[0]["replicas"]) == [1, 3]
+
+    start_and_wait(cluster, 3)
+    klamm(cluster, "reassign", "execute", str(file), "--wait")
+    deadline = time.monotonic() + SERVE_S
+    while any(t["name"] == "leaving" for t in as_json(cluster, "topics", "list")["topics"]):
+        assert time.monotonic() < deadline, "the deletion did not go on"
+    klamm(cluster, "topics", "delete", "stuck", "--yes")
+    left = [
+        folder
+        for broker in as_json(cluster, "status")["brokers"]
+        for directory in broker["log_dirs"]
+        for folder in Path(directory).glob("*-*")
+        if folder.name.startswith(("leaving-", "stuck-")) and not folder.name.endswith("-delete")
+    ]
+    assert left == []
+
+
+def test_a_broker_leaves_only_when_nobody_suffers(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "lonely", "--replica-assignment", "2")
+    klamm(cluster, "topics", "create", "strict", "--replica-assignment", "2:1", "--config", "min.insync.replicas=2")
+    before = partitions(cluster, "strict")
+    refused = json.loads(klamm(cluster, "brokers", "shutdown", "2", "-o", "json", code=1).stdout)
+    assert [t["topic"] for t in refused["leaderless"]] == ["lonely"]
+    assert "strict" in {t["topic"] for t in refused["below_min_isr"]}
+    planned = json.loads(klamm(cluster, "brokers", "shutdown", "2", "--dry-run", "-o", "json", code=3).stdout)
+    moved = {c["topic"]: c["after"]["leader"] for c in planned["plan"]["changes"]}
+    assert moved["strict"] == 1
+    assert partitions(cluster, "strict") == before
+
+    klamm(cluster, "brokers", "shutdown", "2", "--force")
+    assert partitions(cluster, "strict")[0]["leader"] == 1
+    deadline = time.monotonic() + SERVE_S
+    while cluster.state_of(f"{BROKER}-2") != processes.GONE:
+        assert time.monotonic() < deadline, "the process of broker 2 did not end"
+        time.sleep(0.05)
+    assert "BROKER_NOT_AVAILABLE" in klamm(cluster, "brokers", "shutdown", "2", code=1).stderr
+    start_and_wait(cluster, 2)
+
+    elected = json.loads(klamm(cluster, "elect", "preferred", "--topic", "strict", "--dry-run", "-o", "json").stdout)
+    assert elected["plan"]["changes"][0]["after"]["leader"] == 2
+    assert partitions(cluster, "strict")[0]["leader"] == 1
+    klamm(cluster, "elect", "preferred", "--topic", "strict")
+    assert partitions(cluster, "strict")[0]["leader"] == 2
