@@ -227,7 +227,7 @@ def test_an_answer_of_a_broker_only_becomes_an_event() -> None:
 @pytest.mark.rule("PS-10", "D-25")
 def test_rounds_of_elections_follow_at_once_and_after_ten_with_pauses() -> None:
     async def main() -> None:
-        world, _, active = await with_topic([1, 2])
+        world, c, active = await with_topic([1, 2])
         loop, write, rounds = asyncio.get_running_loop(), active.store.write_states, []
 
         async def lose(states: Any) -> Any:
@@ -241,6 +241,7 @@ def test_rounds_of_elections_follow_at_once_and_after_ten_with_pauses() -> None:
         assert max(gaps[:9]) < 0.02
         assert all(0.04 <= gap < 1.3 for gap in gaps[9:])
         assert results[tp("t-0")] == await world.state("t")
+        await c.stop()
 
     run_virtually(main)
 
@@ -266,6 +267,7 @@ def test_states_are_written_on_the_epoch_last_read_and_topic_nodes_on_whatever_t
         await world.write(SetData(CONTROLLER_EPOCH, b"9"))
         with pytest.raises(ControllerMovedError):
             await active.store.write_topics({"t": assignment})
+        await c.stop()
 
     run_virtually(main)
 

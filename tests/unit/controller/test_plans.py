@@ -1,0 +1,380 @@
+"""Dry runs, told in full: every field of what an operator is shown, and what broker 0, -1 and absent items do."""
+
+import base64
+import uuid
+from random import Random
+
+import pytest
+
+from cluster.broker import BrokerId, ControllerId
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicPartition
+from cluster.requests import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    DescribedPartition,
+    DescribedReassignment,
+    LeaderAndIsrRequest,
+    NewTopic,
+    Plan,
+    PlannedChange,
+    PlannedRequest,
+    StopReplicaRequest,
+    TargetReplica,
+    ThreatenedPartition,
+)
+from cluster.state_tables import ReplicaState
+from controller.context import ControllerContext
+from controller.decisions.broker_requests import ControlBatch, RequestSettings
+from controller.decisions.controlled_shutdown import describe_controlled_shutdown
+from controller.decisions.deletion_progress import describe_deletion
+from controller.decisions.isr_change import plan_isr_changes
+from controller.decisions.leader_election import ElectionFailure, Offline, plan_elections
+from controller.decisions.partition_states import plan_initialisations
+from controller.decisions.reassignment import Refusal, plan_submission
+from controller.decisions.reassignment_preview import preview_reassignment
+from controller.decisions.reassignment_progress import describe_reassignment
+from controller.decisions.requested_elections import preview_elections, sort_out
+from controller.decisions.topic_configs import check_topic_configs
+from controller.decisions.topic_creation import check_assignments, check_topic_name, new_topic_id, plan_new_topic
+from tests.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
+
+ME = ControllerId(1001)
+SETTINGS = RequestSettings()
+T0 = tp("t-0")
+
+
+def described(
+    partition: int,
+    leader: int,
+    epochs: tuple[int, int],
+    isr: list[int],
+    *lists: list[int],
+    offline: tuple[int, ...] = (),
+) -> DescribedPartition:
+    replicas, adding, removing = [ids(*each) for each in (*lists, [], [])[:3]]
+    return DescribedPartition(
+        partition,
+        BrokerId(leader),
+        epochs[0],
+        epochs[1],
+        ids(*isr),
+        replicas,
+        adding,
+        removing,
+        ids(*offline),  # type: ignore[arg-type]
+    )
+
+
+def sent(*rows: tuple[int, str, int]) -> tuple[PlannedRequest, ...]:
+    return tuple(PlannedRequest(BrokerId(b), name, count) for b, name, count in rows)
+
+
+def to_all(name: str, brokers: tuple[int, ...], count: int = 1) -> tuple[PlannedRequest, ...]:
+    return sent(*[(b, name, count) for b in brokers])
+
+
+def test_a_dry_run_of_a_move_shows_before_and_after_in_full() -> None:
+    view = context([1, 2], {"t-0": [1, 9], "t-1": [1]}, {"t-0": leadership(1, [1], leader_epoch=4, partition_epoch=6)})
+    plan = preview_reassignment(view, {T0: assignment([2, 1, 9], [2], [9]), tp("t-1"): assignment([2])}, ME, SETTINGS)
+    assert plan.changes == (
+        PlannedChange(
+            "t",
+            described(0, 1, (4, 6), [1], [1, 9], offline=(9,)),
+            described(0, 1, (5, 7), [1], [2, 1, 9], [2], [9], offline=(9,)),
+        ),
+        PlannedChange("t", described(1, -1, (-1, -1), [], [1]), described(1, -1, (-1, -1), [], [2])),
+    )
+    assert plan.requests == (
+        *sent((1, "StopReplica", 1), (1, "StopReplica", 1)),
+        *to_all("LeaderAndIsr", (1, 2)),
+        *to_all("UpdateMetadata", (1, 2)),
+    )
+
+
+@pytest.mark.parametrize("recovery", [RECOVERED, RECOVERING])
+def test_a_dry_run_of_a_complete_move_elects_stops_and_announces(recovery: int) -> None:
+    known = leadership(1, [1, 2], leader_epoch=4, partition_epoch=6, recovery=recovery)
+    view = context([1, 2], {"t-0": [1, 2]}, {"t-0": known})
+    plan = preview_reassignment(view, {T0: assignment([2, 1], [], [1])}, ME, SETTINGS)
+    assert plan.changes == (
+        PlannedChange("t", described(0, 1, (4, 6), [1, 2], [1, 2]), described(0, 2, (6, 8), [2], [2])),
+    )
+    everybody = to_all("UpdateMetadata", (1, 2))
+    assert plan.requests == (
+        *sent((2, "LeaderAndIsr", 1)),
+        *everybody,
+        *sent((2, "LeaderAndIsr", 1)),
+        *everybody,
+        *sent((1, "StopReplica", 1), (1, "StopReplica", 1)),
+        *everybody,
+    )
+
+
+def test_a_dry_run_of_elections_changes_nothing_and_says_who_would_lead() -> None:
+    view = context(
+        [1, 2],
+        {"t-0": [1, 2], "t-1": [1, 2], "t-2": [9, 2]},
+        {"t-0": leadership(2, [2, 1]), "t-1": leadership(1, [1]), "t-2": leadership(2, [2])},
+    )
+    elections = sort_out(view, 0, [T0, tp("t-1"), tp("t-2")])
+    preview = preview_elections(view, elections, ME, SETTINGS)
+    changed = PlannedChange("t", described(0, 2, (0, 0), [2, 1], [1, 2]), described(0, 1, (1, 1), [2, 1], [1, 2]))
+    requests = (*to_all("LeaderAndIsr", (1, 2)), *to_all("UpdateMetadata", (1, 2)))
+    assert preview.plan == Plan((changed,), requests)
+    assert preview.outcomes[T0] == leadership(1, [2, 1], leader_epoch=1, partition_epoch=1, controller_epoch=EPOCH)
+    assert isinstance(preview.outcomes[tp("t-2")], ElectionFailure)
+    assert view.leaderships[T0].leader == 2
+
+
+def leaving() -> ControllerContext:
+    """Broker 1 leads t-1, t-3 and its own; it follows in t-2; `gone` is queued, t-0 and t-4 have no live leader."""
+    view = context(
+        [1, 2],
+        {
+            "gone-0": [1, 2],
+            "own-0": [1],
+            "t-0": [1, 9],
+            "t-1": [1, 2],
+            "t-2": [2, 1],
+            "t-3": [1, 9],
+            "t-4": [1, 2],
+        },
+        {
+            "gone-0": leadership(1, [1, 2]),
+            "own-0": leadership(1, [1]),
+            "t-0": leadership(9, [9]),
+            "t-1": leadership(1, [1, 2]),
+            "t-2": leadership(2, [2, 1]),
+            "t-3": leadership(1, [1]),
+        },
+    )
+    view.queue_topic_deletions(["gone"])
+    return view
+
+
+@pytest.mark.rule("CS-7", "CS-11", "CS-14")
+def test_a_dry_run_of_a_shutdown_goes_through_every_partition_of_the_broker() -> None:
+    answer = describe_controlled_shutdown(leaving(), BrokerId(1), {"t": 2, "own": 2}, ME, SETTINGS)
+    assert answer.leaderless == (ThreatenedPartition("own", 0, 0, 1), ThreatenedPartition("t", 3, 0, 2))
+    assert answer.below_min_isr == (ThreatenedPartition("t", 1, 1, 2), ThreatenedPartition("t", 2, 1, 2))
+    assert answer.plan.changes == (
+        PlannedChange("t", described(1, 1, (0, 0), [1, 2], [1, 2]), described(1, 2, (1, 1), [2], [1, 2])),
+        PlannedChange("t", described(2, 2, (0, 0), [2, 1], [2, 1]), described(2, 2, (1, 1), [2], [2, 1])),
+    )
+    # t-0, led from elsewhere, is stopped too and told again, unchanged.
+    assert answer.plan.requests == (
+        *to_all("LeaderAndIsr", (1, 2)),
+        *to_all("UpdateMetadata", (1, 2)),
+        *sent((2, "LeaderAndIsr", 1)),
+        *to_all("UpdateMetadata", (1, 2), 2),
+        *sent((1, "StopReplica", 2)),
+    )
+
+
+def test_a_leader_that_is_itself_leaving_is_a_leader_still() -> None:
+    view = leaving()
+    view.set_shutting_down(ids(2))
+    answer = describe_controlled_shutdown(view, BrokerId(1), {"t": 2, "own": 1}, ME, SETTINGS)
+    assert [(t.topic, t.partition) for t in answer.leaderless] == [("own", 0), ("t", 1), ("t", 3)]
+    assert answer.below_min_isr == (ThreatenedPartition("t", 2, 0, 2),)
+
+
+def test_a_described_move_carries_its_lists() -> None:
+    view = context([1, 2], {"t-0": [1], "t-1": [1]}, {"t-0": leadership(1, [1])})
+    view.set_assignment(T0, assignment([2, 1], [2], [1]))
+    targets = (TargetReplica(BrokerId(2), False, True),)
+    assert describe_reassignment(view, T0) == DescribedReassignment(
+        "t", 0, BrokerId(1), ids(1), ids(2, 1), ids(2), ids(1), targets, ""
+    )
+
+
+def test_a_deletion_that_waits_goes_on_or_is_held_is_told_apart() -> None:
+    view = context([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(1, [1])})
+    view.queue_topic_deletions(["t"])
+    waiting = describe_deletion(view, "t")
+    assert (waiting.state, waiting.reason, waiting.deleted_replicas, waiting.replicas) == ("waiting", "", 0, 2)
+    for target in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
+        view.set_replica_states(BrokerId(1), [T0], target)
+    assert (describe_deletion(view, "t").state, describe_deletion(view, "t").reason) == ("in progress", "")
+    assert describe_deletion(view, "t").waiting[0].reason == "broker 1 has not answered yet"
+    view.set_replica_states(BrokerId(1), [T0], ReplicaState.DELETION_SUCCESSFUL)
+    assert describe_deletion(view, "t").deleted_replicas == 1
+    view.hold_deletions(["t"])
+    view.remove_brokers(ids(1, 2))
+    view.set_being_reassigned(T0)
+    held = describe_deletion(view, "t")
+    assert held.state == "on hold"
+    assert held.reason == "being reassigned: partitions 0; replicas are offline on brokers 2"
+
+
+@pytest.mark.rule("RQ-3")
+def test_broker_zero_is_a_broker_and_a_negative_one_is_passed_over() -> None:
+    view = context([0, 1], {"t-0": [0, 1]}, {"t-0": leadership(0, [0, 1])})
+    batch = ControlBatch(view)
+    wanted = assignment([0, 1], [0], [1])
+    batch.add_leader_and_isr(ids(-1, 0, 1), T0, view.leaderships[T0], wanted, is_new=False)
+    batch.add_stop_replica(BrokerId(0), T0, delete=False)
+    batch.add_stop_replica(BrokerId(-1), T0, delete=False)
+    requests = batch.requests(ME, SETTINGS)
+    orders = [(b, r) for b, r in requests if isinstance(r, LeaderAndIsrRequest)]
+    assert [b for b, _ in orders] == [0, 1]
+    state = orders[0][1].topic_states[0].partition_states[0]
+    assert (state.adding_replicas, state.removing_replicas) == ((0,), (1,))
+    (leader,) = orders[1][1].live_leaders
+    assert (leader.broker_id, leader.host, leader.port) == (0, "host0", 9092)
+    assert [b for b, r in requests if isinstance(r, StopReplicaRequest)] == [0]
+    check_assignments({0: ids(0, 1)})
+
+
+@pytest.mark.rule("PS-11", "PS-12", "PS-20")
+def test_a_partition_that_fails_does_not_keep_those_after_it_from_their_election() -> None:
+    view = context([1, 2], {f"t-{n}": [1, 2] for n in range(4)})
+    last = leadership(1, [1, 2])
+    broken: dict[str, bool | ElectionFailure] = {"t": ElectionFailure("unreadable")}
+    current: dict[TopicPartition, Leadership | None] = {
+        T0: None,
+        tp("t-1"): leadership(1, [1], controller_epoch=EPOCH + 1),
+        tp("t-2"): leadership(9, [9]),
+        tp("t-3"): last,
+    }
+    plan = plan_elections(view, current, Offline(), broken, mark_recovering=True)
+    assert [e.topic_partition for e in plan.elections] == [tp("t-3")]
+    assert list(plan.failures) == [T0, tp("t-1"), tp("t-2")]
+    # What cannot be read allows nothing, also where nobody in sync is assigned.
+    stranger = {T0: leadership(3, [3])}
+    view = context([1, 3], {"t-0": [1, 2]})
+    assert plan_elections(view, stranger, Offline(), broken, mark_recovering=True).elections == ()
+
+
+@pytest.mark.rule("PS-7")
+def test_a_partition_without_live_replicas_says_so() -> None:
+    plan = plan_initialisations(context([1], {"t-0": [9]}), [T0])
+    assert plan.failures[T0].reason == "no assigned replica is live"
+
+
+@pytest.mark.rule("IS-9a", "IS-9b", "IS-9e")
+def test_every_answer_names_its_partition_and_one_refusal_does_not_end_the_request() -> None:
+    view = context([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(1, [1], recovery=RECOVERING, partition_epoch=3)})
+
+    def item(topic_id: str | None, partition: int, isr: tuple[int, ...]) -> AlterPartitionItem:
+        return AlterPartitionItem("t", topic_id, partition, 0, ids(*isr), 3, RECOVERING)  # type: ignore[arg-type]
+
+    items = (item("nobody's", 5, (1,)), item("id-of-t", 7, (1,)), item("id-of-t", 0, (1,)), item(None, 0, (1, 2)))
+    plan = plan_isr_changes(view, AlterPartitionRequest(BrokerId(1), view.broker_epochs[BrokerId(1)], items))
+    answers = [(r.topic_name, r.topic_id, r.partition_index, r.error_code) for r in plan.results if r is not None]
+    assert answers == [
+        ("t", "nobody's", 5, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("t", "id-of-t", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", "id-of-t", 0, ErrorCode.NONE),
+        ("t", None, 0, ErrorCode.INVALID_REQUEST),
+    ]
+    same = plan.results[2]
+    assert same is not None
+    assert (same.leader_id, same.isr, same.leader_recovery_state, same.partition_epoch) == (1, (1,), RECOVERING, 3)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ((), None),
+        ((1, 1), "The list of replicas names a broker twice: 1, 1."),
+        ((2, -1), "The list of replicas has a negative id: 2, -1."),
+    ],
+)
+def test_a_refused_move_says_why(target: tuple[int, ...], message: str | None) -> None:
+    view = context([1, 2], {"t-0": [1]}, {"t-0": leadership(1, [1])})
+    refused = plan_submission(view, T0, ids(*target))
+    assert isinstance(refused, Refusal)
+    assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if message is not None:
+        assert refused.message == message
+
+
+LONG = "a topic name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
+ONCE = "partition 0 needs at least one replica, each broker once"
+
+
+@pytest.mark.rule("TP-1")
+@pytest.mark.parametrize(
+    ("topic", "message", "field", "value"),
+    [
+        (NewTopic("a b"), LONG, "name", "a b"),
+        (NewTopic("taken"), "topic taken already exists", "name", "taken"),
+        (NewTopic("a.b"), "topic a.b collides with a_b: '.' and '_' are the same in metric names", "name", "a.b"),
+        (
+            NewTopic("t", 1, assignments={0: ids(1)}),
+            "an explicit assignment and counts exclude each other",
+            "assignments",
+            [0],
+        ),
+        (NewTopic("t", assignments={1: ids(1)}), "partitions must be numbered from 0 without gaps", "assignments", [1]),
+        (NewTopic("t", assignments={0: ids(1, 1)}), ONCE, "assignments", (1, 1)),
+        (
+            NewTopic("t", assignments={0: ids(1), 1: ids(1, 2)}),
+            "partition 1 has not as many replicas as partition 0",
+            "assignments",
+            (1, 2),
+        ),
+    ],
+)
+def test_a_refused_topic_is_told_what_and_why(topic: NewTopic, message: str, field: str, value: object) -> None:
+    with pytest.raises(ApiError) as refused:
+        plan_new_topic(
+            topic,
+            ["a_b", "taken"],
+            [broker(1)],
+            default_partitions=1,
+            default_replication_factor=1,
+            random=Random(1),
+        )
+    assert (refused.value.message, refused.value.field, refused.value.value) == (message, field, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("retention.ms", "soon", "must be a whole number"),
+        ("retention.ms", "-2", f"must be between -1 and {2**63 - 1}"),
+        ("segment.bytes", "13", f"must be between 14 and {2**31 - 1}"),
+        ("min.cleanable.dirty.ratio", "much", "must be a number"),
+        ("min.cleanable.dirty.ratio", "1.01", "must be between 0 and 1"),
+        ("min.cleanable.dirty.ratio", "-0.01", "must be between 0 and 1"),
+        ("preallocate", "maybe", "must be true or false"),
+        ("cleanup.policy", "delete,burn", "must be a list of delete, compact"),
+        ("message.timestamp.type", "Never", "must be one of CreateTime, LogAppendTime"),
+        ("leader.replication.throttled.replicas", "1", "must be * or partition:broker, separated by commas"),
+    ],
+)
+def test_a_refused_setting_is_told_why(key: str, value: str, why: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        check_topic_configs({key: value})
+    assert (refused.value.message, refused.value.field) == (f"{key}={value!r}: {why}", key)
+    assert refused.value.value == value
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("min.cleanable.dirty.ratio", "0"),
+        ("min.cleanable.dirty.ratio", "1"),
+        ("segment.bytes", "14"),
+        ("segment.bytes", str(2**31 - 1)),
+        ("retention.ms", str(2**63 - 1)),
+        ("cleanup.policy", "delete, compact"),
+    ],
+)
+def test_settings_at_their_bounds_are_accepted(key: str, value: str) -> None:
+    check_topic_configs({key: value})
+
+
+@pytest.mark.rule("ZK-22")
+def test_topic_ids_are_version_four() -> None:
+    random = Random(7)
+    for _ in range(100):
+        drawn = uuid.UUID(bytes=base64.urlsafe_b64decode(new_topic_id(random) + "=="))
+        assert (drawn.version, drawn.variant) == (4, uuid.RFC_4122)
+
+
+def test_a_name_that_differs_in_more_than_its_dots_is_no_twin() -> None:
+    check_topic_name("a.b", ["a-b", "ab", "a_b_c"])
