@@ -1,0 +1,145 @@
+"""Topics that go, grow and change on a real cluster, with a broker down: by command, and by plain ZooKeeper client."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from deploy.local.cluster import LocalCluster
+from launcher.serving import wait_until_serving
+
+pytestmark = pytest.mark.real
+
+WAIT_S = 60
+TOPICS = [f"doomed-{n}" for n in range(20)]
+LAUNCHER = [sys.executable, "-P", "-m", "launcher"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("deleting") / "c", controllers=1, brokers=3)
+    try:
+        running.start_all()
+        wait_until_serving(running, WAIT_S)
+        yield running
+    finally:
+        running.stop_all()
+
+
+@pytest.fixture
+def tool(cluster: LocalCluster) -> Iterator[KazooClient]:
+    client = KazooClient(hosts=cluster.state.zookeeper)
+    client.start(timeout=WAIT_S)
+    yield client
+    client.stop()
+    client.close()
+
+
+def klamm(cluster: LocalCluster, *arguments: str, code: int = 0) -> Any:
+    answer = subprocess.run(
+        [*LAUNCHER, *arguments, "--data", str(cluster.folder), "-o", "json"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert answer.returncode == code, answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stderr
+    return json.loads(answer.stdout) if answer.stdout.strip() else None
+
+
+def directories(cluster: LocalCluster, broker: int, prefix: str) -> set[str]:
+    """Log directories of the topics on the broker, those that are only renamed so far included."""
+    (data,) = (cluster.folder / "data").glob(f"broker-{broker}")
+    return {path.name for path in data.rglob(f"{prefix}*") if path.is_dir()}
+
+
+def eventually(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def create(cluster: LocalCluster, *topics: str) -> None:
+    for topic in topics:
+        klamm(
+            cluster, "topics", "create", topic, "--partitions", "3", "--replication-factor", "3",
+            "--config", "file.delete.delay.ms=100",
+        )  # fmt: skip
+
+
+def describe(cluster: LocalCluster, topic: str) -> dict[str, Any]:
+    found: dict[str, Any] = klamm(cluster, "topics", "describe", topic)["topics"][0]
+    return found
+
+
+@pytest.mark.rule("TD-13", "TD-15", "BK-16", "TP-3", "R4.3", "R10.9")
+def test_topics_wait_for_a_broker_that_is_down_and_are_gone_everywhere_when_it_returns(
+    cluster: LocalCluster, tool: KazooClient
+) -> None:
+    create(cluster, TOPICS[0], "kept")
+    body, _ = tool.get(f"/brokers/topics/{TOPICS[0]}")
+    config, _ = tool.get(f"/config/topics/{TOPICS[0]}")
+    for topic in TOPICS[1:]:
+        # As a tool of Kafka's would; the controller gives it an id.
+        assignment = json.loads(body)["partitions"]
+        tool.create(f"/config/topics/{topic}", config)
+        tool.create(f"/brokers/topics/{topic}", json.dumps({"version": 1, "partitions": assignment}).encode())
+    for broker in (1, 2, 3):
+        eventually(lambda: len(directories(cluster, broker, "doomed-")) == 60, "all replicas exist")  # noqa: B023
+    cluster.kill("broker-3")
+    eventually(lambda: tool.exists("/brokers/ids/3") is None, "broker 3 is gone")
+    klamm(cluster, "topics", "delete", *TOPICS, "--yes", "--no-wait")
+    for broker in (1, 2):
+        eventually(lambda: not directories(cluster, broker, "doomed-"), "living replicas are deleted")  # noqa: B023
+    pending = klamm(cluster, "topics", "delete", TOPICS[0], "--yes", "--timeout", "1", code=1)
+    assert "broker 3 is not alive" in json.dumps(pending)
+    assert sorted(tool.get_children("/admin/delete_topics")) == sorted(TOPICS)
+    cluster.start("broker-3")
+    for path in ("/brokers/topics", "/config/topics"):
+        eventually(lambda: tool.get_children(path) == ["kept"], f"{path} is tidy")  # noqa: B023
+    eventually(lambda: tool.get_children("/admin/delete_topics") == [], "no marker is left")
+    eventually(lambda: not directories(cluster, 3, "doomed-"), "the last replicas are deleted")
+    assert all(len(directories(cluster, broker, "kept-")) == 3 for broker in (1, 2, 3))
+    create(cluster, TOPICS[0])
+    again = describe(cluster, TOPICS[0])
+    assert again["topic_id"] != json.loads(body)["topic_id"]
+    assert {p["leader_epoch"] for p in again["partitions"]} == {0}
+
+
+@pytest.mark.rule("TP-2", "TP-23")
+def test_a_topic_grows_by_command_and_by_hand(cluster: LocalCluster, tool: KazooClient) -> None:
+    create(cluster, "growing")
+    klamm(cluster, "topics", "alter", "growing", "--partitions", "4")
+    assert [p["leader"] >= 0 for p in describe(cluster, "growing")["partitions"]] == [True] * 4
+    body, stat = tool.get("/brokers/topics/growing")
+    node = json.loads(body)
+    node["partitions"]["4"] = [2, 1]
+    tool.set("/brokers/topics/growing", json.dumps(node).encode(), stat.version)
+    eventually(lambda: len(describe(cluster, "growing")["partitions"]) == 5, "the controller has seen it")
+    eventually(lambda: describe(cluster, "growing")["partitions"][4]["leader"] == 2, "the new partition is led")
+    eventually(lambda: directories(cluster, 1, "growing-4"), "and hosted")
+
+
+@pytest.mark.rule("EP-30", "EP-34")
+def test_settings_altered_by_command_can_be_read_by_any_tool(cluster: LocalCluster, tool: KazooClient) -> None:
+    create(cluster, "changing")
+    klamm(cluster, "topics", "alter", "changing", "--config", "retention.ms=60000")
+    klamm(cluster, "topics", "alter", "changing", "--delete-config", "file.delete.delay.ms")
+    klamm(cluster, "brokers", "alter", "default", "--config", "unclean.leader.election.enable=true")
+    assert json.loads(tool.get("/config/topics/changing")[0]) == {"version": 1, "config": {"retention.ms": "60000"}}
+    assert json.loads(tool.get("/config/brokers/<default>")[0]) == {
+        "version": 1,
+        "config": {"unclean.leader.election.enable": "true"},
+    }
+    names = sorted(tool.get_children("/config/changes"))
+    announced = [json.loads(tool.get(f"/config/changes/{name}")[0])["entity_path"] for name in names]
+    assert announced[-3:] == ["topics/changing", "topics/changing", "brokers/<default>"]
+    assert describe(cluster, "changing")["configs"] == {"retention.ms": "60000"}
