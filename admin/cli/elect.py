@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Elect leaders: the preferred ones, or unclean ones where there is none.")
 
+_OUTCOMES = {"NONE": "elected"}
 TopicOption = Annotated[str | None, typer.Option(help="Partitions of this topic.")]
 PartitionOption = Annotated[int | None, typer.Option(min=0, help="Only this partition of --topic.")]
 AllOption = Annotated[bool, typer.Option("--all-topic-partitions", help="All partitions of the cluster.")]
@@ -174,7 +175,10 @@ def _report(response: "ElectLeadersResponse", dry_run: bool, form: Format) -> No
     else:
         shown = refused if dry_run else [e for e in elections if e["error"] != "ELECTION_NOT_NEEDED"]
         if shown:
-            write({}, form, ("topic", "partition", "error", "message"), (tuple(e.values()) for e in shown))
+            rows = (
+                (e["topic"], e["partition"], _OUTCOMES.get(str(e["error"]), e["error"]), e["message"]) for e in shown
+            )
+            write({}, form, ("topic", "partition", "outcome", "message"), rows)
         if response.plan is not None:
             write_plan(response.plan)
     if refused:

@@ -108,7 +108,7 @@ def event_line(event: "ClusterEvent") -> str:
     """One line for a person."""
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
     words = [at, event.kind.replace("_", " ")]
-    if event.controller >= 0:
+    if event.kind == "controller_changed":
         words.append(f"{event.controller}, epoch {event.controller_epoch}")
     if event.broker >= 0:
         words.append(str(event.broker))

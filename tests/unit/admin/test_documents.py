@@ -4,15 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from admin.cli.broker_documents import broker_document
+from admin.cli.broker_documents import broker_document, load_of_brokers
 from admin.cli.lines import read_lines
 from admin.cli.options import Format
 from admin.cli.output import write, write_table
 from admin.cli.parsing import parse_assignment, parse_configs
+from admin.cli.plans import plan_document, write_plan
 from admin.cli.topics import _document
-from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
+from admin.cli.watch import event_document, event_line
+from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode, StartupError
-from cluster.requests import DescribedBroker, DescribedPartition, DescribedTopic
+from cluster.requests import (
+    ClusterEvent,
+    DescribedBroker,
+    DescribedPartition,
+    DescribedTopic,
+    Plan,
+    PlannedChange,
+    PlannedRequest,
+)
 
 
 def test_a_topic_has_the_keys_that_programs_read() -> None:
@@ -78,3 +88,93 @@ async def test_lines_of_a_file_come_whole_and_the_last_needs_no_newline(tmp_path
 async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="no-such-file"):
         [line async for line in read_lines(tmp_path / "no-such-file")]
+
+
+LED = ClusterEvent(
+    "leader_changed",
+    1_729_800_000_123,
+    ControllerEpoch(3),
+    ControllerId(1001),
+    "t",
+    0,
+    leader=BrokerId(-1),
+    leader_epoch=LeaderEpoch(4),
+    isr=(BrokerId(2), BrokerId(1)),
+    adding_replicas=(BrokerId(5),),
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (LED, "20:00:00.123  leader changed  t-0: leader none, epoch 4, isr 2,1  adding 5"),
+        (ClusterEvent("broker_left", 1, ControllerEpoch(3), broker=BrokerId(7)), "00:00:00.001  broker left  7"),
+        (ClusterEvent("topic_deleted", 1, ControllerEpoch(3), topic="t"), "00:00:00.001  topic deleted  t"),
+        (
+            ClusterEvent("controller_changed", 1, ControllerEpoch(3), ControllerId(1002)),
+            "00:00:00.001  controller changed  1002, epoch 3",
+        ),
+    ],
+)
+def test_an_event_is_one_line_for_a_person(event: ClusterEvent, line: str) -> None:
+    assert event_line(event) == line
+
+
+def test_an_event_has_only_the_keys_that_mean_something() -> None:
+    gone = ClusterEvent("broker_left", 1, ControllerEpoch(3), broker=BrokerId(7))
+    assert event_document(gone, "3-9") == {
+        "kind": "broker_left",
+        "at_ms": 1,
+        "controller_epoch": 3,
+        "broker": 7,
+        "cursor": "3-9",
+    }
+    assert event_document(LED, "3-9") == {
+        "kind": "leader_changed",
+        "at_ms": 1_729_800_000_123,
+        "controller_epoch": 3,
+        "controller": 1001,
+        "topic": "t",
+        "partition": 0,
+        "leader": -1,
+        "leader_epoch": 4,
+        "isr": [2, 1],
+        "replicas": [],
+        "adding_replicas": [5],
+        "removing_replicas": [],
+        "cursor": "3-9",
+    }
+
+
+def described(number: int, leader: int, epoch: int, *isr: int) -> DescribedPartition:
+    brokers = tuple(BrokerId(b) for b in isr)
+    return DescribedPartition(number, BrokerId(leader), LeaderEpoch(epoch), PartitionEpoch(epoch), brokers, brokers)
+
+
+def test_a_plan_shows_what_changes_and_who_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    change = PlannedChange("t", described(0, 1, 4, 1, 2), described(0, -1, 5, 1, 2))
+    plan = Plan((change,), (PlannedRequest(BrokerId(2), "LeaderAndIsr", 1),))
+    write_plan(plan)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split("  ")[0] == "t"
+    assert "1 -> none" in lines[1]
+    assert "4 -> 5" in lines[1]
+    assert lines[-1].split() == ["2", "LeaderAndIsr", "1"]
+    document = plan_document(plan)
+    assert document["requests"] == [{"broker": 2, "request": "LeaderAndIsr", "partitions": 1}]
+    assert (document["changes"][0]["before"]["leader"], document["changes"][0]["after"]["leader"]) == (1, -1)
+
+
+def test_a_plan_without_changes_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(Plan())
+    assert capsys.readouterr().out == "nothing would change\n"
+
+
+def test_the_load_of_brokers_counts_what_they_lead_and_host() -> None:
+    topic = DescribedTopic(
+        "t", ErrorCode.NONE, partitions=(described(0, 1, 0, 1, 2), described(1, 1, 0, 2, 1), described(2, -1, 0, 2))
+    )
+    load = load_of_brokers([topic])
+    assert load[1] == {"leaders": 2, "preferred_leaders": 1, "replicas": 2, "out_of_sync": 0}
+    assert load[2] == {"leaders": 0, "preferred_leaders": 2, "replicas": 3, "out_of_sync": 0}
+    assert load[3] == {"leaders": 0, "preferred_leaders": 0, "replicas": 0, "out_of_sync": 0}
