@@ -55,6 +55,8 @@ from controller.store import ControllerStore
 
 NEXT_ATTEMPT_S: Final = 1
 """Between attempts to make a session, and before competing again for an office that was given up."""
+SHUTDOWN_PATIENCE_S: Final = 5
+"""How long the event in progress may take to end when the process is to; without ZooKeeper it might wait for ever."""
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -87,6 +89,7 @@ class Controller:
         self._active: ActiveController | None = None
         self._tasks = TaskSet()
         self._session_lost = asyncio.Event()
+        self._is_registered = False
         self._compete_from = 0.0
 
     @property
@@ -108,6 +111,10 @@ class Controller:
             self._tasks.start(self._config_listener.changes.run(), name="config listener")
             await stop.wait()
             self.events.clear_and_put(ShutdownEventLoop())
+            _, late = await asyncio.wait([loop], timeout=SHUTDOWN_PATIENCE_S)
+            if late:
+                # What the event waits for fails with the session.
+                await self._zookeeper.close()
             await loop
             self.metrics.remove_event_loop()
             self._resign()
@@ -121,14 +128,15 @@ class Controller:
             case Startup() | RegisterAndReelect():
                 await self._enter(cause)
             case Reelect():
-                await self.look_who_rules()
+                await self._follow_office()
                 await self._elect(cause)
             case ControllerChange():
-                await self.look_who_rules()
-                if self.election.active_controller_id < 0:
+                await self._follow_office()
+                if not self.election.is_taken:
                     # Its deletion may have come before the watch was armed again, and would not be heard of.
                     await self._elect(cause)
             case Expire():
+                self._is_registered = False
                 self.election.forget()
                 self._resign()
                 self._session_lost.set()
@@ -141,10 +149,15 @@ class Controller:
                 await dispatch(self._active, event)
 
     async def look_who_rules(self) -> None:
-        """Read `/controller` again and resign if the office is lost (EL-10)."""
-        await self.election.look()
-        if not self.election.is_active:
-            self._resign()
+        """After a write was fenced: resign if the office is lost, and give it up if it is not.
+
+        The latter is for an epoch that was changed by hand: this reign can never write again, and as long as it held
+        the office nobody else could.
+        """
+        await self._follow_office()
+        if self._active is not None:
+            log.error("The epoch has changed under this controller", controller_epoch=self._active.epoch)
+            await self.step_down()
 
     async def step_down(self) -> None:
         """Give the office up after an internal failure, so that some candidate starts afresh (EL-12, D-2)."""
@@ -159,7 +172,8 @@ class Controller:
                 await active.store.leave_office()
             except ControllerMovedError:
                 log.info("Another controller was elected before the office was given up")
-        elif self.election.active_controller_id < 0:
+                await self.election.vacate()
+        elif not (self.election.is_taken and self._is_registered):
             # Nobody rules and no watch will fire: the attempt failed before there was an office.
             self._put_later(RegisterAndReelect())
         else:
@@ -180,9 +194,18 @@ class Controller:
         """Register, then compete. While an earlier incarnation still owns the registration, wait for its end."""
         await self.election.create_paths()
         self._config_listener.changes.start_session()
-        if await self.election.register():
-            await self.look_who_rules()
+        self._is_registered = await self.election.register()
+        if self._is_registered:
+            await self._follow_office()
             await self._elect(cause)
+
+    async def _follow_office(self) -> None:
+        """Read `/controller` again and resign if the office is lost (EL-10)."""
+        await self.election.look()
+        if not self.election.is_active:
+            self._resign()
+            if self.election.is_spoiled:
+                await self.election.vacate()
 
     async def _elect(self, cause: Cause) -> None:
         pause = self._compete_from - asyncio.get_running_loop().time()
@@ -193,8 +216,8 @@ class Controller:
         try:
             office = await self.election.elect()
         except ControllerMovedError:
-            await self.look_who_rules()
-            if self.election.active_controller_id < 0:
+            await self._follow_office()
+            if not self.election.is_taken:
                 # Whoever was faster is gone already, perhaps before the watch was armed.
                 self.events.put(Reelect())
             return
@@ -281,8 +304,9 @@ class Controller:
         """After the event loop has seen the old session's end, make a new one, however long it takes (EL-22)."""
         while True:
             await self._session_lost.wait()
-            self._session_lost.clear()
             while True:
+                # Also the end of a session that was lost before it was usable, which is being made up for now.
+                self._session_lost.clear()
                 try:
                     await self._zookeeper.start_session()
                 except ZooKeeperError as error:

@@ -32,7 +32,7 @@ from cluster.znodes import (
     encode_controller_epoch,
     encode_controller_registration,
 )
-from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper
+from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper
 from controller.config import ControllerConfig
 
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})
@@ -58,6 +58,10 @@ class ControllerElection:
         self.active_controller_id = NO_CONTROLLER
         self.is_active = False
         """Whether this very session owns `/controller`, as far as was last seen."""
+        self.is_taken = False
+        """Whether `/controller` was there, even if it names nobody: then its end will be heard of."""
+        self.is_spoiled = False
+        """Whether this very session owns `/controller`, but somebody wrote into it what cannot be read."""
 
     async def create_paths(self) -> None:
         """Create the persistent nodes and the cluster id where they are missing (§1.2)."""
@@ -86,6 +90,8 @@ class ControllerElection:
             results = await self._try([Create(path, ephemeral=True), SetData(path, data, 0)])
             if results is not None and all(result.ok for result in results):
                 break
+            if results is not None and results[0].error not in {ZkError.NODE_EXISTS, ZkError.RUNTIME_INCONSISTENCY}:
+                raise ZooKeeperError(f"{path} cannot be created: {results[0].error.name}")
             stat = await self._zookeeper.exists(path, watch=True)
             if stat is None:
                 continue
@@ -102,14 +108,30 @@ class ControllerElection:
         """Read `/controller` and arm its watch, whether or not the node exists (EL-9)."""
         node = await self._zookeeper.get(CONTROLLER, watch=True)
         found = None if node is None else decode_controller(node.data)
+        if node is not None and found is None:
+            log.warning("Skipping a malformed znode", path=CONTROLLER, data=node.data, why="it names no controller")
         self.active_controller_id = NO_CONTROLLER if found is None else found
+        self.is_taken = node is not None
         owned = node is not None and node.stat.ephemeral_owner == self._zookeeper.session_id
         self.is_active = owned and found == self._config.id
+        self.is_spoiled = owned and found is None
 
     def forget(self) -> None:
         """Nobody is known to rule: the session is gone, or the office was given up."""
         self.active_controller_id = NO_CONTROLLER
-        self.is_active = False
+        self.is_active = self.is_taken = self.is_spoiled = False
+
+    async def vacate(self) -> None:
+        """Delete `/controller` if this very session owns it, whatever it says and whatever the epoch is.
+
+        Fenced by the epoch as it is now, so that nobody who is elected meanwhile loses the office.
+        """
+        epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
+        await self.look()
+        if self.is_active or self.is_spoiled:
+            fence: list[Op] = [] if epoch is None else [Check(CONTROLLER_EPOCH, epoch.stat.version)]
+            await self._try([*fence, Delete(CONTROLLER)])
+            self.forget()
 
     async def elect(self) -> Office | None:
         """Compete (EL-1 to EL-6); None when somebody is in office already.
@@ -118,7 +140,7 @@ class ControllerElection:
         """
         while True:
             await self.look()
-            if self.active_controller_id != NO_CONTROLLER:
+            if self.is_taken:
                 return None
             epoch, version = await self._read_epoch()
             wanted = ControllerEpoch(epoch + 1)
@@ -136,7 +158,7 @@ class ControllerElection:
                 office = await self._find_out(wanted, results)
             if office is not None:
                 self.active_controller_id = self._config.id
-                self.is_active = True
+                self.is_active = self.is_taken = True
                 return office
 
     async def address_of_active(self) -> tuple[ControllerId, str]:
@@ -170,7 +192,7 @@ class ControllerElection:
             epoch, version = await self._read_epoch()
             if epoch == wanted:
                 return Office(epoch, version)
-        if results is None and self.active_controller_id == NO_CONTROLLER:
+        if results is None and not self.is_taken:
             return None
         raise ControllerMovedError(f"controller {self.active_controller_id} was faster")
 

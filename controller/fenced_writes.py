@@ -131,6 +131,10 @@ class FencedWriter:
             match pending.ops[-1]:
                 case Delete():
                     seen.append(Written(-1) if node is None else None)
+                case SetData(_, data, version) if version >= 0:
+                    # The same content may have stood there before.
+                    done = node is not None and node.data == data and node.stat.version == version + 1
+                    seen.append(Written(version + 1) if done else None)
                 case Create(_, data) | SetData(_, data):
                     done = node is not None and node.data == data
                     seen.append(Written(node.stat.version) if node is not None and done else None)

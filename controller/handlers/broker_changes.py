@@ -55,6 +55,10 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
     context = active.context
     registered = await active.store.read_broker(broker)
     known = context.brokers.get(broker)
+    if registered is not None and known is None:
+        # It could not be read when it came; its list of siblings will not change again for it.
+        await broker_change(active)
+        return
     if registered is None or known is None:
         return
     changed = registered.broker
