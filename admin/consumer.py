@@ -189,11 +189,13 @@ class Consumer:
         records = decoded.records
         end = None if self._until is None else self._until.get(data.partition)
         self._positions[data.partition] = decoded.next_offset
-        if end is not None and decoded.next_offset >= end:
-            del self._positions[data.partition]
+        if end is not None:
             records = [r for r in records if r.offset < end]
         if records:
             await self._fetched.put(ConsumedRecords(data.partition, records))
+        if end is not None and decoded.next_offset >= end:
+            # Only now: the reader ends when no partition is left and the queue is empty.
+            self._positions.pop(data.partition, None)
         return True
 
 

@@ -175,7 +175,7 @@ class ScriptedNode:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[ScriptedCluster]:
-    scripted = ScriptedCluster(partitions=6)
+    scripted = ScriptedCluster(partitions=12)
     async with AsyncExitStack() as stack:
         for node in range(3):
             server = await serve_broker_agent("127.0.0.1:0", ScriptedNode(scripted, node), Metrics())
@@ -319,6 +319,24 @@ async def test_a_consumer_follows_a_moved_leader_and_starts_in_the_middle_of_a_b
     async with Consumer(topology, TOPIC, {0: Offset(4)}, until={0: Offset(9)}) as consumer:
         read = [r.value async for part in consumer.fetched() for r in part.records]
     assert read == [b"4", b"5", b"6", b"7", b"8"]
+
+
+async def test_a_slow_reader_gets_the_last_records_of_every_partition(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    for partition in cluster.ends:
+        await produce(client, [b"%d" % partition], partition=partition)
+    topology = Topology(client)
+    await topology.partitions(TOPIC)
+    starts, ends = dict.fromkeys(cluster.ends, Offset(0)), {p: Offset(e) for p, e in cluster.ends.items()}
+    read: list[int] = []
+    async with Consumer(topology, TOPIC, starts, until=ends) as consumer:
+        async for part in consumer.fetched():
+            if not read:
+                # Long enough for all to be fetched: more than the queue takes.
+                await asyncio.sleep(0.5)
+            read.append(part.partition)
+    assert sorted(read) == sorted(cluster.ends)
 
 
 async def test_an_older_leadership_never_replaces_a_newer_one(cluster: ScriptedCluster, client: AdminClient) -> None:
