@@ -1,18 +1,6 @@
-"""Which scenarios are replayed, and what each of the others waits for.
-
-Whoever builds one of the missing parts takes its lines out of `WAITING_FOR`.
-"""
+"""Which scenarios are replayed on what."""
 
 from tests.recorded.scenario import all_names
-
-CONTROLLED_SHUTDOWN = "controlled shutdown"
-
-WAITING_FOR = {
-    "controlled-shutdown-follower": CONTROLLED_SHUTDOWN,
-    "controlled-shutdown-leader": CONTROLLED_SHUTDOWN,
-    "controlled-shutdown-rf1": CONTROLLED_SHUTDOWN,
-    "stop-and-start-at-once": CONTROLLED_SHUTDOWN,
-}
 
 HANGS = "a node that hangs: a twin's timers would go on"
 
@@ -30,6 +18,5 @@ NOT_ON_REAL_PROCESSES = {
 }
 """Replayed on twins only, whose sessions end in the order in which they were heard last."""
 
-IN_SCOPE = [name for name in all_names() if name not in WAITING_FOR]
-ON_REAL_PROCESSES = [name for name in IN_SCOPE if name not in NOT_ON_REAL_PROCESSES]
-ON_TWINS = [name for name in IN_SCOPE if name not in NOT_ON_TWINS]
+ON_REAL_PROCESSES = [name for name in all_names() if name not in NOT_ON_REAL_PROCESSES]
+ON_TWINS = [name for name in all_names() if name not in NOT_ON_TWINS]

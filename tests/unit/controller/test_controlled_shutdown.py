@@ -37,6 +37,7 @@ def cluster() -> ControllerContext:
             "new-0": [1, 2],
             "queued-0": [1, 2],
             "elsewhere-0": [2, 3],
+            "handed-0": [4, 1],
         },
     )
     made.apply_leaderships(
@@ -50,6 +51,7 @@ def cluster() -> ControllerContext:
             tp("dead-0"): leadership(-1, [9]),
             tp("queued-0"): leadership(1, [1, 2]),
             tp("elsewhere-0"): leadership(2, [2, 3]),
+            tp("handed-0"): leadership(4, [4, 1]),
         }
     )
     made.queue_topic_deletions(["queued"])
@@ -81,7 +83,7 @@ def test_only_a_registered_broker_may_leave_and_no_earlier_incarnation_of_it(
 def test_duties_are_replicated_partitions_with_leadership_that_are_not_being_deleted() -> None:
     duties = duties_of(cluster(), ONE)
     assert duties.led == (tp("led-0"), tp("led-1"), tp("stuck-0"))
-    assert duties.followed == (tp("followed-0"), tp("lagging-0"), tp("dead-0"))
+    assert duties.followed == (tp("followed-0"), tp("lagging-0"), tp("dead-0"), tp("handed-0"))
 
 
 @pytest.mark.rule("CS-8", "CS-10", "PS-13", "RM-10", "RM-11")
@@ -96,14 +98,25 @@ def test_the_forecast_is_what_the_shutdown_would_decide_and_leaves_the_cluster_a
         tp("led-1"): (leadership(2, [2], leader_epoch=1, partition_epoch=1, controller_epoch=7), ids(1, 4, 2)),
     }
     assert forecast.removals.writes == {
-        tp("followed-0"): leadership(2, [3, 2], leader_epoch=1, partition_epoch=1, controller_epoch=7)
+        tp("followed-0"): leadership(2, [3, 2], leader_epoch=1, partition_epoch=1, controller_epoch=7),
+        tp("handed-0"): leadership(4, [4], leader_epoch=1, partition_epoch=1, controller_epoch=7),
     }
     assert set(forecast.removals.unchanged) == {tp("lagging-0"), tp("dead-0")}
 
 
 def test_what_would_suffer_is_named_with_what_is_left_and_what_is_asked_for() -> None:
     view = cluster()
-    wanted = {"led": 2, "stuck": 2, "followed": 3, "lagging": 2, "single": 2, "dead": 1, "queued": 9, "new": 2}
+    wanted = {
+        "led": 2,
+        "stuck": 2,
+        "followed": 3,
+        "lagging": 2,
+        "single": 2,
+        "dead": 1,
+        "queued": 9,
+        "new": 2,
+        "handed": 1,
+    }
     plan = describe_controlled_shutdown(view, ONE, wanted, ControllerId(1001), RequestSettings())
     assert plan.leaderless == (
         ThreatenedPartition("stuck", 0, 0, 2),
@@ -111,9 +124,14 @@ def test_what_would_suffer_is_named_with_what_is_left_and_what_is_asked_for() ->
         ThreatenedPartition("single", 0, 0, 1),
     )
     # led-0 keeps two, lagging has too few as it is, dead has no leader to lose.
-    assert plan.below_min_isr == (ThreatenedPartition("led", 1, 1, 2), ThreatenedPartition("followed", 0, 2, 3))
+    assert plan.below_min_isr == (
+        ThreatenedPartition("led", 1, 1, 2),
+        ThreatenedPartition("followed", 0, 2, 3),
+        # Its leader serves yet, but leaves as well.
+        ThreatenedPartition("handed", 0, 0, 1),
+    )
     changes = {(change.topic, change.before.partition): change for change in plan.plan.changes}
-    assert sorted(changes) == [("followed", 0), ("led", 0), ("led", 1)]
+    assert sorted(changes) == [("followed", 0), ("handed", 0), ("led", 0), ("led", 1)]
     assert changes["led", 0].before == DescribedPartition(
         0, ONE, LeaderEpoch(4), PartitionEpoch(7), ids(1, 2, 3), ids(1, 2, 3)
     )
@@ -123,9 +141,9 @@ def test_what_would_suffer_is_named_with_what_is_left_and_what_is_asked_for() ->
     assert plan.plan.requests == (
         *(PlannedRequest(BrokerId(b), "LeaderAndIsr", n) for b, n in ((1, 2), (2, 2), (3, 1), (4, 1))),
         *(PlannedRequest(BrokerId(b), "UpdateMetadata", 2) for b in (1, 2, 3, 4)),
-        *(PlannedRequest(BrokerId(b), "LeaderAndIsr", n) for b, n in ((2, 1), (3, 2))),
-        *(PlannedRequest(BrokerId(b), "UpdateMetadata", 3) for b in (1, 2, 3, 4)),
-        PlannedRequest(ONE, "StopReplica", 3),
+        *(PlannedRequest(BrokerId(b), "LeaderAndIsr", n) for b, n in ((2, 1), (3, 2), (4, 1))),
+        *(PlannedRequest(BrokerId(b), "UpdateMetadata", 4) for b in (1, 2, 3, 4)),
+        PlannedRequest(ONE, "StopReplica", 4),
     )
 
 

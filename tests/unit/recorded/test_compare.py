@@ -8,7 +8,7 @@ from tests.recorded.compare import Difference, GoldenTrace, differences, load_go
 from tests.recorded.conditions import holds
 from tests.recorded.engine import StepResult
 from tests.recorded.scenario import all_names, load
-from tests.recorded.scope import IN_SCOPE, NOT_ON_REAL_PROCESSES, NOT_ON_TWINS, WAITING_FOR
+from tests.recorded.scope import NOT_ON_REAL_PROCESSES, NOT_ON_TWINS
 
 
 def as_recorded(golden: GoldenTrace) -> list[StepResult]:
@@ -28,12 +28,8 @@ def test_every_scenario_has_a_golden_trace_of_its_steps(name: str) -> None:
     assert differences(golden, as_recorded(golden)) == []
 
 
-def test_what_waits_for_a_missing_part_is_a_scenario() -> None:
-    assert set(WAITING_FOR) <= set(all_names())
-
-
-def test_every_scenario_in_scope_is_replayed_somewhere() -> None:
-    assert NOT_ON_TWINS.keys() | NOT_ON_REAL_PROCESSES.keys() <= set(IN_SCOPE)
+def test_every_scenario_is_replayed_somewhere() -> None:
+    assert NOT_ON_TWINS.keys() | NOT_ON_REAL_PROCESSES.keys() <= set(all_names())
     assert not NOT_ON_TWINS.keys() & NOT_ON_REAL_PROCESSES.keys()
 
 
