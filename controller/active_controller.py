@@ -19,6 +19,7 @@ from controller.config_store import ConfigStore
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch
 from controller.dynamic_settings import DynamicSettings
+from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.store import ControllerStore
@@ -43,6 +44,7 @@ class ActiveController:
         configs: ConfigStore,
         channels: BrokerChannels,
         sink: StateChangeSink,
+        feed: EventFeed,
         metrics: ControllerMetrics,
         timings: FailoverTimings,
         random: Random,
@@ -54,6 +56,7 @@ class ActiveController:
         self.store = store
         self.configs = configs
         self.channels = channels
+        self.feed = feed
         self.metrics = metrics
         self.timings = timings
         self.random = random
@@ -95,6 +98,7 @@ class ActiveController:
                 for change in changes
             ]
         )
+        self.feed.note(changes)
 
     def balance_later(self, delay_s: float) -> None:
         """Look in `delay_s` seconds whether brokers lead what they were meant to; an earlier appointment is off."""
@@ -123,6 +127,7 @@ class ActiveController:
     def stop(self) -> None:
         """The end of the reign."""
         self.channels.stop()
+        self.feed.close()
         if self._balance is not None:
             self._balance.cancel()
         _answer([*self._awaiting_leaders.values(), *self._awaiting_deletion.values()], there=False)

@@ -24,7 +24,7 @@ from cluster.broker import (
 from cluster.errors import ClusterError
 from cluster.partition import EMPTY_ASSIGNMENT, Leadership, ReplicaAssignment, TopicPartition
 from cluster.state_tables import PartitionState, ReplicaState
-from controller.preferred_leaders import PreferredLeaders
+from controller.preferred_leaders import PreferredLeaders, is_imbalanced
 
 
 class TopicIdConflictError(ClusterError):
@@ -362,18 +362,6 @@ class ControllerContext:
         )
         return offline, imbalanced
 
-    def recount_preferred_leaders(self) -> PreferredLeaders:
-        """The index made from scratch: what it must equal."""
-        counted = PreferredLeaders()
-        for topic in self.assignments.keys() - self.topics_to_be_deleted:
-            for tp in self.partitions_of(topic):
-                replicas, leadership = self.assignment(tp).replicas, self.leaderships.get(tp)
-                if replicas:
-                    counted.count(replicas[0], +1)
-                    if leadership is not None and leadership.leader != replicas[0]:
-                        counted.mark(replicas[0], tp, +1)
-        return counted
-
     def _follow_replicas(self, topic: str) -> None:
         if topic not in self._deleting:
             self._deleting[topic] = Counter()
@@ -399,16 +387,3 @@ class ControllerContext:
     def _count_preferred(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
         if assignment.replicas and tp.topic not in self.topics_to_be_deleted:
             self.preferred_leaders.count(assignment.replicas[0], sign)
-
-
-def is_imbalanced(assignment: ReplicaAssignment, leadership: Leadership) -> bool:
-    """Whether somebody else than the preferred replica leads (CX-21).
-
-    A preferred replica that a reassignment is still adding does not count until it is in the ISR.
-    """
-    if not assignment.replicas:
-        return False
-    preferred = assignment.replicas[0]
-    if preferred in assignment.adding:
-        return preferred in leadership.isr
-    return leadership.leader != preferred

@@ -33,6 +33,7 @@ from controller.context import ControllerContext
 from controller.controller_election import ControllerElection, Office
 from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
+from controller.event_feed import EventFeed
 from controller.event_loop import EventLoop, preempt
 from controller.events import (
     ControllerChange,
@@ -79,8 +80,14 @@ class Controller:
         self.events = EventLoop(self, self.metrics)
         self.election = ControllerElection(zookeeper, config, clock, random)
         self._config_listener = ConfigListener(
-            zookeeper, config, clock, put=self.events.put, in_office=lambda: self.in_office
+            zookeeper,
+            config,
+            clock,
+            put=self.events.put,
+            in_office=lambda: self.in_office,
+            topic_changed=self._on_settings_of_topic,
         )
+        self._clock = clock
         self._zookeeper = zookeeper
         self._broker_client = broker_client
         self._sink = sink
@@ -96,6 +103,11 @@ class Controller:
     def in_office(self) -> bool:
         """Whether a reign of this candidate has begun; its context may still be loading."""
         return self._active is not None
+
+    @property
+    def feed(self) -> EventFeed | None:
+        """The events of this candidate's reign; None while it has no office."""
+        return None if self._active is None else self._active.feed
 
     async def run(self, stop: asyncio.Event) -> None:
         """Compete and rule until `stop` is set; then close the session, which frees the office (EL-13).
@@ -187,6 +199,7 @@ class Controller:
         self.metrics.show(None if active is None else active.context)
         if active is not None:
             active.settle_waiters()
+            active.feed.publish(active.context)
 
     # Coming to office and leaving it
 
@@ -245,6 +258,7 @@ class Controller:
             configs=ConfigStore(self._zookeeper, writer),
             channels=channels,
             sink=self._sink,
+            feed=EventFeed(office.epoch, self.config.id, self._clock),
             metrics=self.metrics,
             timings=timings,
             random=self._random,
@@ -299,6 +313,10 @@ class Controller:
                 deletion = deletion_answer(self._active, broker, request, response)
                 if deletion is not None:
                     self.events.put(deletion)
+
+    def _on_settings_of_topic(self, topic: str) -> None:
+        if self.feed is not None:
+            self.feed.publish_settings_of(topic)
 
     async def _keep_session(self) -> None:
         """After the event loop has seen the old session's end, make a new one, however long it takes (EL-22)."""

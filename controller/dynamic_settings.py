@@ -53,7 +53,9 @@ class ConfigListener:
         *,
         put: Callable[[Event], None],
         in_office: Callable[[], bool],
+        topic_changed: Callable[[str], None],
     ) -> None:
+        """`topic_changed` is called with each topic whose settings changed, not with those of before the session."""
         self.settings = DynamicSettings(config)
         self.changes = ConfigChanges(zookeeper, clock, self._take_over)
         self._zookeeper = zookeeper
@@ -61,11 +63,16 @@ class ConfigListener:
         self._of_all = ConfigEntity("brokers", DEFAULT_ENTITY)
         self._put = put
         self._in_office = in_office
+        self._topic_changed = topic_changed
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
         if is_new_session or self._own in entities or self._of_all in entities:
             await self._read_broker_settings()
-        await self._read_topics([entity for entity in entities if entity.type == "topics"])
+        topics = [entity for entity in entities if entity.type == "topics"]
+        await self._read_topics(topics)
+        if not is_new_session:
+            for topic in topics:
+                self._topic_changed(topic.name)
 
     async def _read_broker_settings(self) -> None:
         """EP-31."""

@@ -1,7 +1,7 @@
 """A controller process as the wire sees it: requests in, answers out, whatever its role is at the moment."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -32,6 +32,8 @@ from cluster.requests import (
     ReadStateChangesResponse,
     RequestContext,
     UpdateFeaturesRequest,
+    WatchRequest,
+    WatchResponse,
 )
 from cluster.znodes import CLUSTER_ID, CONTROLLER_EPOCH, decode_cluster_id, decode_controller_epoch
 from cluster.zookeeper.port import ZooKeeper
@@ -110,6 +112,8 @@ class ControllerNode:
                 return await self._elect_leaders(context, request)
             case AlterConfigsRequest() | UpdateFeaturesRequest() | AlterPartitionReassignmentsRequest():
                 return await self._decide(context, request, _EVENT_OF_MUTATION[type(request)])
+            case WatchRequest():
+                return self._watch(request)
             case ListPartitionReassignmentsRequest():
                 return await self._ask(request, ListPartitionReassignments)
             case _ if isinstance(request, Query):
@@ -142,6 +146,12 @@ class ControllerNode:
     async def _elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
         decided: ElectionsDecided = await self._decide(context, request, ElectLeadersReceived)
         return await wait_until_heard(decided, request)
+
+    def _watch(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
+        feed = self._controller.feed
+        if feed is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not in office")
+        return feed.follow(request)
 
     async def _change_topics(
         self, context: RequestContext, request: CreateTopicsRequest | CreatePartitionsRequest | DeleteTopicsRequest

@@ -12,6 +12,7 @@ from cluster.process.metrics import Metrics
 from cluster.requests import (
     ControlRequest,
     ControlResponse,
+    LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     ReadStateChangesRequest,
@@ -60,6 +61,8 @@ class RecordingBrokers:
         self.received: list[tuple[BrokerId, ControlRequest]] = []
         self.unreachable: set[BrokerId] = set()
         self.answers: dict[BrokerId, ErrorCode] = {}
+        self.results: dict[BrokerId, dict[TopicPartition, ErrorCode]] = {}
+        """What a broker answers about single partitions of a LeaderAndIsr, under the ids of their topics."""
         self.deletions: dict[BrokerId, ErrorCode] = {}
         self.forgotten: list[BrokerId] = []
 
@@ -71,7 +74,7 @@ class RecordingBrokers:
         code = self.answers.get(broker.id, ErrorCode.NONE)
         match request:
             case LeaderAndIsrRequest():
-                return LeaderAndIsrResponse(code)
+                return LeaderAndIsrResponse(code, self._results(broker.id, request))
             case UpdateMetadataRequest():
                 return UpdateMetadataResponse(code)
             case StopReplicaRequest():
@@ -86,6 +89,15 @@ class RecordingBrokers:
                         if code is ErrorCode.NONE
                     ),
                 )
+
+    def _results(self, broker: BrokerId, request: LeaderAndIsrRequest) -> tuple[LeaderAndIsrPartitionError, ...]:
+        codes = self.results.get(broker, {})
+        return tuple(
+            LeaderAndIsrPartitionError("", topic.topic_id, state.partition_index, codes[tp])
+            for topic in request.topic_states
+            for state in topic.partition_states
+            if (tp := TopicPartition(topic.topic_name, state.partition_index)) in codes
+        )
 
     async def forget(self, broker: Broker) -> None:
         self.forgotten.append(broker.id)

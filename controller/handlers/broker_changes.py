@@ -66,6 +66,7 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
         return
     context.replace_broker(changed)
     log.info("Broker changed its registration", broker=broker)
+    _record(active, "changed", [broker], {broker: registered})
     batch = active.new_batch()
     batch.add_update_metadata_for_all()
     active.send(batch)

@@ -16,6 +16,7 @@ from cluster.process.tasks import Backoff
 from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
+from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
 from controller.decisions.leader_election import ElectionFailure, Reassign
 from controller.decisions.reassignment import (
     Refusal,
@@ -145,7 +146,9 @@ async def _record_moves(active: ActiveController, moves: Moves) -> Refusals:
     written = {tp: moves[tp] for tp in plan.changed if tp not in failures}
     for tp, assignment in written.items():
         context.set_assignment(tp, assignment)
-    active.record([_assignment_change(active, tp, assignment) for tp, assignment in written.items()])
+    active.record(
+        [_assignment_change(active, tp, written[tp], recorded_as(context, tp, written[tp])) for tp in written]
+    )
     unneeded = {b: [tp for tp in partitions if tp in written] for b, partitions in plan.unneeded.items()}
     await stop_leaving(active, unneeded)
     return failures
@@ -198,7 +201,7 @@ async def _complete(active: ActiveController, moves: Moves) -> Refusals:
     await stop_leaving(active, {b: [tp for tp in partitions if tp in done] for b, partitions in removed.items()})
     failures |= _unwritten(await active.store.write_topics(topic_nodes(context, done)), done)
     done = {tp: target for tp, target in done.items() if tp not in failures}
-    active.record([_assignment_change(active, tp, target) for tp, target in done.items()])
+    active.record([_assignment_change(active, tp, target, REASSIGNMENT_COMPLETED) for tp, target in done.items()])
     await drop_reassignment_entries(active, lambda tp, target: tp in done and is_entry_for(target, done[tp]))
     context.clear_being_reassigned(done)
     batch = active.new_batch()
@@ -271,12 +274,15 @@ def _unwritten(outcomes: Mapping[str, Outcome], partitions: Iterable[TopicPartit
     }
 
 
-def _assignment_change(active: ActiveController, tp: TopicPartition, assignment: ReplicaAssignment) -> StateChange:
+def _assignment_change(
+    active: ActiveController, tp: TopicPartition, assignment: ReplicaAssignment, to_state: str | None
+) -> StateChange:
     return StateChange(
         kind=Kind.ASSIGNMENT,
         cause=active.cause,
         controller_epoch=active.epoch,
         topic=tp.topic,
+        to_state=to_state,
         partition=tp.partition,
         replicas=assignment.replicas,
         reason=f"adding {list(assignment.adding)}, removing {list(assignment.removing)}",

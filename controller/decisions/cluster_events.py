@@ -1,0 +1,109 @@
+"""What those who watch the cluster are told of state changes.
+
+The stream is made from the same records as the state-change log, so that nothing is logged and not told. Each
+partition is told of as it stands after the whole event of the controller, not after each step of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerId
+from cluster.partition import ReplicaAssignment, TopicPartition
+from cluster.requests import ClusterEvent
+from cluster.state_change_log import Kind, StateChange
+from cluster.state_tables import PartitionState
+from controller.decisions.read_only_view import ClusterView
+
+REASSIGNMENT_STARTED: Final = "started"
+REASSIGNMENT_CANCELLED: Final = "cancelled"
+REASSIGNMENT_COMPLETED: Final = "completed"
+"""`to_state` of a change of kind ASSIGNMENT. Without any, the list was rewritten and the end of it follows."""
+
+_NAMED_AFTER_STATE: Final[dict[Kind, dict[str | None, tuple[str, ...]]]] = {
+    Kind.BROKER: {
+        "live": ("broker_joined",),
+        "bounced": ("broker_left", "broker_joined"),
+        "dead": ("broker_left",),
+        "shutting_down": ("broker_changed",),
+        "changed": ("broker_changed",),
+    },
+    Kind.TOPIC: {
+        "created": ("topic_created",),
+        "queued for deletion": ("topic_deletion_started",),
+        "deleted": ("topic_deleted",),
+        "removed": ("topic_deleted",),
+    },
+    Kind.ASSIGNMENT: {
+        REASSIGNMENT_STARTED: ("reassignment_started",),
+        REASSIGNMENT_CANCELLED: ("reassignment_cancelled",),
+        REASSIGNMENT_COMPLETED: ("reassignment_completed",),
+    },
+}
+
+
+def recorded_as(view: ClusterView, tp: TopicPartition, assignment: ReplicaAssignment) -> str | None:
+    """The `to_state` of a list of replicas that was written at the beginning of a reassignment."""
+    if assignment.is_being_reassigned:
+        return REASSIGNMENT_STARTED
+    return REASSIGNMENT_CANCELLED if tp in view.partitions_being_reassigned else None
+
+
+def cluster_events(
+    view: ClusterView, changes: Sequence[StateChange], controller: ControllerId, at_ms: int
+) -> list[ClusterEvent]:
+    """What the changes of one event come to, in their order, each once; `view` is what the event left behind."""
+    created = {c.topic for c in changes if c.kind is Kind.TOPIC and c.to_state == "created"}
+    cancelled = {
+        (c.topic, c.partition) for c in changes if c.kind is Kind.ASSIGNMENT and c.to_state == REASSIGNMENT_CANCELLED
+    }
+    told: dict[tuple[str, str | None, int | None], ClusterEvent] = {}
+    for change in changes:
+        if change.to_state == REASSIGNMENT_COMPLETED and (change.topic, change.partition) in cancelled:
+            # The way back to the old replicas ends like any other reassignment.
+            continue
+        for kind in _kinds(change, created):
+            about = change.broker if change.kind is Kind.BROKER else change.partition
+            if kind == "partitions_added":
+                about = None
+            key = (kind, change.topic, about)
+            if key not in told:
+                told[key] = _event(view, kind, change, controller, at_ms)
+    return list(told.values())
+
+
+def _kinds(change: StateChange, created: set[str | None]) -> Iterable[str]:
+    match change.kind:
+        case Kind.BROKER | Kind.TOPIC | Kind.ASSIGNMENT:
+            return _NAMED_AFTER_STATE[change.kind].get(change.to_state, ())
+        case Kind.ISR:
+            # Whoever takes the leader out of the ISR leaves the partition without one.
+            return ("leader_changed", "isr_changed") if change.leader == NO_LEADER else ("isr_changed",)
+        case Kind.PARTITION if change.leader is not None:
+            return ("leader_changed",)
+        case Kind.PARTITION if change.to_state == PartitionState.NEW.value and change.topic not in created:
+            return ("partitions_added",)
+        case _:
+            return ()
+
+
+def _event(view: ClusterView, kind: str, change: StateChange, controller: ControllerId, at_ms: int) -> ClusterEvent:
+    topic = "" if change.topic is None else change.topic
+    if change.kind is Kind.BROKER or change.partition is None or kind == "partitions_added":
+        broker = BrokerId(-1 if change.broker is None else change.broker)
+        return ClusterEvent(kind, at_ms, view.epoch, controller, topic, broker=broker)
+    tp = TopicPartition(topic, change.partition)
+    assignment, leadership = view.assignment(tp), view.leaderships.get(tp)
+    return ClusterEvent(
+        kind,
+        at_ms,
+        view.epoch,
+        controller,
+        topic,
+        change.partition,
+        leader=NO_LEADER if leadership is None else leadership.leader,
+        leader_epoch=NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch,
+        isr=() if leadership is None else leadership.isr,
+        replicas=assignment.replicas,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+    )

@@ -1,0 +1,129 @@
+"""The stream of cluster events that programs may follow, from a bounded past into the future.
+
+One history serves all followers of a reign, so a slow one costs no memory: when it has fallen behind what is still
+remembered, it is told that it missed something and goes on from there. Nothing is remembered before somebody
+follows, because nobody could ask for it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Final
+
+from cluster.broker import ControllerEpoch, ControllerId
+from cluster.errors import ApiError, ErrorCode
+from cluster.node import WallClock
+from cluster.requests import ClusterEvent, WatchRequest, WatchResponse
+from cluster.state_change_log import StateChange
+from controller.decisions.cluster_events import cluster_events
+from controller.decisions.read_only_view import ClusterView
+
+REMEMBERED_MAX: Final = 20_000
+"""Events, of a few hundred bytes each."""
+RESPONSE_EVENTS_MAX: Final = 500
+"""Events of one response: more come in several, so that no message grows too large."""
+
+
+class EventFeed:
+    """The events of one reign. For one event loop."""
+
+    def __init__(self, epoch: ControllerEpoch, controller: ControllerId, clock: WallClock) -> None:
+        self._epoch, self._controller, self._clock = epoch, controller, clock
+        self._is_followed = False
+        self._is_over = False
+        self._noted: list[StateChange] = []
+        self._history: dict[int, Sequence[ClusterEvent]] = {}
+        """Place -> events. Places are numbered without gaps; the oldest are forgotten first."""
+        self._next = 0
+        self._remembered = 0
+        self._news = asyncio.Event()
+
+    def note(self, changes: Sequence[StateChange]) -> None:
+        """Part of what the event in progress changes."""
+        if self._is_followed:
+            self._noted.extend(changes)
+
+    def publish(self, view: ClusterView) -> None:
+        """The event is over: tell what it changed. Costs nothing while nobody ever followed."""
+        if self._noted:
+            noted, self._noted = self._noted, []
+            self._append(cluster_events(view, noted, self._controller, self._clock.now_ms()))
+
+    def publish_settings_of(self, topic: str) -> None:
+        """The settings of a topic changed, which is no event of the controller."""
+        if self._is_followed:
+            self._append([self._event("configs_changed", topic)])
+
+    def close(self) -> None:
+        """The reign is over, and with it every stream."""
+        self._is_over = True
+        self._wake()
+
+    def follow(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
+        """What happens from now on, or behind the cursor. The first response comes at once, to name the place.
+
+        The stream ends with ApiError(NOT_CONTROLLER) when the reign does. Raises ApiError(INVALID_REQUEST) for what
+        is no cursor.
+        """
+        place, missed = self._next, False
+        if request.cursor:
+            epoch, behind = _parse_cursor(request.cursor)
+            missed = epoch != self._epoch or behind > self._next
+            place = self._next if missed else behind
+        topics = None if request.topics is None else frozenset(request.topics)
+        self._is_followed = True
+        greeting = (self._event("controller_changed"),) if missed else ()
+        return self._stream(place, WatchResponse(self._cursor(place), greeting, missed), topics)
+
+    async def _stream(
+        self, place: int, greeting: WatchResponse, topics: Collection[str] | None
+    ) -> AsyncIterator[WatchResponse]:
+        yield greeting
+        while True:
+            oldest = self._next - len(self._history)
+            missed, place = place < oldest, max(place, oldest)
+            while place in self._history:
+                events = _about(self._history[place], topics)
+                place += 1
+                if events or missed:
+                    yield WatchResponse(self._cursor(place), events, missed)
+                    missed = False
+                    # Others ran meanwhile, and what is next may be forgotten by now.
+                    break
+            else:
+                if self._is_over:
+                    raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller lost the office")
+                await self._news.wait()
+
+    def _append(self, events: Sequence[ClusterEvent]) -> None:
+        for start in range(0, len(events), RESPONSE_EVENTS_MAX):
+            self._history[self._next] = events[start : start + RESPONSE_EVENTS_MAX]
+            self._next += 1
+        self._remembered += len(events)
+        while self._remembered > REMEMBERED_MAX:
+            oldest = self._next - len(self._history)
+            self._remembered -= len(self._history.pop(oldest))
+        self._wake()
+
+    def _wake(self) -> None:
+        # Whoever waits holds the old one, and finds all that there is before it waits for the new one.
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def _event(self, kind: str, topic: str = "") -> ClusterEvent:
+        return ClusterEvent(kind, self._clock.now_ms(), self._epoch, self._controller, topic)
+
+    def _cursor(self, place: int) -> str:
+        return f"{self._epoch}-{place}"
+
+
+def _about(events: Sequence[ClusterEvent], topics: Collection[str] | None) -> tuple[ClusterEvent, ...]:
+    """Those of these topics, and those that concern no topic."""
+    return tuple(event for event in events if topics is None or not event.topic or event.topic in topics)
+
+
+def _parse_cursor(text: str) -> tuple[int, int]:
+    """Controller epoch and place."""
+    epoch, _, place = text.partition("-")
+    if not (epoch.isascii() and epoch.isdecimal() and place.isascii() and place.isdecimal()):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "this is no cursor of a stream", field="cursor", value=text)
+    return int(epoch), int(place)

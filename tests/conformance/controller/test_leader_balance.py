@@ -1,0 +1,183 @@
+"""Automatic rebalancing: when it looks, whom it finds too far from what they were meant to lead, what it moves."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerId
+from cluster.requests import PREFERRED
+from cluster.state_change_log import Kind
+from cluster.znodes import encode_state, state_path
+from cluster.zookeeper.port import SetData
+from tests.contexts import leadership, tp
+from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.electing import catch_up, cluster, elect, restart_broker, stop_broker
+
+INTERVAL_S = 20
+
+
+async def balanced_cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController, float]:
+    """Also when the controller took office."""
+    began = asyncio.get_running_loop().time()
+    world, c = await cluster(
+        *brokers,
+        auto_leader_rebalance_enable=True,
+        leader_imbalance_check_interval_seconds=INTERVAL_S,
+        **settings,
+    )
+    return world, c, began
+
+
+def runs(c: RunningController) -> int:
+    return c.metrics.timer("kafka.controller", "ControllerStats", "AutoLeaderBalanceRateAndTimeMs").count
+
+
+@pytest.mark.rule("EP-20", "FO-15")
+def test_it_looks_five_seconds_after_taking_office_and_then_once_per_interval() -> None:
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        loop = asyncio.get_running_loop()
+        in_office = loop.time()
+        await until(lambda: runs(c) == 1)
+        assert loop.time() - in_office <= 5
+        first = loop.time()
+        await until(lambda: runs(c) == 3, deadline_s=3 * INTERVAL_S)
+        assert loop.time() - first == pytest.approx(2 * INTERVAL_S, abs=0.1)
+        await c.stop()
+        await asyncio.sleep(3 * INTERVAL_S)
+        assert runs(c) == 3
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-20", "EP-22")
+def test_leadership_goes_back_to_a_preferred_replica_that_is_in_sync_again() -> None:
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(1, 2)
+        await world.create_topic("t", [1, 2], [2, 1])
+        await world.leads("t", leader=1)
+        await settle()
+        await restart_broker(world, c, 1)
+        assert (await world.leads("t", leader=2)).isr == (2, 1)
+        back = await world.leads("t", leader=1)
+        assert (back.isr, back.leader_epoch) == ((2, 1), 2)
+        (record,) = [r for r in c.sink.of(Kind.PARTITION) if r.reason == "Preferred"]
+        assert record.cause is not None
+        assert record.cause.event == "AutoPreferredReplicaLeaderElection"
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-20")
+def test_it_does_nothing_where_it_is_switched_off() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await settle()
+        await restart_broker(world, c, 1)
+        await asyncio.sleep(1000)
+        assert runs(c) == 0
+        await world.leads("t", leader=2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-21", "EP-23")
+@pytest.mark.parametrize(("percentage", "goes_back"), [(50, False), (49, True), (0, True), (100, False)])
+def test_a_share_of_lost_leaderships_strictly_above_the_percentage_is_too_much(
+    percentage: int, goes_back: bool
+) -> None:
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(1, 2, leader_imbalance_per_broker_percentage=percentage)
+        await world.create_topic("t", [1, 2], [1, 2])
+        await world.leads("t", 1, leader=1)
+        await settle()
+        await stop_broker(world, c, 1)
+        await world.start_broker(1)
+        await settle()
+        # One of the two goes back by itself, so that half of what broker 1 was meant to lead is led by others.
+        await catch_up(world, c, tp("t-0"), tp("t-1"), broker=1)
+        await elect(c, PREFERRED, "t-0")
+        assert (await world.leads("t", leader=1)).isr == (2, 1)
+        before = runs(c)
+        await until(lambda: runs(c) > before, deadline_s=2 * INTERVAL_S)
+        await world.leads("t", 1, leader=1 if goes_back else 2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-22", "EP-24")
+def test_partitions_of_a_dead_or_late_preferred_replica_count_and_stay_where_they_are() -> None:
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(1, 2, 3)
+        await world.create_topic("t", [1, 2], [1, 2], [3, 2])
+        await world.leads("t", 2, leader=3)
+        await settle()
+        await stop_broker(world, c, 3)
+        await stop_broker(world, c, 1)
+        await world.start_broker(1)
+        await settle()
+        await catch_up(world, c, tp("t-0"), broker=1)
+        assert set(c.context.preferred_leaders.led_by_others(BrokerId(1))) == {tp("t-0"), tp("t-1")}
+        await world.leads("t", leader=1)
+        late = await world.leads("t", 1, leader=2)
+        dead = await world.leads("t", 2, leader=2)
+        before = runs(c)
+        await until(lambda: runs(c) >= before + 2, deadline_s=3 * INTERVAL_S)
+        assert await world.state("t", 1) == late
+        assert await world.state("t", 2) == dead
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-23")
+def test_one_run_moves_any_number_of_partitions_with_one_election_per_broker() -> None:
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(1, 2, 3)
+        await world.create_topic("t", *[[1, 3]] * 60, *[[2, 3]] * 60)
+        await world.leads("t", 119, leader=2)
+        await settle()
+        await stop_broker(world, c, 1, 2)
+        await world.start_broker(1, 2)
+        await settle()
+        everything = [tp(f"t-{p}") for p in range(120)]
+        await catch_up(world, c, *everything[:60], broker=1)
+        await catch_up(world, c, *everything[60:], broker=2)
+        await world.leads("t", 119, leader=2)
+        await world.leads("t", 0, leader=1)
+        assert c.gauge("PreferredReplicaImbalanceCount") == 0
+        assert c.context.preferred_leaders.brokers() == []
+        moved = [r for r in c.sink.of(Kind.PARTITION) if r.reason == "Preferred"]
+        assert len(moved) == 120
+        assert [r.leader for r in moved] == [1] * 60 + [2] * 60
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EP-25", "EP-20")
+def test_a_run_that_fails_is_logged_and_the_next_one_comes() -> None:
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(1, 2)
+        await world.create_topic("t", [1, 2], [1, 2])
+        await world.leads("t", 1, leader=1)
+        await settle()
+        await restart_broker(world, c, 1)
+        # Somebody else wrote this state, so that the election fails; the other one's is held.
+        newer = leadership(2, [2, 1], leader_epoch=9, controller_epoch=99)
+        await world.write(SetData(state_path(tp("t-0")), encode_state(newer)))
+        await world.leads("t", 1, leader=1)
+        assert (await world.leads("t", leader=2)).leader_epoch == 9
+        before = runs(c)
+        await until(lambda: runs(c) > before, deadline_s=2 * INTERVAL_S)
+        await c.stop()
+
+    run_virtually(main)
