@@ -1,0 +1,149 @@
+"""Znodes spoiled by hand: named in the log, skipped, and taken up again once they are mended; nobody dies of them."""
+
+import asyncio
+
+import pytest
+
+from cluster.broker import Broker, BrokerId, Endpoint
+from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    broker_path,
+    encode_broker,
+    encode_topic,
+    state_path,
+    topic_path,
+)
+from cluster.zookeeper.port import Create, Delete, SetData
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+from tests.controllers import RunningController, World, run_virtually, until
+
+GARBAGE = b'{"version":1,"\xff'
+
+
+async def in_office(c: RunningController, epoch: int = 1) -> RunningController:
+    def rules() -> bool:
+        return c.controller.in_office and c.gauge("ActiveControllerCount") == 1 and c.context.epoch == epoch
+
+    await until(rules, f"in office, epoch {epoch}")
+    return c
+
+
+@pytest.mark.rule("EL-9", "EL-10", "ZK-2")
+def test_an_office_whose_node_was_spoiled_is_left_and_filled_again() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        await world.write(SetData(CONTROLLER, GARBAGE))
+        await in_office(c, epoch=2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-1", "EL-5", "EL-9")
+def test_an_office_taken_by_nobody_is_waited_for_in_silence() -> None:
+    async def main() -> None:
+        world = await World().start()
+        await world.write(Create(CONTROLLER, GARBAGE))
+        c = world.start_controller()
+        await asyncio.sleep(5)
+        before = c.zookeeper.requests
+        await asyncio.sleep(60)
+        assert c.zookeeper.requests - before < 10
+        assert not c.controller.in_office
+        await world.write(Delete(CONTROLLER))
+        await in_office(c)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("FN-2", "EL-2", "EL-12", "EV-9")
+@pytest.mark.parametrize(("written", "mended", "next_epoch"), [(GARBAGE, b"6", 7), (b"", b"1", 2), (b"41", None, 42)])
+def test_a_controller_whose_epoch_was_changed_by_hand_makes_room(
+    written: bytes, mended: bytes | None, next_epoch: int
+) -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        await world.start_broker(1)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 1)
+        await world.write(SetData(CONTROLLER_EPOCH, written))
+        # Its next write is refused.
+        await world.create_topic("t", [1])
+        if mended is not None:
+            await until(lambda: not c.controller.in_office, "out of office")
+            await asyncio.sleep(5)
+            await world.write(SetData(CONTROLLER_EPOCH, mended))
+        await in_office(c, epoch=next_epoch)
+        await world.leads("t", leader=1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EV-7", "EL-13")
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_process_ends_although_zookeeper_is_away(busy: bool) -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        await world.start_broker(1)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 1)
+        if busy:
+            await world.create_topic("t", [1])
+            await asyncio.sleep(0.004)
+        world.server.shut_down()
+        async with asyncio.timeout(10):
+            await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-1", "BK-40", "ZK-11")
+def test_a_broker_whose_registration_is_mended_is_taken_in() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        session = SimulatedZooKeeperClient(world.server, session_timeout_ms=60_000)
+        session.listen(lambda _: None)
+        await session.start_session()
+        path = broker_path(BrokerId(1))
+        await session.multi([Create(path, GARBAGE, ephemeral=True)])
+        await world.start_broker(2)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 1, "the other one")
+        record = Broker(BrokerId(1), (Endpoint("host1", 9092),))
+        await session.multi([SetData(path, encode_broker(record, 1))])
+        await until(lambda: c.gauge("ActiveBrokerCount") == 2, "the mended one")
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("LC-3", "LC-8", "TP-20", "ZK-28")
+def test_spoiled_topics_and_states_are_skipped_at_failover_and_at_run_time() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        await world.start_broker(1)
+        await world.create_topic("good", [1])
+        await world.create_topic("hurt", [1])
+        await world.leads("hurt", leader=1)
+        await world.create(topic_path("bad"), b'{"partitions":{"0":[99999999999]}}')
+        await world.create_topic("after", [1])
+        await world.leads("after", leader=1)
+        await world.write(SetData(state_path(TopicPartition("hurt", 0)), b'{"leader":77777777777}'))
+        await c.stop()
+        second = await in_office(world.start_controller(1002), epoch=2)
+        await world.create_topic("later", [1])
+        await world.leads("later", leader=1)
+        mended = TopicAssignment({0: ReplicaAssignment((BrokerId(1),))})
+        await world.write(SetData(topic_path("bad"), encode_topic(mended)))
+        await world.leads("bad", leader=1)
+        await second.stop()
+
+    run_virtually(main)
