@@ -1,0 +1,372 @@
+"""Small decisions, case by case: features, settings, failed disks, producer ids, elections that somebody asks for."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint, FeatureRange, TopicId
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import Leadership, TopicPartition
+from cluster.requests import (
+    BROKER_RESOURCE,
+    DELETE_CONFIG,
+    PREFERRED,
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+    UNCLEAN,
+    AlterableConfig,
+    ElectLeadersRequest,
+    ElectLeadersTopic,
+    FeatureUpdate,
+    LeaderAndIsrPartitionError,
+    PartitionElectionResult,
+    ReplicaElectionResult,
+)
+from cluster.znodes import FinalizedFeatures, ProducerIdBlock
+from controller.decisions.config_changes import altered, check_alterations, config_entity
+from controller.decisions.features import features_at_failover, incompatible_features, plan_feature_updates
+from controller.decisions.leader_election import ElectionFailure, Offline, Preferred
+from controller.decisions.log_directories import DirectoryNews, judge_directories
+from controller.decisions.producer_ids import next_block, refuse_allocation
+from controller.decisions.requested_elections import (
+    Refusal,
+    answer_elections,
+    is_election_type,
+    judge,
+    requested_partitions,
+    sort_out,
+)
+from tests.contexts import context, leadership, tp
+
+E = ErrorCode
+ONE = BrokerId(1)
+
+
+def with_features(number: int, **features: FeatureRange) -> Broker:
+    return Broker(BrokerId(number), (Endpoint(f"host{number}", 9092),), features=features)
+
+
+@pytest.mark.rule("FT-2")
+@pytest.mark.parametrize(
+    ("levels", "lacking"),
+    [
+        ({}, ()),
+        ({"f": 1}, ()),
+        ({"f": 3}, ()),
+        ({"f": 0}, ("f",)),
+        ({"f": 4}, ("f",)),
+        ({"z": 1, "f": 4, "f2": 1}, ("f", "f2", "z")),
+    ],
+)
+def test_a_broker_must_know_every_finalized_feature_at_its_level(
+    levels: dict[str, int], lacking: tuple[str, ...]
+) -> None:
+    assert incompatible_features(with_features(1, f=FeatureRange(1, 3)), levels) == lacking
+
+
+@pytest.mark.rule("FO-1")
+def test_a_new_cluster_finalizes_the_highest_levels_of_this_process() -> None:
+    supported = {"f": FeatureRange(1, 3)}
+    made = features_at_failover(None, supported, versioning=True, version=2)
+    assert made == FinalizedFeatures(enabled=True, levels={"f": 3}, version=2)
+    kept = FinalizedFeatures(enabled=True, levels={"f": 2}, version=1)
+    upgraded = features_at_failover(kept, supported, versioning=True, version=2)
+    assert upgraded == FinalizedFeatures(enabled=True, levels={"f": 2}, version=2)
+
+
+SUPPORTED: Mapping[str, FeatureRange] = {"f": FeatureRange(1, 5), "g": FeatureRange(2, 3), "lone": FeatureRange(1, 9)}
+BROKERS = (
+    with_features(2, f=FeatureRange(1, 4), g=FeatureRange(1, 3), lone=FeatureRange(1, 1)),
+    with_features(1, f=FeatureRange(1, 5), g=FeatureRange(1, 3)),
+)
+UP, SAFE, UNSAFE = 1, 2, 3
+
+
+@pytest.mark.rule("FT-3")
+@pytest.mark.parametrize(
+    ("update", "refusal"),
+    [
+        (FeatureUpdate("f", 3, UP), None),
+        (FeatureUpdate("f", 4, UP), None),
+        (FeatureUpdate("f", 1, SAFE), None),
+        (FeatureUpdate("f", 0, SAFE), None),
+        (FeatureUpdate("f", 0, UNSAFE), None),
+        (FeatureUpdate("g", 2, UP), None),
+        (FeatureUpdate("", 3, UP), "the feature has no name"),
+        (FeatureUpdate("f", 3, 0), "upgrade type 0 is unknown"),
+        (FeatureUpdate("f", 3, 4), "upgrade type 4 is unknown"),
+        (FeatureUpdate("f", 0, UP), "a level below 1 removes the feature, which is a downgrade"),
+        (FeatureUpdate("g", 0, SAFE), "the feature is not finalized"),
+        (FeatureUpdate("f", 2, UP), "the feature is at level 2 already"),
+        (FeatureUpdate("f", 1, UP), "level 1 is below the present 2, and no safe downgrade is asked for"),
+        (FeatureUpdate("f", 1, UNSAFE), "level 1 is below the present 2, and no safe downgrade is asked for"),
+        (FeatureUpdate("f", 3, SAFE), "level 3 is above the present one, and no upgrade is asked for"),
+        (FeatureUpdate("g", 2, SAFE), "level 2 is above the present one, and no upgrade is asked for"),
+        (FeatureUpdate("nobody", 1, UP), "this controller does not support the feature"),
+        (FeatureUpdate("f", 6, UP), "this controller supports levels 1 to 5"),
+        (FeatureUpdate("g", 1, UP), "this controller supports levels 2 to 3"),
+        (FeatureUpdate("f", 5, UP), "brokers [2] do not support the level"),
+        (FeatureUpdate("lone", 2, UP), "brokers [1, 2] do not support the level"),
+    ],
+)
+def test_each_update_of_a_feature_is_judged_alone(update: FeatureUpdate, refusal: str | None) -> None:
+    plan = plan_feature_updates([update], {"f": 2}, SUPPORTED, BROKERS)
+    assert plan.refusals == (refusal,)
+    if refusal is not None:
+        assert plan.levels == {"f": 2}
+
+
+@pytest.mark.rule("FT-4", "D-17")
+def test_the_valid_updates_make_the_new_levels_together() -> None:
+    updates = [FeatureUpdate("f", 0, UP), FeatureUpdate("f", 0, SAFE), FeatureUpdate("g", 3, UP)]
+    plan = plan_feature_updates(updates, {"f": 2, "old": 1}, SUPPORTED, BROKERS)
+    assert plan.levels == {"old": 1, "g": 3}
+    assert [refusal is None for refusal in plan.refusals] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "path"),
+    [
+        (TOPIC_RESOURCE, "t", "/config/topics/t"),
+        (BROKER_RESOURCE, "7", "/config/brokers/7"),
+        (BROKER_RESOURCE, "007", "/config/brokers/7"),
+        (BROKER_RESOURCE, "", "/config/brokers/<default>"),
+    ],
+)
+def test_whose_settings_a_resource_means(resource: int, name: str, path: str) -> None:
+    assert config_entity(resource, name, ["t"]).path == path
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "code", "message", "field", "value"),
+    [
+        (TOPIC_RESOURCE, "x", E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic x", "resource_name", None),
+        (
+            BROKER_RESOURCE,
+            "one",
+            E.INVALID_REQUEST,
+            "a broker is named by its number, all of them by an empty name, not by 'one'",
+            "resource_name",
+            "one",
+        ),
+        (BROKER_RESOURCE, "²", E.INVALID_REQUEST, None, "resource_name", "²"),
+        (BROKER_RESOURCE, "-1", E.INVALID_REQUEST, None, "resource_name", "-1"),
+        (99, "t", E.INVALID_REQUEST, "resource type 99 has no settings here", "resource_type", 99),
+    ],
+)
+def test_resources_without_settings_are_refused(
+    *, resource: int, name: str, code: ErrorCode, message: str | None, field: str, value: object
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        config_entity(resource, name, ["t"])
+    assert (refused.value.code, refused.value.field, refused.value.value) == (code, field, value)
+    assert message in (None, refused.value.message)
+
+
+RETENTION, UNCLEAN_KEY = "retention.ms", "unclean.leader.election.enable"
+
+
+@pytest.mark.parametrize(
+    ("resource", "configs", "code", "message", "field", "value"),
+    [
+        (
+            TOPIC_RESOURCE,
+            [(RETENTION, SET_CONFIG, "1"), (UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, DELETE_CONFIG, None)],
+            E.INVALID_REQUEST,
+            "retention.ms is altered twice",
+            RETENTION,
+            None,
+        ),
+        (
+            TOPIC_RESOURCE,
+            [(RETENTION, 7, "1")],
+            E.INVALID_REQUEST,
+            "retention.ms: operation 7 is neither set nor delete",
+            RETENTION,
+            7,
+        ),
+        (
+            TOPIC_RESOURCE,
+            [(RETENTION, SET_CONFIG, None)],
+            E.INVALID_REQUEST,
+            "retention.ms needs a value",
+            RETENTION,
+            None,
+        ),
+        (
+            BROKER_RESOURCE,
+            [(UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, SET_CONFIG, "1")],
+            E.INVALID_CONFIG,
+            "retention.ms of a broker cannot be changed while it runs; those that can: unclean.leader.election.enable",
+            RETENTION,
+            "1",
+        ),
+        (
+            TOPIC_RESOURCE,
+            [(RETENTION, SET_CONFIG, "soon")],
+            E.INVALID_CONFIG,
+            "retention.ms='soon': must be a whole number",
+            RETENTION,
+            "soon",
+        ),
+    ],
+)
+def test_alterations_that_make_no_sense_are_refused(
+    *,
+    resource: int,
+    configs: list[tuple[str, int, str | None]],
+    code: ErrorCode,
+    message: str,
+    field: str,
+    value: object,
+) -> None:
+    entity = config_entity(resource, "1", ["1"])
+    with pytest.raises(ApiError) as refused:
+        check_alterations(entity, [AlterableConfig(*each) for each in configs])
+    assert (refused.value.code, refused.value.message) == (code, message)
+    assert (refused.value.field, refused.value.value) == (field, value)
+
+
+def test_alterations_leave_what_they_do_not_name() -> None:
+    configs = [AlterableConfig(RETENTION, DELETE_CONFIG), AlterableConfig(UNCLEAN_KEY, SET_CONFIG, "true")]
+    for resource in (TOPIC_RESOURCE, BROKER_RESOURCE):
+        check_alterations(config_entity(resource, "1", ["1"]), configs)
+    check_alterations(config_entity(BROKER_RESOURCE, "1", []), [AlterableConfig("from.elsewhere", DELETE_CONFIG)])
+    before = {RETENTION: "1", "other": "x"}
+    assert altered(before, configs) == {"other": "x", UNCLEAN_KEY: "true"}
+    assert altered(before, [AlterableConfig("absent", DELETE_CONFIG)]) == before
+    assert before == {RETENTION: "1", "other": "x"}
+
+
+def answer(partition: int, code: ErrorCode, topic_id: str | None = "id-of-t") -> LeaderAndIsrPartitionError:
+    return LeaderAndIsrPartitionError("t", None if topic_id is None else TopicId(topic_id), partition, code)
+
+
+@pytest.mark.rule("BK-51", "BK-52")
+@pytest.mark.parametrize(
+    ("known", "answers", "offline", "lost"),
+    [
+        ([], [answer(0, E.NONE), answer(1, E.STALE_CONTROLLER_EPOCH)], [], []),
+        ([], [answer(0, E.NONE), answer(1, E.KAFKA_STORAGE_ERROR), answer(0, E.KAFKA_STORAGE_ERROR)], [0, 1], [1, 0]),
+        ([0], [answer(0, E.NONE)], [], []),
+        ([0], [answer(0, E.KAFKA_STORAGE_ERROR)], [0], []),
+        ([0], [answer(0, E.STALE_CONTROLLER_EPOCH), answer(1, E.KAFKA_STORAGE_ERROR)], [0, 1], [1]),
+        ([0], [answer(1, E.KAFKA_STORAGE_ERROR, "nobody's"), answer(0, E.NONE, "nobody's")], [0], []),
+        ([0], [answer(0, E.NONE, None), answer(1, E.KAFKA_STORAGE_ERROR, None)], [1], [1]),
+        ([0], [answer(5, E.NONE, "nobody's"), answer(0, E.UNKNOWN_SERVER_ERROR), answer(0, E.NONE)], [], []),
+    ],
+)
+def test_only_storage_errors_and_successes_tell_of_disks(
+    known: list[int], answers: list[LeaderAndIsrPartitionError], offline: list[int], lost: list[int]
+) -> None:
+    view = context([1], {"t-0": [1], "t-1": [1]})
+    news = judge_directories(view, {tp(f"t-{p}") for p in known}, answers)
+    assert news == DirectoryNews(frozenset(tp(f"t-{p}") for p in offline), tuple(tp(f"t-{p}") for p in lost))
+
+
+@pytest.mark.rule("AX-1", "FN-10")
+@pytest.mark.parametrize(
+    ("broker", "epoch", "expected"),
+    [
+        (9, 101, E.BROKER_ID_NOT_REGISTERED),
+        (9, -1, E.BROKER_ID_NOT_REGISTERED),
+        (1, 100, E.STALE_BROKER_EPOCH),
+        (1, 102, E.STALE_BROKER_EPOCH),
+        (1, -1, E.STALE_BROKER_EPOCH),
+        (1, 101, E.NONE),
+    ],
+)
+def test_producer_ids_are_for_registered_incarnations(broker: int, epoch: int, expected: ErrorCode) -> None:
+    assert refuse_allocation(context([1]), BrokerId(broker), BrokerEpoch(epoch)) is expected
+
+
+@pytest.mark.rule("AX-2", "AX-3")
+def test_blocks_follow_one_another_to_the_last_id() -> None:
+    assert next_block(None, ONE) == ProducerIdBlock(ONE, 0, 999)
+    assert next_block(ProducerIdBlock(BrokerId(7), 1000, 1999), ONE) == ProducerIdBlock(ONE, 2000, 2999)
+    last = 2**63 - 1
+    assert next_block(ProducerIdBlock(ONE, 0, last - 1000), ONE) == ProducerIdBlock(ONE, last - 999, last)
+    with pytest.raises(ApiError, match="the producer ids are exhausted") as refused:
+        next_block(ProducerIdBlock(ONE, 0, last - 999), ONE)
+    assert refused.value.code is E.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.rule("EP-2", "EP-3", "D-3")
+def test_elections_are_refused_in_order_and_the_rest_held_under_the_strategy_asked_for() -> None:
+    view = context(
+        [1, 2],
+        {"doomed-0": [1], "t-0": [1, 2], "t-1": [2, 1], "t-2": [9, 1], "t-3": [1, 2]},
+        {
+            "doomed-0": leadership(2, [2]),
+            "t-0": leadership(1, [1]),
+            "t-1": leadership(1, [1]),
+            "t-2": leadership(9, [9]),
+        },
+    )
+    view.queue_topic_deletions(["doomed"])
+    partitions = [tp("x-0"), tp("doomed-0"), tp("t-0"), tp("t-1"), tp("t-2"), tp("t-3")]
+    gone = Refusal(E.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    doomed = Refusal(E.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+    preferred = sort_out(view, PREFERRED, partitions)
+    assert (preferred.strategy, preferred.partitions) == (Preferred(), (tp("t-1"),))
+    leads = Refusal(E.ELECTION_NOT_NEEDED, "The preferred replica leads already")
+    assert preferred.refusals == {
+        tp("x-0"): gone,
+        tp("doomed-0"): doomed,
+        tp("t-0"): leads,
+        tp("t-2"): leads,
+        tp("t-3"): Refusal(E.PREFERRED_LEADER_NOT_AVAILABLE, "The partition never had a leader"),
+    }
+    unclean = sort_out(view, UNCLEAN, partitions)
+    assert (unclean.strategy, unclean.partitions) == (Offline(allow_unclean=True), (tp("t-2"),))
+    lives = Refusal(E.ELECTION_NOT_NEEDED, "The partition has a live leader")
+    assert unclean.refusals == {
+        tp("x-0"): gone,
+        tp("doomed-0"): doomed,
+        tp("t-0"): lives,
+        tp("t-1"): lives,
+        tp("t-3"): Refusal(E.ELIGIBLE_LEADERS_NOT_AVAILABLE, "The partition never had a leader"),
+    }
+    assert [is_election_type(number) for number in (-1, 0, 1, 2)] == [False, True, True, False]
+
+
+@pytest.mark.rule("EP-5")
+@pytest.mark.parametrize(
+    ("kind", "outcome", "expected"),
+    [
+        (PREFERRED, leadership(1, [1]), leadership(1, [1])),
+        (PREFERRED, ElectionFailure("why"), Refusal(E.PREFERRED_LEADER_NOT_AVAILABLE, "why")),
+        (UNCLEAN, ElectionFailure("why"), Refusal(E.ELIGIBLE_LEADERS_NOT_AVAILABLE, "why")),
+        (UNCLEAN, ElectionFailure("why", E.UNKNOWN_SERVER_ERROR), Refusal(E.UNKNOWN_SERVER_ERROR, "why")),
+        (
+            PREFERRED,
+            None,
+            Refusal(E.PREFERRED_LEADER_NOT_AVAILABLE, "The partition cannot hold an election in its present state"),
+        ),
+    ],
+)
+def test_what_an_election_came_to_means_for_who_asked(
+    kind: int, outcome: Leadership | ElectionFailure | None, expected: Leadership | Refusal
+) -> None:
+    assert judge(kind, outcome) == expected
+
+
+@pytest.mark.rule("EP-6")
+def test_who_asks_for_all_hears_nothing_of_elections_that_were_not_needed() -> None:
+    view = context([1], {"b-0": [1], "a-1": [1], "a-0": [1]})
+    everything = ElectLeadersRequest()
+    partitions = requested_partitions(view, everything)
+    assert partitions == [tp("a-0"), tp("a-1"), tp("b-0")]
+    named = ElectLeadersRequest(
+        topic_partitions=(ElectLeadersTopic("b", (0, 0)), ElectLeadersTopic("a", (1,)), ElectLeadersTopic("b", (0, 7)))
+    )
+    assert requested_partitions(view, named) == [tp("b-0"), tp("a-1"), tp("b-7")]
+    refusals: dict[TopicPartition, Refusal] = {
+        tp("a-0"): Refusal(E.ELECTION_NOT_NEEDED, "needless"),
+        tp("b-0"): Refusal(E.PREFERRED_LEADER_NOT_AVAILABLE, "nobody"),
+    }
+    done = PartitionElectionResult(1, E.NONE)
+    failed = ReplicaElectionResult("b", (PartitionElectionResult(0, E.PREFERRED_LEADER_NOT_AVAILABLE, "nobody"),))
+    assert answer_elections(everything, partitions, refusals) == (ReplicaElectionResult("a", (done,)), failed)
+    needless = PartitionElectionResult(0, E.ELECTION_NOT_NEEDED, "needless")
+    assert answer_elections(named, partitions, refusals) == (ReplicaElectionResult("a", (needless, done)), failed)
