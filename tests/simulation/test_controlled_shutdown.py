@@ -195,6 +195,39 @@ def test_whenever_the_controller_dies_the_next_one_comes_to_the_same_end() -> No
     assert all(found == epochs[0] for found in epochs), ends
 
 
+async def killed_while_it_leaves(after_s: float) -> None:
+    """A SIGKILL falls into the middle of an orderly end; with `after_s` it also falls between its steps."""
+    leaving = Leaving(1)
+    await leaving.start({"a": [[1, 2, 3], [2, 1, 3]], "b": [[1, 2]]})
+    cluster, agent = leaving.cluster, leaving.cluster.agents[BrokerId(1)]
+    enough = asyncio.Event()
+    producers = [asyncio.ensure_future(leaving.produce_until(enough, tp)) for tp in leaving.partitions]
+    await asyncio.sleep(2)
+    agent.incarnations[-1].stop.set()
+    await asyncio.sleep(after_s)
+    if agent.is_running:
+        agent.lose_power()
+    await cluster.until(lambda: not leaving.is_registered(1), "its registration is gone")
+    await asyncio.sleep(0.5)
+    assert all(1 not in (leaving.state(tp).leader, *leaving.state(tp).isr) for tp in leaving.partitions)
+    agent.start()
+    await cluster.until(lambda: all(1 in leaving.state(tp).isr for tp in leaving.partitions), "in sync again")
+    enough.set()
+    await asyncio.gather(*producers)
+    assert leaving.errors <= RETRIABLE
+    for tp, texts in leaving.acknowledged.items():
+        read = await leaving.committed(tp)
+        assert all(text in read for text in texts)
+    await cluster.stop_all()
+    assert check_all(cluster.records()) == []
+
+
+@pytest.mark.rule("R12.3", "R12.6")
+@pytest.mark.parametrize("after_ms", [0, 5, 12, 25])
+def test_an_end_in_order_that_is_cut_short_loses_nothing_acknowledged_either(after_ms: int) -> None:
+    simulate(lambda: killed_while_it_leaves(after_ms / 1000))
+
+
 async def on_request() -> None:
     leaving = Leaving(1)
     await leaving.start({"a": [[1, 2, 3]]})

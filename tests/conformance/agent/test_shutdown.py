@@ -1,6 +1,7 @@
 """How an agent takes its leave: the dialogue with the controller, what it still does meanwhile, and its end."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -78,7 +79,7 @@ async def test_a_refusal_is_answered_by_asking_again_after_a_pause(refusal: Cont
     await start(world, 1)
     assert 4 <= await leave(world.agents[1]) < 4.1
     times = [time for time, _ in world.controller.farewells]
-    assert [round(later - earlier) for earlier, later in zip(times, times[1:], strict=False)] == [2, 2]
+    assert [round(later - earlier) for earlier, later in pairwise(times)] == [2, 2]
     await world.stop()
 
 
@@ -214,6 +215,23 @@ async def test_an_attempt_after_a_lost_session_carries_the_new_epoch() -> None:
     epochs = [request.broker_epoch for _, request in world.controller.farewells]
     assert epochs[0] < epochs[1] == agent.epoch
     await world.stop()
+
+
+@pytest.mark.rule("R12.3", "R12.5", "R9.21")
+@virtually
+async def test_a_step_that_fails_keeps_no_later_one_from_running() -> None:
+    world = AgentWorld()
+    await world.start(1)
+    await world.create(1, [1])
+    await world.agents[1].produce(3)
+    agent = world.agents[1]
+    agent.disk.break_directory("/data")
+    await agent.stop()
+    agent.disk.mend_directory("/data")
+    # What could not be closed cleanly is not called clean, and the registration is gone all the same.
+    assert agent.disk.read_file(f"/data/{CLEAN_MARKER}") is None
+    assert world.zookeeper.tree.exists(broker_path(BrokerId(1))) is None
+    assert state_of(agent) == NOT_RUNNING
 
 
 @virtually
