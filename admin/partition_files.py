@@ -107,7 +107,7 @@ def _decode(data: bytes, form: type[_T], source: str) -> _T:
     try:
         decoded = msgspec.json.decode(data, type=form)
     except msgspec.DecodeError as error:
-        raise ConfigError([f"{source}: {error}"]) from error
+        raise ConfigError([f"{source}: is no such file: {error}"]) from error
     version = getattr(decoded, "version", VERSION)
     if version != VERSION:
         raise ConfigError([f"{source}: version {version} is not known, only {VERSION}"])

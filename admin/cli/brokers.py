@@ -66,7 +66,7 @@ def list_(
     )
 )
 def describe(
-    ids: Annotated[list[int] | None, typer.Argument(metavar="[ID]", help="Default: all live brokers.")] = None,
+    ids: Annotated[list[int] | None, typer.Argument(metavar="ID", help="Default: all live brokers.")] = None,
     *,
     configs: Annotated[bool, typer.Option("--configs", help="Show what is configured, and where.")] = False,
     bootstrap: BootstrapOption = None,

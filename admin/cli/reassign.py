@@ -197,7 +197,7 @@ def verify(
     )
 )
 def cancel(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file that was executed.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file that was executed.")] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="Cancel everything that is going on.")] = False,
     dry_run: DryRunOption = False,

@@ -45,7 +45,7 @@ _POLL_S = 0.5
 
 
 def alter(
-    name: str,
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
     partitions: Annotated[int | None, typer.Option(min=1, help="How many there are to be; more than now.")] = None,
     replica_assignment: Annotated[
@@ -114,13 +114,15 @@ def delete(
         async with connect(bootstrap, data, timeout) as client:
             refused = await _mark(client, names, dry_run)
             accepted = [name for name in names if name not in refused]
-            if dry_run or not accepted:
+            if not accepted:
                 return refused, []
+            if dry_run:
+                return refused, await _foretell(client, accepted)
             return refused, await _watch_deletions(client, accepted, timeout if wait else 0)
 
     refused, pending = run(main())
     left = {d.topic: d for d in pending}
-    documents = [_deletion_document(name, refused.get(name), left.get(name), dry_run) for name in names]
+    documents = [_deletion_document(name, refused.get(name), left.get(name)) for name in names]
     for document in documents:
         if "error" in document:
             say(f"topic {document['name']}: {document['error']}: {document['reason']}")
@@ -129,9 +131,10 @@ def delete(
     if left or form is not Format.TABLE:
         columns = ("topic", "state", "deleted replicas", "waits for")
         write({"topics": documents}, form, columns, map(_deletion_row, pending))
-    if left and wait:
+    late = left and wait and not dry_run
+    if late:
         say("not deleted in time: the deletion goes on by itself as soon as what it waits for is there")
-    if refused or (left and wait):
+    if refused or late:
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -178,6 +181,22 @@ async def _mark(client: "AdminClient", names: "Sequence[str]", dry_run: bool) ->
     return {str(r.name): r for r in response.responses if r.error_code not in fine}
 
 
+async def _foretell(client: "AdminClient", names: "Sequence[str]") -> "list[DescribedTopicDeletion]":
+    """What would be deleted, and what it would have to wait for."""
+    from cluster.requests import DescribedTopicDeletion, WaitingReplica
+
+    foretold = []
+    for topic in (await client.describe_topics(names)).topics:
+        offline = tuple(
+            WaitingReplica(p.partition, broker, "OfflineReplica", f"broker {broker} is not available")
+            for p in topic.partitions
+            for broker in p.offline_replicas
+        )
+        replicas = sum(len(p.replicas) for p in topic.partitions)
+        foretold.append(DescribedTopicDeletion(topic.name, "would be deleted", "", 0, replicas, offline))
+    return foretold
+
+
 async def _watch_deletions(
     client: "AdminClient", names: "Sequence[str]", limit_s: float
 ) -> "list[DescribedTopicDeletion]":
@@ -209,13 +228,13 @@ def _deletion_row(d: "DescribedTopicDeletion") -> tuple[object, ...]:
 
 
 def _deletion_document(
-    name: str, refused: "DeletableTopicResult | None", d: "DescribedTopicDeletion | None", dry_run: bool
+    name: str, refused: "DeletableTopicResult | None", d: "DescribedTopicDeletion | None"
 ) -> dict[str, Any]:
     if refused is not None:
         error, reason = refused.error_code.name, refused.error_message or ""
         return {"name": name, "state": "refused", "error": error, "reason": reason}
     if d is None:
-        return {"name": name, "state": "would be deleted" if dry_run else "deleted"}
+        return {"name": name, "state": "deleted"}
     return {
         "name": name,
         "state": d.state,

@@ -34,7 +34,7 @@ def test_what_is_written_can_be_read_again() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "f: Input data was truncated"),
+        (b"", "f: is no such file: Input data was truncated"),
         (b"not json", "malformed"),
         (b'{"partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]}', r"\$.partitions\[0\].partition"),
         (b'{"partitions": [{"topic": "t", "partition": 0}]}', "replicas"),
