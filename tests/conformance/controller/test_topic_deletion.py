@@ -376,7 +376,7 @@ def test_partitions_added_to_a_doomed_topic_are_taken_out_again() -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("TD-4", "TD-15")
+@pytest.mark.rule("TD-4", "TD-15", "D-19")
 def test_many_topics_go_in_few_transactions_and_requests() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)
