@@ -1,4 +1,4 @@
-"""Topics come, grow and go while controllers and agents die: in the end there is what was asked for, and nothing else."""
+"""Topics come, grow and go while controllers and agents die: in the end there is what was asked for, no more."""
 
 import asyncio
 from random import Random
