@@ -1,0 +1,335 @@
+"""Failed log directories, and leaders that write their ISRs themselves: announced in ZooKeeper or in answers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.partition import Leadership, TopicPartition
+from cluster.protocol_version import ProtocolVersion
+from cluster.requests import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from cluster.state_change_log import Kind
+from cluster.state_tables import ReplicaState
+from cluster.znodes import (
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    REASSIGN_PARTITIONS,
+    encode_log_dir_event,
+    encode_partitions,
+    encode_reassignments,
+    encode_state,
+    state_path,
+)
+from cluster.zookeeper.port import Create, SetData
+from controller.decisions.log_directories import judge_directories
+from controller.events import LeaderAndIsrResponseReceived
+from tests.contexts import context, ids, leadership, tp
+from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.electing import cluster, stop_broker
+
+E = ErrorCode
+STORAGE = E.KAFKA_STORAGE_ERROR
+OLD = ProtocolVersion.parse("2.7-IV1")
+
+
+async def announce(world: World, parent: str, prefix: str, *bodies: bytes) -> None:
+    await world.write(*[Create(f"{parent}/{prefix}", body, sequential=True) for body in bodies])
+
+
+async def disks_failed(world: World, *brokers: int) -> None:
+    bodies = [encode_log_dir_event(BrokerId(broker)) for broker in brokers]
+    await announce(world, LOG_DIR_EVENT_NOTIFICATION, "log_dir_event_", *bodies)
+
+
+async def is_empty(world: World, parent: str) -> bool:
+    return await world.tool.children(parent) == ()
+
+
+def sent_to(c: RunningController, broker: int) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.topic_name, state.partition_index)
+        for request in c.brokers.of(broker, LeaderAndIsrRequest)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+
+
+# Log directories
+
+
+@pytest.mark.rule("BK-50", "BK-51", "BK-52", "AG-8", "CX-2")
+def test_a_failed_disk_costs_its_replicas_their_leaderships_and_nothing_else() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2], [1, 2], [2, 1], [1])
+        await world.leads("t", 3, leader=1)
+        await settle()
+        c.brokers.results[BrokerId(1)] = {
+            tp("t-0"): STORAGE,
+            tp("t-1"): E.NONE,
+            tp("t-2"): STORAGE,
+            tp("t-3"): E.STALE_CONTROLLER_EPOCH,
+        }
+        c.brokers.received.clear()
+        await disks_failed(world, 1, 1)
+        moved = await world.leads("t", leader=2, isr=(2,))
+        assert (moved.leader_epoch, moved.partition_epoch) == (1, 1)
+        shrunk = await world.leads("t", 2, leader=2, isr=(2,))
+        assert shrunk.leader_epoch == 1
+        for partition, isr in ((1, (1, 2)), (3, (1,))):
+            untouched = await world.state("t", partition)
+            assert untouched == leadership(1, isr)
+        await until(lambda: is_empty(world, LOG_DIR_EVENT_NOTIFICATION))
+        await settle()
+        assert sorted(set(sent_to(c, 1))) == [tp(f"t-{p}") for p in range(4)]
+        assert c.context.offline_directories == {1: {tp("t-0"), tp("t-2")}}
+        stopped = [s.partition_index for r in c.brokers.of(1, StopReplicaRequest) for s in r.partition_states]
+        assert sorted(set(stopped)) == [0, 2]
+        assert c.context.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.OFFLINE
+        told = c.brokers.of(2, UpdateMetadataRequest)[-1]
+        assert 1 in {b.id for b in told.live_brokers}
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-51")
+def test_a_disk_that_is_there_again_is_believed_and_brings_nobody_back_by_itself() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await settle()
+        c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
+        await disks_failed(world, 1)
+        moved = await world.leads("t", leader=2, isr=(2,))
+        await settle()
+        c.brokers.results[BrokerId(1)] = {tp("t-0"): E.NONE}
+        await disks_failed(world, 1)
+        await until(lambda: not c.context.offline_directories)
+        await settle()
+        assert await world.state("t") == moved
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-53", "BK-10", "BK-20")
+def test_what_is_known_of_disks_goes_with_the_broker() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await settle()
+        c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
+        await disks_failed(world, 1)
+        await until(lambda: c.context.offline_directories)
+        await stop_broker(world, c, 1)
+        assert c.context.offline_directories == {}
+        c.brokers.results.clear()
+        await world.start_broker(1)
+        await until(lambda: 1 in c.context.live_broker_ids)
+        await settle()
+        assert 1 in c.context.online_brokers(tp("t-0"))
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-50")
+def test_notices_of_unregistered_brokers_and_malformed_ones_are_deleted_like_the_others() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1], [9])
+        await world.leads("t", leader=1)
+        await settle()
+        c.brokers.received.clear()
+        await disks_failed(world, 9)
+        await announce(world, LOG_DIR_EVENT_NOTIFICATION, "log_dir_event_", b"no json")
+        await until(lambda: is_empty(world, LOG_DIR_EVENT_NOTIFICATION))
+        await settle()
+        assert c.brokers.received == []
+        await disks_failed(world, 1)
+        await until(lambda: sent_to(c, 1) == [tp("t-0")])
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-51", "FN-9")
+def test_an_answer_that_refuses_the_whole_request_says_nothing_of_disks() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        state = await world.leads("t", leader=1)
+        await settle()
+        c.brokers.answers[BrokerId(1)] = E.STALE_CONTROLLER_EPOCH
+        c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
+        await disks_failed(world, 1)
+        await until(lambda: is_empty(world, LOG_DIR_EVENT_NOTIFICATION))
+        await settle()
+        assert (c.context.offline_directories, await world.state("t")) == ({}, state)
+        assert c.gauge("ActiveControllerCount") == 1
+        await c.stop()
+
+    run_virtually(main)
+
+
+def result(name: str, code: ErrorCode, topic_id: str | None = None) -> LeaderAndIsrPartitionError:
+    partition = tp(name)
+    return LeaderAndIsrPartitionError(partition.topic, topic_id, partition.partition, code)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("BK-51", "BK-52")
+@pytest.mark.parametrize(
+    ("known", "results", "offline", "lost"),
+    [
+        ((), [result("t-0", STORAGE)], ("t-0",), ("t-0",)),
+        ((), [result("-0", STORAGE, "id-of-t")], ("t-0",), ("t-0",)),
+        ((), [result("t-0", STORAGE, "unknown id")], (), ()),
+        (("t-0",), [result("t-0", STORAGE), result("t-1", STORAGE)], ("t-0", "t-1"), ("t-1",)),
+        (("t-0", "t-1"), [result("t-0", E.NONE)], ("t-1",), ()),
+        (("t-0",), [result("t-0", E.STALE_CONTROLLER_EPOCH), result("t-1", E.INCONSISTENT_TOPIC_ID)], ("t-0",), ()),
+        ((), [result("t-0", E.NONE)], (), ()),
+        ((), [], (), ()),
+    ],
+)
+def test_answers_about_partitions_tell_which_disks_failed_and_which_are_healthy(
+    known: Sequence[str], results: Sequence[LeaderAndIsrPartitionError], offline: Sequence[str], lost: Sequence[str]
+) -> None:
+    view = context([1], {"t-0": [1], "t-1": [1]})
+    news = judge_directories(view, {tp(name) for name in known}, results)
+    assert news.offline == {tp(name) for name in offline}
+    assert news.lost == tuple(tp(name) for name in lost)
+
+
+@pytest.mark.rule("BK-51")
+def test_the_late_answer_of_a_broker_that_is_gone_is_passed_over() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await stop_broker(world, c, 1)
+        answer = LeaderAndIsrResponse(E.NONE, (result("t-0", STORAGE),))
+        c.controller.events.put(LeaderAndIsrResponseReceived(BrokerId(1), answer))
+        await settle()
+        assert c.context.offline_directories == {}
+        await c.stop()
+
+    run_virtually(main)
+
+
+# ISRs that leaders write
+
+
+async def write_isr(world: World, name: str, *isr: int) -> Leadership:
+    """As a leader of old does it: leader epoch and controller epoch stay."""
+    partition = tp(name)
+    state = await world.state(partition.topic, partition.partition)
+    assert state is not None
+    written = leadership(state.leader, isr, leader_epoch=state.leader_epoch, controller_epoch=state.controller_epoch)
+    await world.write(SetData(state_path(partition), encode_state(written), state.partition_epoch))
+    found = await world.state(partition.topic, partition.partition)
+    assert found is not None
+    return found
+
+
+async def isr_changed(world: World, *names: str) -> None:
+    await announce(world, ISR_CHANGE_NOTIFICATION, "isr_change_", encode_partitions(tp(name) for name in names))
+
+
+@pytest.mark.rule("IS-2", "IS-4")
+@pytest.mark.parametrize("settings", [{"protocol_version": OLD}, {}], ids=["old protocol", "mixed cluster"])
+def test_an_isr_that_its_leader_wrote_is_taken_over_and_told_to_every_broker(settings: dict[str, Any]) -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3, **settings)
+        await world.create_topic("t", [1, 2], [2, 3], [1, 2])
+        await world.leads("t", 1, leader=2)
+        await settle()
+        c.brokers.received.clear()
+        written = [await write_isr(world, "t-0", 1), await write_isr(world, "t-1", 2)]
+        await isr_changed(world, "t-0", "never-7")
+        await isr_changed(world, "t-1", "t-0")
+        await until(lambda: is_empty(world, ISR_CHANGE_NOTIFICATION))
+        await settle()
+        assert [c.context.leaderships[tp(f"t-{p}")] for p in (0, 1)] == written
+        for broker in (1, 2, 3):
+            told = {
+                (state.partition_index, state.isr)
+                for request in c.brokers.of(broker, UpdateMetadataRequest)
+                for topic in request.topic_states
+                for state in topic.partition_states
+            }
+            assert told == {(0, (1,)), (1, (2,))}
+        assert c.brokers.of(1, LeaderAndIsrRequest) == []
+        records = [(r.partition, r.isr, r.leader_epoch) for r in c.sink.of(Kind.ISR)]
+        assert records == [(0, (1,), 0), (1, (2,), 0)]
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("IS-4")
+def test_notifications_that_say_nothing_are_deleted_and_tell_nobody_anything() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        for body in (b"no json", b'{"version":1,"partitions":[]}'):
+            await announce(world, ISR_CHANGE_NOTIFICATION, "isr_change_", body)
+        await settle()
+        c.brokers.received.clear()
+        await until(lambda: is_empty(world, ISR_CHANGE_NOTIFICATION))
+        await settle()
+        assert c.brokers.received == []
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("IS-2", "PS-10", "PS-22", "RM-8")
+def test_under_the_old_protocol_elections_read_what_leaders_may_have_written() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3, protocol_version=OLD)
+        await world.create_topic("t", [1, 2, 3])
+        await world.leads("t", leader=1)
+        await settle()
+        # Broker 2 fell out; nobody was told of it yet when the leader dies.
+        await write_isr(world, "t-0", 1, 3)
+        await world.stop_broker(1)
+        elected = await world.leads("t", leader=3, isr=(3,))
+        assert (elected.leader_epoch, elected.partition_epoch) == (1, 2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("IS-3", "RA-31", "RA-51")
+@pytest.mark.parametrize("announced", [True, False], ids=["announced", "noticed at the state node"])
+def test_a_move_is_completed_when_leaders_of_old_have_put_its_targets_into_the_isr(announced: bool) -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3, protocol_version=OLD)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await settle()
+        await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("t-0"): ids(1, 3)}))
+        await settle()
+        await write_isr(world, "t-0", 1, 2, 3)
+        if announced:
+            await isr_changed(world, "t-0")
+        done = await world.leads("t", leader=1, isr=(1, 3))
+        assert done.leader_epoch > 0
+        await settle()
+        topic = await world.topic("t")
+        assert topic is not None
+        assert topic.partitions[0].replicas == (1, 3)
+        assert await world.tool.get(REASSIGN_PARTITIONS) is None
+        await c.stop()
+
+    run_virtually(main)
