@@ -1,9 +1,14 @@
 """Partitions move between brokers: epochs, ISRs, lists in ZooKeeper, and what brokers are told, step by step."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from cluster.broker import BrokerId
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
     DescribeReassignmentsRequest,
     UpdateMetadataRequest,
 )
@@ -14,7 +19,8 @@ from cluster.znodes import (
     encode_state,
     state_path,
 )
-from cluster.zookeeper.port import SetData
+from cluster.zookeeper.port import Op, OpResult, SetData
+from simulator.zookeeper import ServerSession
 from tests.contexts import assignment, ids, leadership
 from tests.controllers import World, run_virtually, settle, until
 from tests.reassigning import T0, Cluster, E, cluster
@@ -163,6 +169,39 @@ def test_another_order_of_the_same_replicas_is_done_at_once_for_one_epoch() -> N
         assert await c.state() == (1, 1, (1, 2, 3))
         assert c.controller.gauge("PreferredReplicaImbalanceCount") == 1
         assert counters_agree(c)
+        await c.controller.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-24", "RA-11", "RA-20")
+def test_hundreds_of_moves_go_through_each_step_together() -> None:
+    async def main() -> None:
+        count = 400
+        c = await cluster(1, 2, 3, 4, topic=[[1, 2]] * count)
+        transactions: list[int] = []
+        carry_out = c.world.server.write
+
+        def counted(session: ServerSession, ops: Sequence[Op]) -> list[OpResult]:
+            transactions.append(len(ops))
+            return carry_out(session, ops)
+
+        c.world.server.write = counted  # type: ignore[method-assign]
+        await c.submit({p: [3, 4] for p in range(count)})
+        # What the tool writes, the topic node, and 400 epochs in transactions of 250.
+        assert len(transactions) == 2 + 1 + 2
+        leaderships = c.controller.context.leaderships
+        items = tuple(
+            AlterPartitionItem("t", None, tp.partition, state.leader_epoch, ids(1, 2, 3, 4), state.partition_epoch)
+            for tp, state in leaderships.items()
+        )
+        transactions.clear()
+        await c.controller.ask(AlterPartitionRequest(BrokerId(1), await c.world.broker_epoch(1), items))
+        await settle()
+        assert await c.lists(399) == assignment([3, 4])
+        assert await c.state(399) == (3, 4, (3, 4))
+        # ISRs, elections and two removals, two transactions each; the topic node and the request node.
+        assert len(transactions) == 4 * 2 + 2
         await c.controller.stop()
 
     run_virtually(main)
