@@ -5,6 +5,7 @@ meanwhile is never appended to. Source: Kafka AbstractFetcherThread, ReplicaFetc
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -28,13 +29,20 @@ _log = structlog.stdlib.get_logger()
 class ReplicaFetcher:
     """Fetches a set of partitions, all led by one broker; `run` is its task."""
 
-    def __init__(self, leader: Leader, setup: FetchSetup, failed: dict[TopicPartition, None]) -> None:
+    def __init__(
+        self,
+        leader: Leader,
+        setup: FetchSetup,
+        failed: dict[TopicPartition, None],
+        note_records: Callable[[TopicPartition], None],
+    ) -> None:
         self.leader = leader
         self.reconciliation = LogReconciliation(leader, setup, failed)
         self.states = self.reconciliation.states
         self.request_rate = 0.0
         """Requests per second over the last window of five seconds or more."""
         self._setup = setup
+        self._note_records = note_records
         self._wake = asyncio.Event()
         self._fetching: asyncio.Timeout | None = None
         self._window_start: float | None = None
@@ -197,6 +205,7 @@ class ReplicaFetcher:
             self._setup.metrics.replication_bytes_in.mark(size)
             if self._setup.own_id in partition.assignment.adding:
                 self._setup.metrics.reassignment_bytes_in.mark(size)
+            self._note_records(tp)
 
     def _take_over_bounds(self, tp: TopicPartition, log: Log, data: FetchPartitionData) -> None:
         before = log.high_watermark

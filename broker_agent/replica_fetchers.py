@@ -1,6 +1,9 @@
 """All fetchers of an agent: which task fetches which partition, and the set of partitions given up on.
 
-Source: Kafka AbstractFetcherManager, ReplicaFetcherManager.
+Every request names all its partitions, so a record in one of a thousand would cost a request and an answer about the
+thousand. Therefore partitions that received records lately are fetched by a task of their own, beside the long poll
+for the quiet ones: what a record costs depends on the busy partitions alone, as with Kafka's incremental sessions.
+Source: Kafka AbstractFetcherManager, ReplicaFetcherManager; KIP-227 for the problem.
 """
 
 import asyncio
@@ -21,6 +24,8 @@ from cluster.process.tasks import TaskSet
 
 _METRICS: Final = ("kafka.server", "ReplicaFetcherManager")
 _METRICS_REFRESH_S: Final = 1.0
+_QUIET_AFTER_S: Final = 5.0
+"""A partition without new records for so long is fetched with the quiet ones again."""
 
 _log = structlog.stdlib.get_logger()
 
@@ -36,8 +41,11 @@ class FetchStart(Struct, frozen=True):
 
 
 class _FetcherKey(NamedTuple):
+    """`is_busy`: the fetcher of the partitions that received records lately."""
+
     leader: BrokerId
     fetcher_id: int
+    is_busy: bool = False
 
 
 class _Running(NamedTuple):
@@ -58,6 +66,8 @@ class ReplicaFetchers:
         self._running: dict[_FetcherKey, _Running] = {}
         self._placed: dict[TopicPartition, _FetcherKey] = {}
         self._failed: dict[TopicPartition, None] = {}
+        self._received_at: dict[TopicPartition, float] = {}
+        """When the busy partitions received their last records; in seconds of the loop's time."""
         self._is_closed = False
         registry = setup.metrics.registry
         self._max_lag = registry.gauge(*_METRICS, "MaxLag", clientId="Replica")
@@ -81,8 +91,12 @@ class ReplicaFetchers:
         for tp, start in starts.items():
             self._failed.pop(tp, None)
             key = _FetcherKey(start.leader.broker, self._fetcher_id(tp))
+            busy_key = key._replace(is_busy=True)
+            if busy_key in self._running:
+                self._fetcher(busy_key, start.leader)
             present = self.state(tp)
-            if present is not None and self._placed[tp] == key and present.leader_epoch == start.leader_epoch:
+            is_here = self._placed.get(tp) in (key, busy_key)
+            if present is not None and is_here and present.leader_epoch == start.leader_epoch:
                 continue
             if present is not None:
                 self.remove((tp,))
@@ -102,6 +116,7 @@ class ReplicaFetchers:
             if state is not None:
                 removed[tp] = state
             self._placed.pop(tp, None)
+            self._received_at.pop(tp, None)
         self._failed_count.set(len(self._failed))
         return removed
 
@@ -111,6 +126,31 @@ class ReplicaFetchers:
         state = None if states is None else states.get(tp)
         if states is not None and state is not None:
             states.put(tp, replace(state, topic_id=topic_id))
+
+    def note_records(self, tp: TopicPartition) -> None:
+        """Records were appended: the partition is fetched with the busy ones from now on."""
+        key = self._placed[tp]
+        self._received_at[tp] = asyncio.get_running_loop().time()
+        if not key.is_busy:
+            self._move(tp, key._replace(is_busy=True))
+
+    def _move(self, tp: TopicPartition, key: _FetcherKey) -> None:
+        """Hand a partition over to the other fetcher of its leader, as it is."""
+        origin = self._running[self._placed[tp]].fetcher
+        state = origin.states.remove(tp)
+        assert state is not None, f"{tp} is not where it was placed"
+        target = self._fetcher(key, origin.leader)
+        target.states.put(tp, state)
+        self._placed[tp] = key
+        target.wake()
+
+    def settle_quiet(self) -> None:
+        """Move the partitions back that have received nothing for a while, all at once: it interrupts a long poll."""
+        deadline = asyncio.get_running_loop().time() - _QUIET_AFTER_S
+        for tp in [tp for tp, received_at in self._received_at.items() if received_at <= deadline]:
+            del self._received_at[tp]
+            if self.state(tp) is not None:
+                self._move(tp, self._placed[tp]._replace(is_busy=False))
 
     def stop_idle(self) -> None:
         """End fetchers without partitions (R5.5)."""
@@ -124,12 +164,14 @@ class ReplicaFetchers:
         for key in tuple(self._running):
             self._stop(key)
         self._placed.clear()
+        self._received_at.clear()
 
     async def refresh_metrics(self) -> None:
-        """Keep the two gauges that are extremes over all fetchers up to date."""
+        """Keep the two gauges that are extremes over all fetchers up to date, and sort out who is quiet."""
         while True:
             await asyncio.sleep(_METRICS_REFRESH_S)
-            fetchers = [running.fetcher for running in self._running.values()]
+            self.settle_quiet()
+            fetchers = [running.fetcher for running in self._running.values() if len(running.fetcher.states)]
             self._max_lag.set(max((fetcher.states.max_lag for fetcher in fetchers), default=0))
             self._min_rate.set(min((fetcher.request_rate for fetcher in fetchers), default=0))
             self._failed_count.set(len(self._failed))
@@ -160,14 +202,14 @@ class ReplicaFetchers:
         present = self._running.get(key)
         if present is not None and present.fetcher.leader == leader:
             return present.fetcher
-        fetcher = ReplicaFetcher(leader, self._setup, self._failed)
+        fetcher = ReplicaFetcher(leader, self._setup, self._failed, self.note_records)
         if present is not None:
             for tp in present.fetcher.states:
                 state = present.fetcher.states.get(tp)
                 assert state is not None, f"{tp} vanished while its fetcher was replaced"
                 fetcher.states.put(tp, replace(state, delayed_until=None))
             self._stop(key)
-        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}"
+        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}{'-busy' if key.is_busy else ''}"
         self._running[key] = _Running(fetcher, self._tasks.start(self._guard(fetcher, name), name=name))
         return fetcher
 

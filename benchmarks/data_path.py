@@ -1,0 +1,168 @@
+"""The data path on real processes: latency and throughput of produce, throughput of consume, what idle partitions cost.
+
+Run as `python -m benchmarks.data_path --data FOLDER` against a cluster of `klamm up`. CPU is that of the processes
+themselves, so that it means something on a busy machine as well.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from admin.client import AdminClient
+from cluster.broker import BrokerId, Offset
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.record_batch import encode_batch, walk
+from cluster.requests import FetchPartition, FetchRequest, MetadataRequest, NewTopic, ProducePartition, ProduceRequest
+from cluster.rpc.client import RpcClient
+from deploy.local.cluster import BROKER, LocalCluster
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_TIMEOUT_MS = 30_000
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+class Clients:
+    """Requests to whoever leads a partition."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.rpc = RpcClient()
+        self._address_of = {member.id: member.address for member in cluster.members(BROKER)}
+
+    async def leaders(self, topic: str) -> dict[int, str]:
+        """Address of each partition's leader, once all have one."""
+        while True:
+            answer = await self.rpc.call(self._address_of[1], MetadataRequest((topic,)), _TIMEOUT_MS)
+            partitions = answer.topics[0].partitions
+            if partitions and all(p.error_code is ErrorCode.NONE for p in partitions):
+                return {p.partition_index: self._address_of[p.leader_id] for p in partitions}
+            await asyncio.sleep(0.1)
+
+    async def produce(self, address: str, tp: TopicPartition, batch: bytes, acks: int) -> None:
+        item = ProducePartition(tp.topic, tp.partition, batch)
+        answer = await self.rpc.call(address, ProduceRequest(acks, _TIMEOUT_MS, (item,)), _TIMEOUT_MS)
+        assert answer.partitions[0].error_code is ErrorCode.NONE, answer.partitions[0]
+
+    async def fetch_all(self, address: str, tp: TopicPartition) -> int:
+        """Read from the beginning to the high watermark; bytes."""
+        offset, total = Offset(0), 0
+        while True:
+            item = FetchPartition(tp.topic, None, tp.partition, offset, 8 << 20)
+            request = FetchRequest(BrokerId(-1), (item,), 0, 1, 8 << 20)
+            [data] = (await self.rpc.call(address, request, _TIMEOUT_MS)).partitions
+            if not data.records:
+                return total
+            total += len(data.records)
+            *_, (_, header) = walk(data.records)
+            offset = Offset(header.last_offset + 1)
+
+    def cpu(self) -> float:
+        """CPU seconds of all agents so far."""
+        return sum(cpu_seconds(m.process.pid) for m in self.cluster.members(BROKER) if m.process is not None)
+
+
+async def latency(clients: Clients, topic: str, acks: int, count: int) -> dict[str, float]:
+    """One batch of 1 KiB at a time."""
+    leaders, batch = await clients.leaders(topic), encode_batch(bytes(1024), 10)
+    tp, took = TopicPartition(topic, 0), []
+    cpu = clients.cpu()
+    for _ in range(count):
+        started = time.perf_counter()
+        await clients.produce(leaders[0], tp, batch, acks)
+        took.append((time.perf_counter() - started) * 1000)
+    took.sort()
+    used_ms = (clients.cpu() - cpu) * 1000 / count
+    return {
+        "p50_ms": round(took[count // 2], 2),
+        "p99_ms": round(took[count * 99 // 100], 2),
+        "agents_cpu_ms_per_request": round(used_ms, 2),
+    }
+
+
+async def throughput(clients: Clients, topic: str, *, acks: int, size: int, count: int) -> dict[str, float]:
+    """Many batches at once, to all partitions in turn; then all of it is read."""
+    leaders, batch = await clients.leaders(topic), encode_batch(bytes(size), 100)
+    turns = asyncio.Semaphore(32)
+
+    async def send(number: int) -> None:
+        partition = number % len(leaders)
+        async with turns:
+            await clients.produce(leaders[partition], TopicPartition(topic, partition), batch, acks)
+
+    cpu, started = clients.cpu(), time.perf_counter()
+    await asyncio.gather(*(send(number) for number in range(count)))
+    produced_s, produced_cpu = time.perf_counter() - started, clients.cpu() - cpu
+    cpu, started = clients.cpu(), time.perf_counter()
+    sizes = [await clients.fetch_all(address, TopicPartition(topic, p)) for p, address in leaders.items()]
+    read_s, read_cpu = time.perf_counter() - started, clients.cpu() - cpu
+    mebibytes = sum(sizes) / (1 << 20)
+    return {
+        "produce_mib_s": round(mebibytes / produced_s, 1),
+        "produce_cpu_ms_per_mib": round(produced_cpu * 1000 / mebibytes, 2),
+        "consume_mib_s": round(mebibytes / read_s, 1),
+        "consume_cpu_ms_per_mib": round(read_cpu * 1000 / mebibytes, 2),
+    }
+
+
+async def idle(clients: Clients, seconds: float) -> dict[str, float]:
+    """Share of one core that each agent uses while nobody writes, in per cent."""
+    cpu, started = clients.cpu(), time.perf_counter()
+    await asyncio.sleep(seconds)
+    agents = len(clients.cluster.members(BROKER))
+    return {"cpu_percent_per_agent": round((clients.cpu() - cpu) / (time.perf_counter() - started) / agents * 100, 2)}
+
+
+async def measure(folder: Path, partitions: int, cases: Sequence[str]) -> dict[str, object]:
+    cluster = LocalCluster.open(folder)
+    clients = Clients(cluster)
+    mark = f"{time.time_ns() // 1_000_000 % 10_000_000}"
+    results: dict[str, object] = {}
+    async with AdminClient(cluster.bootstrap) as admin:
+        for name, count in (("one", 1), ("six", 6), ("many", partitions)):
+            if name == "many" and "idle" not in cases:
+                continue
+            if name == "many":
+                results["idle_before"] = await idle(clients, 10)
+            started, cpu = time.perf_counter(), clients.cpu()
+            created = await admin.create_topics([NewTopic(f"{name}-{mark}", count, 3)])
+            assert created.topics[0].error_code is ErrorCode.NONE, created
+            await clients.leaders(f"{name}-{mark}")
+            results[f"create_{count}"] = {
+                "s": round(time.perf_counter() - started, 2),
+                "agents_cpu_s": round(clients.cpu() - cpu, 2),
+            }
+        if "latency" in cases:
+            for acks in (1, -1):
+                results[f"latency_acks_{acks}"] = await latency(clients, f"one-{mark}", acks, 500)
+        if "throughput" in cases:
+            for acks in (1, -1):
+                results[f"throughput_acks_{acks}"] = await throughput(
+                    clients, f"six-{mark}", acks=acks, size=100_000, count=1000
+                )
+        if "idle" in cases:
+            await asyncio.sleep(10)
+            results[f"idle_{partitions}"] = await idle(clients, 20)
+    await clients.rpc.close()
+    return results
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.data_path", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of a running cluster of `klamm up`")
+    parser.add_argument("--partitions", type=int, default=1000, help="idle partitions, each with three replicas")
+    parser.add_argument("--cases", nargs="*", default=["latency", "throughput", "idle"])
+    arguments = parser.parse_args()
+    sys.stdout.write(
+        json.dumps(asyncio.run(measure(arguments.data, arguments.partitions, arguments.cases)), indent=2) + "\n"
+    )

@@ -1,0 +1,95 @@
+"""Partitions that received records lately are fetched beside the long poll for the quiet ones."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker_agent.agent import Agent
+from cluster.partition import TopicPartition
+from cluster.requests import FetchRequest, RequestContext
+from tests.agents import TP, AgentWorld, until, virtually
+
+PARTITIONS = [TopicPartition(TP.topic, number) for number in range(20)]
+
+
+class Doorkeeper:
+    """Stands before an agent and counts the partitions of each follower's fetch."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.sizes: list[int] = []
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        if isinstance(request, FetchRequest) and request.replica_id >= 0:
+            self.sizes.append(len(request.partitions))
+        return await self.agent.handle(context, request)
+
+
+async def following() -> tuple[AgentWorld, Doorkeeper]:
+    """Broker 2 follows broker 1 in all partitions."""
+    world = AgentWorld(replica_fetch_backoff_ms=50)
+    await world.start(1, 2)
+    door = Doorkeeper(world.agents[1].agent)
+    address = world.agents[1].endpoint.address
+    world.network.detach(address)
+    world.network.attach(address, door)
+    for tp in PARTITIONS:
+        world.decide(1, (1, 2), tp=tp)
+    await world.update_metadata()
+    for tp in PARTITIONS:
+        await world.tell(1, 2, tp=tp)
+    await asyncio.sleep(1)
+    door.sizes.clear()
+    return world, door
+
+
+@pytest.mark.rule("R5.1", "R5.11")
+@virtually
+async def test_a_record_costs_what_the_busy_partitions_cost() -> None:
+    world, door = await following()
+    for _ in range(10):
+        await world.agents[1].produce(1, acks=-1)
+    assert world.agents[2].offsets()[1] == 10
+    assert door.sizes.count(1) >= 10
+    assert len([size for size in door.sizes if size > 1]) <= 3
+    await world.agents[1].produce(1, tp=PARTITIONS[7])
+    await until(lambda: world.agents[2].offsets(PARTITIONS[7])[1] == 1)
+    door.sizes.clear()
+    for _ in range(10):
+        await world.agents[1].produce(1, acks=-1)
+    assert {size for size in door.sizes if size < 10} == {2}
+    await world.stop()
+
+
+@pytest.mark.rule("R5.1", "P39")
+@virtually
+async def test_what_has_become_quiet_shares_one_long_poll_again() -> None:
+    world, door = await following()
+    await world.agents[1].produce(1, acks=-1)
+    await asyncio.sleep(8)
+    door.sizes.clear()
+    await asyncio.sleep(5)
+    assert set(door.sizes) == {len(PARTITIONS)}
+    assert world.agents[2].offsets() == world.agents[1].offsets() == (1, 1)
+    await world.stop()
+
+
+@pytest.mark.rule("R5.3", "R5.8")
+@virtually
+async def test_a_busy_partition_follows_the_next_order_like_any_other() -> None:
+    world, _ = await following()
+    await world.agents[1].produce(1, acks=-1)
+    world.decide(1, (1, 2))
+    await world.tell(2, 1)
+    state = world.agents[2].agent.fetchers.state(TP)
+    assert state is not None
+    assert state.leader_epoch == 1
+    await world.agents[1].produce(1, acks=-1)
+    assert world.agents[2].offsets()[1] == 2
+    await world.stop_replica(2)
+    assert world.agents[2].agent.fetchers.state(TP) is None
+    await world.agents[1].produce(1)
+    await asyncio.sleep(8)
+    assert world.agents[2].offsets()[1] == 2
+    await world.stop()
