@@ -45,7 +45,7 @@ def describe_reassignment(view: ClusterView, tp: TopicPartition) -> DescribedRea
 def stuck_reason(view: ClusterView, tp: TopicPartition) -> str:
     """Why a move cannot come to its end by itself; empty while only copying is waited for."""
     leadership = view.leaderships.get(tp)
-    if leadership is None or leadership.leader not in view.online_brokers(tp):
+    if leadership is None or leadership.leader not in view.online_brokers(tp, include_shutting_down=True):
         return "the partition has no leader to copy from"
     missing = [b for b in view.assignment(tp).target if b not in leadership.isr]
     reasons: list[str] = []

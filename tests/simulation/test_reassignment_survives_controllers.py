@@ -182,7 +182,7 @@ async def replaced(moving: Moving, fatal_write: int) -> tuple[End, DyingControll
     return await moving.come_to_rest({0: [2, 5]}, dying), dying
 
 
-@pytest.mark.rule("RA-25", "RA-52", "RA-53", "FO-12", "INV-8")
+@pytest.mark.rule("RA-25", "RA-52", "RA-53", "FO-12", "INV-8", "C-7", "D-19")
 @pytest.mark.parametrize("story", [disjoint, through_the_api, cancelled, replaced], ids=lambda s: s.__name__)
 def test_whenever_the_controller_dies_the_next_one_comes_to_the_same_end(story: Story) -> None:
     ends: list[End] = []

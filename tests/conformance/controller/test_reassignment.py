@@ -99,7 +99,7 @@ def test_a_dead_target_is_waited_for_and_costs_one_more_epoch_when_it_starts() -
     run_virtually(main)
 
 
-@pytest.mark.rule("RA-60", "RA-63", "RA-4")
+@pytest.mark.rule("RA-60", "RA-63", "RA-4", "C-6")
 def test_a_cancelled_move_removes_its_new_replicas_even_from_the_isr() -> None:
     async def main() -> None:
         c = await cluster(0, 1, 2, 3, 4, topic=[[0, 1, 2]])
@@ -243,7 +243,7 @@ def test_a_partition_that_never_had_a_leader_cannot_be_moved() -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("FO-12", "RA-52", "RA-53")
+@pytest.mark.rule("FO-12", "RA-52", "RA-53", "RA-33", "D-20")
 def test_the_next_controller_carries_on_and_puts_the_request_node_before_the_topic_node() -> None:
     async def main() -> None:
         c = await cluster(1, 2, 3, topic=[[1, 2], [1, 2]])

@@ -48,7 +48,7 @@ def test_why_a_move_is_stuck() -> None:
     assert stuck_reason(moving(2, 3, 4), T0) == "the partition has no leader to copy from"
     assert stuck_reason(moving(1, 2, 3, 4, leader=-1), T0) == "the partition has no leader to copy from"
     view = moving(1, 2, 3, 4)
-    view.set_shutting_down(ids(3))
+    view.set_shutting_down(ids(1, 3))
     view.offline_directories[ids(4)[0]] = {T0}
     assert stuck_reason(view, T0) == "target 3 shutting down; target 4 on a failed log directory"
     assert stuck_reason(context((1,), {"t-1": [1]}), T1) == "the partition has no leader to copy from"
