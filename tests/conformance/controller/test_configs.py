@@ -182,6 +182,8 @@ def test_old_announcements_go_and_those_that_name_nobody_stop_nothing() -> None:
         await announce(world, ConfigEntity("topics", "u"))
         await settle()
         assert len(world.server.tree.children(CONFIG_CHANGES) or ()) == 2
+        name = "TopicUncleanLeaderElectionEnableRateAndTimeMs"
+        assert c.metrics.timer("kafka.controller", "ControllerStats", name).count == 1, "each change is heard once"
         await c.stop()
 
     run_virtually(main)

@@ -13,9 +13,11 @@ from cluster.requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     ControlRequest,
+    CreatePartitionsRequest,
     DescribedTopicDeletion,
     DescribeTopicDeletionsRequest,
     LeaderAndIsrRequest,
+    NewPartitions,
     ReassignablePartition,
     ReassignableTopic,
     StopReplicaRequest,
@@ -350,6 +352,52 @@ def test_a_half_deleted_topic_is_deleted_to_the_end() -> None:
         second = world.start_controller(1002)
         await gone(world, "t")
         await second.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TD-15", "ZC-8")
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_nodes_added_while_a_topic_is_removed_are_removed_too_at_the_latest_at_the_next_occasion(times: int) -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        left = times
+        carry_out = world.server.write
+
+        def write(session: Any, ops: Sequence[Op]) -> Any:
+            nonlocal left
+            if left > 0 and any(isinstance(op, Delete) and op.path == topic_path("t") for op in ops):
+                carry_out(session, [Create(f"{topic_path('t')}/more-{left}")])
+                left -= 1
+            return carry_out(session, ops)
+
+        world.server.write = write  # type: ignore[method-assign]
+        await mark(world, "t")
+        await settle(2)
+        assert left == 0
+        assert (world.server.tree.get(topic_path("t")) is None) is (times < 3)
+        if times == 3:
+            assert world.server.tree.get(delete_topic_path("t")) is not None
+            assert c.gauge("TopicsToDeleteCount") == 1
+            await mark(world, "another")
+        await gone(world, "t")
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_a_topic_node_that_cannot_be_read_does_not_grow_but_can_be_deleted() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create(topic_path("t"), b"not JSON")
+        await until(lambda: "t" in c.context.topics)
+        grown = await c.ask(CreatePartitionsRequest((NewPartitions("t", 2),)))
+        assert grown.results[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await mark(world, "t")
+        await gone(world, "t")
+        await c.stop()
 
     run_virtually(main)
 
