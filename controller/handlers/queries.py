@@ -1,6 +1,5 @@
 """What the controller in office knows, for those who ask."""
 
-from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, PartitionEpoch
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.requests import (
@@ -24,6 +23,7 @@ from cluster.znodes import CLUSTER_ID, decode_cluster_id
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.decisions.deletion_progress import describe_deletion
+from controller.decisions.plans import described_partition
 from controller.decisions.topic_configs import min_insync_replicas
 from controller.events import Query
 from controller.handlers.configs import describe_configs
@@ -127,16 +127,4 @@ def _numbers(context: ControllerContext, topic: str) -> list[int]:
 
 
 def _describe_partition(context: ControllerContext, tp: TopicPartition) -> DescribedPartition:
-    assignment, leadership = context.assignment(tp), context.leaderships.get(tp)
-    online = context.online_brokers(tp)
-    return DescribedPartition(
-        partition=tp.partition,
-        leader=NO_LEADER if leadership is None else leadership.leader,
-        leader_epoch=NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch,
-        partition_epoch=PartitionEpoch(-1) if leadership is None else leadership.partition_epoch,
-        isr=() if leadership is None else leadership.isr,
-        replicas=assignment.replicas,
-        adding_replicas=assignment.adding,
-        removing_replicas=assignment.removing,
-        offline_replicas=tuple(b for b in assignment.replicas if b not in online),
-    )
+    return described_partition(context, tp, context.leaderships.get(tp), context.assignment(tp))

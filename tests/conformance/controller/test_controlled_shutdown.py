@@ -104,7 +104,7 @@ def test_a_request_that_still_waits_when_the_reign_ends_is_answered_that_the_con
     run_virtually(main)
 
 
-@pytest.mark.rule("CS-2", "CS-3", "CS-4", "CS-5", "FN-10")
+@pytest.mark.rule("CS-2", "CS-3", "CS-4", "CS-5", "FN-10", "D-5")
 def test_an_unknown_broker_and_an_old_incarnation_are_refused_and_nothing_changes() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)
@@ -143,7 +143,7 @@ def test_the_worked_example_of_three_shutdowns_one_after_the_other() -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("CS-7", "CS-8", "CS-9", "CS-10", "CS-13")
+@pytest.mark.rule("CS-7", "CS-8", "CS-9", "CS-10", "CS-13", "D-15")
 def test_leaders_move_and_are_told_and_followers_stop() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2, 3)
