@@ -4,9 +4,15 @@ Source: Kafka AdminUtils.assignReplicasToBrokers; KIP-36 for racks.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from cluster.broker import Broker, BrokerId
 from cluster.errors import ApiError, ErrorCode
+
+MAX_PARTITIONS: Final = 100_000
+"""Of one topic. Its node lists them all, and ZooKeeper takes about one megabyte; without a limit a request for
+billions would be worked on until the memory ends.
+"""
 
 
 def place_replicas(
@@ -29,6 +35,13 @@ def place_replicas(
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"the number of partitions must be above 0, not {partition_count}",
+            field="num_partitions",
+            value=partition_count,
+        )
+    if first_partition + partition_count > MAX_PARTITIONS:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"a topic has at most {MAX_PARTITIONS} partitions, not {first_partition + partition_count}",
             field="num_partitions",
             value=partition_count,
         )

@@ -17,6 +17,8 @@ from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData,
 MAX_OPS: Final = 250
 MAX_BYTES: Final = 400_000
 """Well below the 1 MiB that a ZooKeeper server accepts unless told otherwise."""
+MAX_UNIT_BYTES: Final = 1_000_000
+"""A server ends the connection of who sends it more than 1 MiB, as often as it is sent."""
 
 
 class Written(Struct, frozen=True):
@@ -38,13 +40,19 @@ class Missing(Struct, frozen=True):
     position: int
 
 
+class TooLarge(Struct, frozen=True):
+    """ZooKeeper would not take so much in one piece; nothing was sent."""
+
+    size: int
+
+
 class Failed(Struct, frozen=True):
     """Any other refusal."""
 
     error: ZkError
 
 
-Outcome = Written | Conflict | Missing | Failed
+Outcome = Written | Conflict | Missing | TooLarge | Failed
 Unit = Sequence[Op]
 """Operations that stand or fall together; mostly one."""
 
@@ -71,8 +79,10 @@ class FencedWriter:
         Raises ControllerMovedError when the epoch moved on, SessionExpiredError when the session is gone;
         then some units may have been written, by this controller and before its successor's first write.
         """
-        outcomes: list[Outcome | None] = [None] * len(units)
-        chunks = list(_pack(_Pending(i, ops, False) for i, ops in enumerate(units)))
+        outcomes: list[Outcome | None] = [
+            TooLarge(size) if (size := bytes_of(ops)) > MAX_UNIT_BYTES else None for ops in units
+        ]
+        chunks = list(_pack(_Pending(i, ops, False) for i, ops in enumerate(units) if outcomes[i] is None))
         while chunks:
             transactions = [[self._fence, *(op for pending in chunk for op in pending.ops)] for chunk in chunks]
             answers = await self._zookeeper.multi_many(transactions)
@@ -143,11 +153,16 @@ class FencedWriter:
         return seen
 
 
+def bytes_of(ops: Unit) -> int:
+    """About what the operations take on the wire."""
+    return sum(len(op.path) + len(getattr(op, "data", b"")) for op in ops)
+
+
 def _pack(pending: Iterator[_Pending]) -> Iterator[list[_Pending]]:
     chunk: list[_Pending] = []
     ops = size = 0
     for item in pending:
-        item_size = sum(len(op.path) + len(getattr(op, "data", b"")) for op in item.ops)
+        item_size = bytes_of(item.ops)
         if chunk and (ops + len(item.ops) > MAX_OPS or size + item_size > MAX_BYTES):
             yield chunk
             chunk, ops, size = [], 0, 0

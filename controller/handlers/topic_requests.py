@@ -22,7 +22,7 @@ from controller.active_controller import ActiveController
 from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topic_expansion import plan_expansion
 from controller.events import PartitionsDecided, TopicsDecided
-from controller.fenced_writes import Conflict, Outcome, Written
+from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
 from controller.handlers.waiting import late
 
 
@@ -88,8 +88,18 @@ def _result(name: str, assignment: TopicAssignment, outcome: Outcome | None) -> 
         case Conflict():
             taken = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists", field="name", value=name)
             return refused_topic(name, taken)
+        case TooLarge(size):
+            return refused_topic(name, _too_many_partitions(len(assignment.partitions), size))
         case _:
             return refused_topic(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}"))
+
+
+def _too_many_partitions(count: int, size: int) -> ApiError:
+    return ApiError(ErrorCode.INVALID_PARTITIONS, _too_large(size), field="num_partitions", value=count)
+
+
+def _too_large(size: int) -> str:
+    return f"the topic's znode would take {size} bytes, and ZooKeeper takes at most {MAX_UNIT_BYTES} in one piece"
 
 
 def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
@@ -169,6 +179,8 @@ def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -
         case Conflict():
             why = "somebody else changed the topic at the same time"
             return CreatePartitionsResult(result.name, ErrorCode.OPERATION_NOT_ATTEMPTED, why)
+        case TooLarge(size):
+            return CreatePartitionsResult(result.name, ErrorCode.INVALID_PARTITIONS, _too_large(size))
         case refusal:
             why = f"ZooKeeper refused: {refusal}"
             return CreatePartitionsResult(result.name, ErrorCode.UNKNOWN_SERVER_ERROR, why)

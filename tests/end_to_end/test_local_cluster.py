@@ -127,6 +127,8 @@ def test_keys_keep_their_order_and_offsets_and_limits_hold(cluster: LocalCluster
     [
         (["topics", "create", "bad name"], "INVALID_TOPIC_EXCEPTION"),
         (["topics", "create", "wide", "--replication-factor", "9"], "INVALID_REPLICATION_FACTOR"),
+        (["topics", "create", "huge", "--partitions", "2000000000"], "INVALID_PARTITIONS: a topic has at most"),
+        (["topics", "create", "large", "--partitions", "100000"], "INVALID_PARTITIONS: the topic's znode would take"),
         (["topics", "create", "odd", "--config", "no.such.key=1"], "INVALID_CONFIG"),
         (["topics", "describe", "no-such-topic"], "UNKNOWN_TOPIC_OR_PARTITION"),
         (["produce", "no-such-topic", "--count", "1"], "UNKNOWN_TOPIC_OR_PARTITION"),

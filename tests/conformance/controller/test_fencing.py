@@ -7,7 +7,7 @@ import pytest
 from cluster.broker import ZkVersion
 from cluster.errors import ControllerMovedError, SessionExpiredError
 from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData
-from controller.fenced_writes import MAX_OPS, Conflict, FencedWriter, Missing, Outcome, Written
+from controller.fenced_writes import MAX_OPS, Conflict, FencedWriter, Missing, Outcome, TooLarge, Written
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.controllers import World, run_virtually, settle, until
@@ -64,6 +64,30 @@ def test_many_writes_take_few_transactions() -> None:
         outcomes = await fenced.write([[Create(f"/n{i}")] for i in range(1000)])
         assert set(map(type, outcomes)) == {Written}
         assert client.transactions == 1000 / MAX_OPS
+
+    run_virtually(main)
+
+
+def test_what_zookeeper_would_not_take_is_not_sent_and_keeps_nobody_else_from_being_written() -> None:
+    async def main() -> None:
+        client, fenced = await writer()
+        units = [[Create("/small", b"x")], [Create("/huge", b"x" * 1_100_000)], [Create("/other", b"x")]]
+        small, huge, other = await fenced.write(units)
+        assert huge == TooLarge(1_100_005)
+        assert (small, other) == (Written(0), Written(0))
+        assert await client.exists("/huge") is None
+
+    run_virtually(main)
+
+
+def test_a_write_without_an_answer_is_not_taken_for_done_because_the_content_stood_there_before() -> None:
+    async def main() -> None:
+        client, fenced = await writer("/a")
+        # Somebody else was faster with the same content: the version is not the one that this write would have made.
+        await client.multi([SetData("/a", b"new")])
+        await client.multi([SetData("/a", b"new")])
+        client.lose = (0,)
+        assert await fenced.write([[SetData("/a", b"new", 0)]]) == [Conflict(0, exists=False)]
 
     run_virtually(main)
 

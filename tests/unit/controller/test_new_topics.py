@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.broker import Broker
 from cluster.errors import ApiError, ErrorCode
-from cluster.replica_placement import alternate_racks, place_replicas
+from cluster.replica_placement import MAX_PARTITIONS, alternate_racks, place_replicas
 from cluster.requests import NewTopic
 from controller.decisions.topic_configs import check_topic_configs, parse_unclean_override
 from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
@@ -38,6 +38,15 @@ def test_placement_without_racks_goes_round_and_shifts_after_each_round() -> Non
         (3, 0, 1),
         (4, 1, 2),
     ]
+
+
+@pytest.mark.rule("TP-5")
+@pytest.mark.parametrize(("count", "first"), [(2_000_000_000, 0), (MAX_PARTITIONS + 1, 0), (1, MAX_PARTITIONS)])
+def test_more_partitions_than_a_topic_can_have_are_refused_before_they_are_placed(count: int, first: int) -> None:
+    with pytest.raises(ApiError) as refused:
+        place_replicas(brokers(0, 1), count, 1, start=0, shift=0, first_partition=first)
+    assert refused.value.code is ErrorCode.INVALID_PARTITIONS
+    assert (refused.value.field, refused.value.value) == ("num_partitions", count)
 
 
 @pytest.mark.rule("TP-5")
