@@ -6,6 +6,8 @@ Source: Kafka ConfigHelper, TopicConfig's server synonyms.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from cluster.process.settings import Settings
 from cluster.requests import DescribedConfig
 from controller.decisions.config_changes import DYNAMIC_BROKER_KEYS
@@ -36,10 +38,20 @@ BROKER_KEYS: Final[dict[str, str]] = {
 """Topic setting -> what brokers call it, for those settings that have an effect."""
 
 
+class BrokerLayers(Struct, frozen=True):
+    """What holds for topics that do not say otherwise: overrides of the controller in office, which decides upon
+    elections, those of all brokers, and this controller's file, which agents share.
+    """
+
+    own: Mapping[str, str]
+    of_all: Mapping[str, str]
+    file: Settings
+
+
 def describe_topic_configs(
-    overrides: Mapping[str, str], of_all_brokers: Mapping[str, str], file: Settings, wanted: Collection[str] | None
+    overrides: Mapping[str, str], brokers: BrokerLayers, wanted: Collection[str] | None
 ) -> tuple[DescribedConfig, ...]:
-    """Every setting with an effect and every override, by name. `file` is this controller's: agents share it."""
+    """Every setting with an effect and every override, by name."""
     described: list[DescribedConfig] = []
     for key in sorted({*BROKER_KEYS, *overrides}):
         if wanted is not None and key not in wanted:
@@ -48,8 +60,9 @@ def describe_topic_configs(
         if key in BROKER_KEYS:
             broker_key = BROKER_KEYS[key]
             if broker_key in DYNAMIC_BROKER_KEYS:
-                layers.append((of_all_brokers.get(broker_key), OF_ALL_BROKERS))
-            layers.append(_of_file(file, broker_key))
+                layers.append((brokers.own.get(broker_key), OF_THIS_BROKER))
+                layers.append((brokers.of_all.get(broker_key), OF_ALL_BROKERS))
+            layers.append(_of_file(brokers.file, broker_key))
         described.append(_described(key, layers, read_only=False))
     return tuple(described)
 

@@ -24,7 +24,11 @@ from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
 from controller.active_controller import ActiveController
 from controller.config_store import StoredConfig
 from controller.decisions.config_changes import altered, check_alterations, config_entity
-from controller.decisions.config_descriptions import describe_broker_configs, describe_topic_configs
+from controller.decisions.config_descriptions import (
+    BrokerLayers,
+    describe_broker_configs,
+    describe_topic_configs,
+)
 from controller.fenced_writes import Conflict, Outcome, Written
 
 _ATTEMPTS = 5
@@ -108,33 +112,30 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
             entities[position] = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
         except ApiError as error:
             results[position] = _failed(resource, error)
-    all_brokers = ConfigEntity("brokers", DEFAULT_ENTITY)
-    stored = await active.configs.read(list(dict.fromkeys([*entities.values(), all_brokers])))
+    of_controller, of_all = ConfigEntity("brokers", str(active.config.id)), ConfigEntity("brokers", DEFAULT_ENTITY)
+    stored = await active.configs.read(list(dict.fromkeys([*entities.values(), of_controller, of_all])))
+    layers = BrokerLayers(_overrides(stored[of_controller]), _overrides(stored[of_all]), active.config.file)
     for position, entity in entities.items():
         resource = request.resources[position]
         own = stored[entity]
         if own is None:
             results[position] = _failed(resource, ApiError(ErrorCode.INVALID_CONFIG, f"{entity.path} cannot be read"))
             continue
-        of_all = stored[all_brokers]
-        configs = _describe(
-            active, entity, own.overrides, {} if of_all is None else of_all.overrides, resource.configuration_keys
-        )
+        configs = _describe(entity, own.overrides, layers, resource.configuration_keys)
         results[position] = DescribeConfigsResult(ErrorCode.NONE, None, *_key(resource), configs)
     return DescribeConfigsResponse(tuple(results[position] for position in range(len(request.resources))))
 
 
+def _overrides(stored: StoredConfig | None) -> Mapping[str, str]:
+    return {} if stored is None else stored.overrides
+
+
 def _describe(
-    active: ActiveController,
-    entity: ConfigEntity,
-    own: Mapping[str, str],
-    of_all: Mapping[str, str],
-    wanted: tuple[str, ...] | None,
+    entity: ConfigEntity, own: Mapping[str, str], layers: BrokerLayers, wanted: tuple[str, ...] | None
 ) -> tuple[DescribedConfig, ...]:
-    file = active.config.file
     if entity.type == "topics":
-        return describe_topic_configs(own, of_all, file, wanted)
-    return describe_broker_configs({} if entity.name == DEFAULT_ENTITY else own, of_all, file, wanted)
+        return describe_topic_configs(own, layers, wanted)
+    return describe_broker_configs({} if entity.name == DEFAULT_ENTITY else own, layers.of_all, layers.file, wanted)
 
 
 def _failed(resource: ConfigResource, error: ApiError) -> DescribeConfigsResult:

@@ -6,11 +6,12 @@ from cluster.errors import ApiError, ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.process.settings import Settings
 from cluster.requests import DescribedConfig, NewPartitions, NewPartitionsAssignment
-from controller.decisions.config_descriptions import describe_broker_configs, describe_topic_configs
+from controller.decisions.config_descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
 from controller.decisions.topic_expansion import plan_expansion
 from tests.contexts import assignment, broker, ids
 
 UNCLEAN = "unclean.leader.election.enable"
+NO_LAYERS = BrokerLayers({}, {}, Settings())
 
 
 def topic(*replicas: tuple[int, ...], first: int = 0) -> TopicAssignment:
@@ -87,14 +88,19 @@ TOPIC_LAYERS: list[tuple[dict[str, str], dict[str, str], Settings, DescribedConf
 def test_a_topics_setting_comes_from_the_topmost_layer_that_has_it(
     overrides: dict[str, str], of_all: dict[str, str], file: Settings, expected: DescribedConfig
 ) -> None:
-    assert describe_topic_configs(overrides, of_all, file, [expected.name]) == (expected,)
+    assert describe_topic_configs(overrides, BrokerLayers({}, of_all, file), [expected.name]) == (expected,)
+
+
+def test_elections_go_by_the_controllers_own_setting_before_that_of_all() -> None:
+    layers = BrokerLayers({UNCLEAN: "true"}, {UNCLEAN: "false"}, Settings())
+    assert describe_topic_configs({}, layers, [UNCLEAN]) == (DescribedConfig(UNCLEAN, "true", False, 2),)
 
 
 def test_all_settings_are_described_by_name_unless_some_are_asked_for() -> None:
-    names = [config.name for config in describe_topic_configs({"zz": "1"}, {}, Settings(), None)]
+    names = [config.name for config in describe_topic_configs({"zz": "1"}, NO_LAYERS, None)]
     assert names == sorted(names)
     assert {"retention.ms", "min.insync.replicas", "zz"} <= set(names)
-    assert describe_topic_configs({}, {}, Settings(), ["unknown"]) == ()
+    assert describe_topic_configs({}, NO_LAYERS, ["unknown"]) == ()
 
 
 def test_a_brokers_setting_is_its_own_that_of_all_or_that_of_the_file() -> None:
