@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from deploy.local.cluster import LocalCluster
+from launcher.__main__ import app
 
 
 def klamm(
@@ -28,4 +31,7 @@ def klamm(
 
 
 def as_json(cluster: LocalCluster, *arguments: str) -> Any:
-    return json.loads(klamm(cluster, *arguments, "-o", "json").stdout)
+    """What a command answers to a program. Runs in this process: tests poll with it, and starting one takes time."""
+    answer = CliRunner().invoke(app, [*arguments, "-o", "json", "--data", str(cluster.folder)])
+    assert answer.exit_code == 0, f"{arguments}: {answer.exception or answer.stderr}"
+    return json.loads(answer.stdout)

@@ -1,6 +1,10 @@
 """Moving, deleting, electing and shutting down through the command line, on real processes."""
 
 import json
+import select
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,3 +176,27 @@ def test_a_broker_leaves_only_when_nobody_suffers(cluster: LocalCluster) -> None
     assert partitions(cluster, "strict")[0]["leader"] == 1
     klamm(cluster, "elect", "preferred", "--topic", "strict")
     assert partitions(cluster, "strict")[0]["leader"] == 2
+
+
+def test_a_program_is_told_what_happens(cluster: LocalCluster) -> None:
+    command = [sys.executable, "-P", "-m", "launcher", "watch", "-o", "json", "--data", str(cluster.folder)]
+    with subprocess.Popen([*command, "--topic", "told"], stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        try:
+            told: dict[str, Any] = {}
+            deadline = time.monotonic() + SERVE_S
+            # The stream begins some time after the command does.
+            while not told:
+                assert time.monotonic() < deadline, "nothing was told"
+                klamm(cluster, "topics", "create", "told", "--replica-assignment", "1:2")
+                klamm(cluster, "topics", "delete", "told", "--yes")
+                if select.select([follower.stdout], [], [], 1)[0]:
+                    told = json.loads(follower.stdout.readline())
+            assert told["topic"] == "told"
+            assert {"kind", "at_ms", "controller_epoch", "cursor"} <= told.keys()
+        finally:
+            follower.send_signal(signal.SIGINT)
+        assert follower.wait(SERVE_S) in {0, 130}
+    cursor = told["cursor"]
+    later = klamm(cluster, "watch", "-o", "json", "--topic", "told", "--since", cursor, "--for", "1").stdout
+    assert all(json.loads(line)["cursor"] != cursor for line in later.splitlines())
