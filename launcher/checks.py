@@ -11,13 +11,15 @@ from admin.cli.output import say
 from cluster.errors import StartupError
 
 _ROOT = Path(__file__).resolve().parent.parent
+# Seconds, so that running them once more under coverage costs little: decisions have no branch without a test.
+_TESTS_OF_DECISIONS = ("tests/unit/controller", "tests/unit/broker_agent/decisions")
 
 
 def run_checks(
     context: typer.Context,
     deep: Annotated[bool, typer.Option("--deep", help="The long tests too.")] = False,
 ) -> None:
-    """Run formatting, lint, types, import rules and tests. Further arguments go to pytest.
+    """Run formatting, lint, types, import rules, the coverage of decisions and tests. Further arguments go to pytest.
 
     With arguments for pytest only the tests run: klamm test tests/unit -k partitioner
     """
@@ -27,11 +29,14 @@ def run_checks(
     if not deep and not any(a == "-m" or a.startswith("-m=") for a in pytest_arguments):
         pytest_arguments += ["-m", "not deep"]
     pytest = [sys.executable, "-m", "pytest", *pytest_arguments]
+    decisions = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", *_TESTS_OF_DECISIONS]
     checks = [
         [sys.executable, "-m", "ruff", "format", "--check", "."],
         [sys.executable, "-m", "ruff", "check", "."],
         [sys.executable, "-m", "mypy"],
         [str(Path(sys.executable).parent / "lint-imports")],
+        decisions,
+        [sys.executable, "-m", "coverage", "report"],
     ]
     failed = []
     for command in [pytest] if context.args else [*checks, pytest]:
