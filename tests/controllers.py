@@ -38,7 +38,8 @@ from cluster.zookeeper.port import Create, Delete, Op, SessionEvent, SetData, Wa
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.node import ControllerNode
-from simulator.virtual_time_loop import START_MS, VirtualTimeLoop
+from simulator.cluster import simulate
+from simulator.virtual_time_loop import START_MS
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
@@ -47,8 +48,8 @@ SESSION_MS = 6000
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, _T]], *, max_steps: int = 3_000_000) -> _T:
-    """Run a coroutine to its end on virtual time."""
-    return VirtualTimeLoop(max_steps=max_steps).run_until_complete(main())
+    """Run a coroutine to its end on virtual time; what it leaves running is ended."""
+    return simulate(main, max_steps=max_steps)
 
 
 class RecordingBrokers:

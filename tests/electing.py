@@ -47,7 +47,8 @@ async def catch_up(world: World, c: RunningController, *partitions: TopicPartiti
     """Leaders ask for the broker to be back in their ISRs."""
     for partition in partitions:
         known = c.context.leaderships.get(partition)
-        if known is None or known.leader < 0 or broker in known.isr:
+        hosted = broker in c.context.assignment(partition).replicas
+        if known is None or known.leader < 0 or broker in known.isr or not hosted:
             continue
         item = AlterPartitionItem(
             partition.topic,
