@@ -29,7 +29,12 @@ def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
             "zookeeper": zookeeper,
             "listen": "127.0.0.1:0",
             "data": str(tmp_path / name),
-            "settings": {"zookeeper.session.timeout.ms": 2000, "zookeeper.connection.timeout.ms": 2000},
+            "settings": {
+                "zookeeper.session.timeout.ms": 2000,
+                "zookeeper.connection.timeout.ms": 2000,
+                # Nobody is in office here who could relieve an agent that leaves.
+                "controlled.shutdown.retry.backoff.ms": 50,
+            },
         } | fields
         settings = config.pop("settings")
         assert isinstance(settings, dict)
@@ -101,6 +106,19 @@ def test_an_agent_registers_with_the_port_it_bound_and_leaves_at_once_and_cleanl
         for line in path.read_bytes().splitlines()
     ]
     assert [(line["kind"], line["to_state"]) for line in lines] == [("registration", "registered")]
+
+
+@pytest.mark.rule("R12.5")
+def test_a_second_signal_does_not_disturb_an_orderly_end(start: Start, client: KazooClient, tmp_path: Path) -> None:
+    process = start(settings={"zookeeper.session.timeout.ms": 2000, "controlled.shutdown.retry.backoff.ms": 700})
+    await_registration(client, 1)
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    assert any("controlled shutdown attempt failed" in line for line in process.stderr)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 0
+    assert client.exists("/brokers/ids/1") is None
+    assert (tmp_path / "agent-0" / ".kafka_cleanshutdown").exists()
 
 
 @pytest.mark.rule("R1.4")
