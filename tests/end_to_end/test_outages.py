@@ -1,0 +1,156 @@
+"""A real cluster through what operators fear: ZooKeeper gone, processes that stand still, znodes spoiled by hand."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from deploy.local import processes
+from deploy.local.cluster import CONTROLLER, ZOOKEEPER, LocalCluster
+from launcher.serving import wait_until_serving
+from tests.commands import as_json, klamm
+
+pytestmark = [pytest.mark.real, pytest.mark.deep]
+
+SERVE_S = 60
+SESSION_S = 6
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("outages") / "c", controllers=2, brokers=3)
+    try:
+        running.start_all()
+        wait_until_serving(running, SERVE_S)
+        yield running
+    finally:
+        running.stop_all()
+
+
+@pytest.fixture
+def zookeeper(cluster: LocalCluster) -> Iterator[KazooClient]:
+    client = KazooClient(hosts=cluster.state.zookeeper)
+    client.start(timeout=30)
+    yield client
+    client.stop()
+    client.close()
+
+
+def works(cluster: LocalCluster, topic: str) -> None:
+    """A topic can be created, written and read."""
+    klamm(cluster, "topics", "create", topic, "--partitions", "3", "--replication-factor", "3")
+    produced = klamm(cluster, "produce", topic, "--count", "200")
+    assert int(re.findall(r"\d+", produced.stdout)[-1]) == 200
+    read = klamm(cluster, "consume", topic, "--from-beginning", "--until-end").stdout.splitlines()
+    assert len(read) == 200
+
+
+def controller(cluster: LocalCluster) -> tuple[int, int]:
+    """Id and epoch of the controller in office."""
+    found = as_json(cluster, "cluster", "describe")["controller"]
+    return found["id"], found["epoch"]
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SERVE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SERVE_S} s: {what}"
+        time.sleep(0.2)
+
+
+@pytest.mark.rule("EL-22", "EL-23", "ZC-3")
+def test_a_zookeeper_that_was_killed_and_started_again_finds_everybody_back(cluster: LocalCluster) -> None:
+    before = {m.name: m.process for m in cluster.state.members}
+    cluster.kill(ZOOKEEPER)
+    time.sleep(1.5 * SESSION_S)  # Long enough that every session is over; the outage is what is tested.
+    refused = klamm(cluster, "topics", "list", code=1)
+    assert "ZooKeeper" in refused.stderr
+    cluster.start(ZOOKEEPER)
+    wait_until_serving(cluster, SERVE_S)
+    works(cluster, "after-outage")
+    after = {m.name: m.process for m in cluster.state.members}
+    assert {name for name in before if before[name] != after[name]} == {ZOOKEEPER}
+
+
+@pytest.mark.rule("EL-20", "EL-21", "FN-6", "C-4")
+def test_a_controller_that_stood_still_beyond_its_session_does_no_harm_when_it_wakes(cluster: LocalCluster) -> None:
+    id_, epoch = controller(cluster)
+    cluster.pause(f"{CONTROLLER}-{id_}")
+    try:
+        eventually(lambda: controller(cluster)[1] > epoch, "another controller")
+        works(cluster, "while-one-sleeps")
+    finally:
+        cluster.resume(f"{CONTROLLER}-{id_}")
+    wait_until_serving(cluster, SERVE_S)
+    works(cluster, "after-it-woke")
+    assert controller(cluster)[1] == epoch + 1
+
+
+@pytest.mark.rule("EV-7")
+def test_a_controller_ends_when_asked_to_although_zookeeper_is_away(cluster: LocalCluster) -> None:
+    id_, _ = controller(cluster)
+    name = f"{CONTROLLER}-{id_}"
+    process = cluster.member(name).process
+    assert process is not None
+    cluster.pause(ZOOKEEPER)
+    try:
+        subprocess.run(["kill", f"-{signal.SIGTERM}", str(process.pid)], check=True)
+        eventually(lambda: cluster.state_of(name) == processes.GONE, "the end of the controller")
+    finally:
+        cluster.resume(ZOOKEEPER)
+    cluster.start(name)
+    wait_until_serving(cluster, SERVE_S)
+
+
+@pytest.mark.rule("LC-1", "LC-3", "LC-8", "BK-1", "ZK-28", "EL-9")
+def test_spoiled_znodes_are_named_in_the_log_and_nothing_else_suffers(
+    cluster: LocalCluster, zookeeper: KazooClient
+) -> None:
+    klamm(cluster, "topics", "create", "hurt", "--partitions", "1", "--replication-factor", "3")
+    spoiled = {
+        "/brokers/ids/77": b'{"version":1,"host":"\xff","port":1}',
+        "/brokers/topics/spoiled-topic": b'{"partitions":{"0":[99999999999]}}',
+        "/config/topics/hurt": b"not json",
+        "/config/changes/config_change_0000009999": b"\xff",
+        "/isr_change_notification/isr_change_0000009999": b"{",
+        "/log_dir_event_notification/log_dir_event_0000009999": b"[]",
+    }
+    for path, data in spoiled.items():
+        zookeeper.set(path, data) if zookeeper.exists(path) else zookeeper.create(path, data)
+    zookeeper.set("/brokers/topics/hurt/partitions/0/state", b'{"leader":1}')
+    zookeeper.set("/feature", b"\xff\xff")
+    works(cluster, "beside-spoiled")
+    id_, epoch = controller(cluster)
+    cluster.kill(f"{CONTROLLER}-{id_}")
+    cluster.start(f"{CONTROLLER}-{id_}")
+    eventually(lambda: controller(cluster)[1] > epoch, "another controller")
+    works(cluster, "after-spoiled")
+    logs = "".join(path.read_text() for path in (cluster.folder / "logs").glob(f"{CONTROLLER}-*"))
+    for path in ("/brokers/ids/77", "/brokers/topics/spoiled-topic", "/brokers/topics/hurt/partitions/0/state"):
+        assert path in logs
+    assert "99999999999" in logs
+    # The office itself.
+    zookeeper.set("/controller", b"\xff")
+    eventually(lambda: controller(cluster)[1] > epoch + 1, "an office that can be found again")
+    works(cluster, "after-the-office")
+    for member in cluster.state.members:
+        assert cluster.state_of(member.name) != processes.GONE, cluster.last_words(member.name)
+
+
+@pytest.mark.rule("ZK-20", "ZK-25")
+def test_describe_agrees_with_the_znodes_after_all_that(cluster: LocalCluster, zookeeper: KazooClient) -> None:
+    described = as_json(cluster, "topics", "describe", "after-outage")["topics"][0]
+    node = json.loads(zookeeper.get("/brokers/topics/after-outage")[0])
+    assert {str(p["partition"]): p["replicas"] for p in described["partitions"]} == node["partitions"]
+    for partition in described["partitions"]:
+        data, stat = zookeeper.get(f"/brokers/topics/after-outage/partitions/{partition['partition']}/state")
+        state = json.loads(data)
+        assert [partition[key] for key in ("leader", "leader_epoch", "isr")] == [
+            state[key] for key in ("leader", "leader_epoch", "isr")
+        ]
+        assert partition["partition_epoch"] == stat.version
