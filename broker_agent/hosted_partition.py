@@ -192,6 +192,7 @@ class HostedPartition:
             now_ms=now_ms,
             lag_ms_max=self._lag_ms_max,
         )
+        candidate = min(candidate, self.log.settled_end)
         if candidate <= self.log.high_watermark:
             return False
         self.log.set_high_watermark(candidate)

@@ -169,12 +169,20 @@ class Log(Protocol):
         """R10.20: monotone; beyond the HW raises LogAppendError(OFFSET_OUT_OF_RANGE)."""
         ...
 
+    @property
+    def settled_end(self) -> Offset:
+        """The log's end; less where `flush.messages` wants records on the device before anybody is told of them."""
+        ...
+
     def flush_is_due(self, now_s: float) -> bool:
         """Whether a roll, flush.messages or flush.ms asks for an fsync; `now_s` is the event loop's time."""
         ...
 
     async def flush(self) -> None:
-        """Make durable what is in the log now (fsync off the loop) and move the recovery point there."""
+        """Make durable what is in the log now (fsync off the loop) and move the recovery point there.
+
+        Raises StorageError.
+        """
         ...
 
 

@@ -3,6 +3,8 @@
 Source: Kafka ReplicaManager.appendRecords, DelayedProduce; KafkaApis.handleProduceRequest.
 """
 
+import asyncio
+
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +18,8 @@ from broker_agent.decisions.data_requests import (
     judge_record_set,
 )
 from broker_agent.decisions.isr import maximal_isr
-from broker_agent.ports import AppendInfo
+from broker_agent.hosted_partition import HostedPartition
+from broker_agent.ports import AppendInfo, Log
 from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import Offset
 from cluster.errors import ErrorCode, LogAppendError, StorageError
@@ -55,8 +58,15 @@ class ProduceRequests:
         # From here to the watching of what is pending nothing awaits: no role change falls between (R7.4), and
         # none can be lost and regained unseen.
         results = [self._append(request, item) for item in request.partitions]
+        unsettled = self._find_unsettled(results)
+        settling = asyncio.gather(*map(self._settle, unsettled)) if unsettled else None
         if request.acks == ACKS_ALL:
             results = await self._await_replication(request, results)
+        elif settling is not None:
+            # What was appended has to be committed also if its producer hangs up.
+            await asyncio.shield(settling)
+            lost = {u.partition.topic_partition for u in unsettled if not u.is_settled}
+            results = [self._without(lost, result) for result in results]
         return ProduceResponse(tuple(result.answer for result in results))
 
     async def _until_roles_are_settled(self, request: ProduceRequest) -> None:
@@ -149,6 +159,32 @@ class ProduceRequests:
         if code not in UNREMARKABLE_PRODUCE_ERRORS:
             metrics.mark(topic, "FailedProduceRequestsPerSec")
 
+    def _find_unsettled(self, results: "list[_Result]") -> "list[_Unsettled]":
+        """What may not be acknowledged before an fsync, because of `flush.messages` (R10.4 step 11)."""
+        found = []
+        for result in results:
+            partition = self._manager.online(TopicPartition(result.answer.topic, result.answer.partition))
+            if result.required is not None and partition is not None and partition.log is not None:
+                unsettled = _Unsettled(partition, partition.log, result.required)
+                if not unsettled.is_settled:
+                    found.append(unsettled)
+        return found
+
+    async def _settle(self, unsettled: "_Unsettled") -> None:
+        """Flush, together with whoever waits for the same log, and let the high watermark follow."""
+        try:
+            while not unsettled.is_settled:
+                await unsettled.log.flush()
+        except StorageError:
+            return  # Where it failed it was reported, and takes the whole directory out of service.
+        self._manager.advance(unsettled.partition)
+
+    @staticmethod
+    def _without(lost: set[TopicPartition], result: "_Result") -> "_Result":
+        if TopicPartition(result.answer.topic, result.answer.partition) not in lost:
+            return result
+        return _Result(replace(result.answer, error_code=ErrorCode.KAFKA_STORAGE_ERROR), result.required)
+
     async def _await_replication(self, request: ProduceRequest, results: "list[_Result]") -> "list[_Result]":
         waiting = _WaitingProduce(self._manager, results)
         for key in waiting.keys:
@@ -170,6 +206,18 @@ class _Result(Struct, frozen=True):
 
     answer: ProducePartitionResult
     required: Offset | None
+
+
+class _Unsettled(Struct, frozen=True):
+    """An append up to `required` (exclusive) to a log that may have to be flushed first."""
+
+    partition: HostedPartition
+    log: Log
+    required: Offset
+
+    @property
+    def is_settled(self) -> bool:
+        return self.log.settled_end >= min(self.required, self.log.log_end_offset)
 
 
 class _WaitingProduce:

@@ -80,6 +80,8 @@ class ReplicaFetcher:
 
     async def _fetch_once(self) -> bool:
         """One request for every ready partition; False if none was ready or the leader did not answer."""
+        while unsettled := self._find_unsettled():
+            await asyncio.gather(*(self._flush(tp, log) for tp, log in unsettled))
         asked = self._choose_ready()
         if not asked:
             return False
@@ -130,6 +132,19 @@ class ReplicaFetcher:
         self.reconciliation.write_truncations()
         for tp, state in out_of_range:
             await self.reconciliation.reset_offset(tp, state)
+
+    def _find_unsettled(self) -> list[tuple[TopicPartition, Log]]:
+        """Logs that `flush.messages` wants on the device first: the offset in a request acknowledges what is below."""
+        ready = self.states.ready(asyncio.get_running_loop().time(), truncating=False)
+        logs = [(tp, log) for tp, _ in ready if (log := self.reconciliation.log(tp)) is not None]
+        return [(tp, log) for tp, log in logs if log.settled_end < log.log_end_offset]
+
+    async def _flush(self, tp: TopicPartition, log: Log) -> None:
+        try:
+            await log.flush()
+        except StorageError as error:
+            if self.states.get(tp) is not None:
+                self.reconciliation.give_up(tp, str(error))
 
     def _choose_ready(self) -> dict[TopicPartition, tuple[FetchState, FetchPartition]]:
         asked = {}

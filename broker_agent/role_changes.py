@@ -96,6 +96,8 @@ class RoleChanges:
             epoch_start: Offset | None = None
             if state.leader_epoch > partition.leader_epoch:
                 epoch_start = log.log_end_offset
+                if log.settled_end < epoch_start:
+                    await log.flush()
                 await log.begin_leader_epoch(state.leader_epoch, epoch_start)
                 assert log.log_end_offset == epoch_start, f"{partition.topic_partition} grew during its election"
             partition.make_leader(state, epoch_start_offset=epoch_start, now_ms=self._manager.now_ms())

@@ -314,18 +314,16 @@ class PartitionLog:
 
     # Flushing and closing
 
+    @property
+    def settled_end(self) -> Offset:
+        return self._end if self._end - self._recovery_point < self.config.flush_messages else self._recovery_point
+
     def flush_is_due(self, now_s: float) -> bool:
-        """Whether a roll, flush.messages or flush.ms asks for an fsync; `now_s` is the event loop's time."""
         unflushed = self._end - self._flush_captured
-        waited_ms = (now_s - self._flushed_at_s) * 1000
-        return (
-            self._has_rolled
-            or unflushed >= self.config.flush_messages
-            or (unflushed > 0 and waited_ms >= self.config.flush_ms)
-        )
+        is_late = unflushed > 0 and (now_s - self._flushed_at_s) * 1000 >= self.config.flush_ms
+        return self._has_rolled or unflushed >= self.config.flush_messages or is_late
 
     async def flush(self) -> None:
-        """Make durable what is in the log now, and move the recovery point there. Raises StorageError."""
         with self._usable():
             async with self._writing:
                 if self._is_closed:
