@@ -1,4 +1,4 @@
-"""Brokers as they are written: what they are, what they carry, how they are configured."""
+"""Brokers as they are written: what they are, what they carry, what their leaving would do."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from cluster.requests import (
         DescribedBroker,
-        DescribedConfig,
         DescribedTopic,
         PlanControlledShutdownResponse,
         ThreatenedPartition,
     )
 
 BROKER_COLUMNS: Final = ("id", "address", "rack", "epoch", "state")
-_SOURCES: Final = {1: "topic", 2: "broker", 3: "default of brokers", 4: "file", 5: "built in"}
 
 
 def broker_document(b: "DescribedBroker") -> dict[str, Any]:
@@ -34,18 +32,6 @@ def load_of_brokers(topics: "Sequence[DescribedTopic]") -> dict[int, dict[str, i
                 load[broker]["replicas"] += 1
                 load[broker]["out_of_sync"] += broker not in p.isr
     return load
-
-
-def config_documents(configs: "Sequence[DescribedConfig]") -> list[dict[str, Any]]:
-    return [
-        {
-            "name": c.name,
-            "value": c.value,
-            "source": _SOURCES.get(c.config_source, str(c.config_source)),
-            "read_only": c.read_only,
-        }
-        for c in sorted(configs, key=lambda c: c.name)
-    ]
 
 
 def threat_documents(plan: "PlanControlledShutdownResponse") -> dict[str, list[dict[str, Any]]]:

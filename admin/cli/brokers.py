@@ -8,10 +8,10 @@ import typer
 from admin.cli.broker_documents import (
     BROKER_COLUMNS,
     broker_document,
-    config_documents,
     load_of_brokers,
     threat_documents,
 )
+from admin.cli.config_documents import config_documents
 from admin.cli.options import (
     DEFAULT_DATA,
     EXIT_FINDINGS,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from admin.cli.config_documents import config_documents
 from admin.cli.options import (
     DEFAULT_DATA,
     BootstrapOption,
@@ -23,6 +24,7 @@ from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, dele
 from cluster.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from admin.client import AdminClient
     from cluster.requests import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
@@ -102,18 +104,29 @@ def list_(
 @app.command(
     epilog=examples(
         "klamm topics describe orders",
+        "klamm topics describe orders --configs",
         "klamm topics describe -o json",
     )
 )
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(help="Default: all topics.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.")] = None,
+    *,
+    configs: Annotated[
+        bool, typer.Option("--configs", help="Show the settings in force, and where they are made.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,
     timeout: TimeoutOption = 30,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show who leads, who is in sync and who hosts each partition."""
-    described = run(_describe(bootstrap, data, timeout, names))
+
+    async def main() -> "tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]":
+        async with connect(bootstrap, data, timeout) as client:
+            topics = list((await client.describe_topics(names if names else None)).topics)
+            return topics, await _settings(client, topics) if configs else {}
+
+    described, settings = run(main())
     known = [t for t in described if t.error_code is ErrorCode.NONE]
     columns = (*_COLUMNS, "adding", "removing") if any(_is_moving(t) for t in known) else _COLUMNS
     rows = (
@@ -132,7 +145,12 @@ def describe(
         for t in known
         for p in t.partitions
     )
-    write({"topics": [_document(t) for t in known]}, form, columns, rows)
+    documents = [_document(t) | ({"settings": settings[t.name]} if configs else {}) for t in known]
+    write({"topics": documents}, form, columns, rows)
+    if configs and form is Format.TABLE:
+        for name, found in settings.items():
+            typer.echo(f"\ntopic {name}")
+            write({}, form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in found))
     for topic in known:
         if topic.queued_for_deletion:
             say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' tells how far that is")
@@ -160,9 +178,12 @@ async def _list(bootstrap: Any, data: Any, timeout_s: float) -> "list[ListedTopi
         return sorted((await client.list_topics()).topics, key=lambda t: t.name)
 
 
-async def _describe(bootstrap: Any, data: Any, timeout_s: float, names: list[str] | None) -> "list[DescribedTopic]":
-    async with connect(bootstrap, data, timeout_s) as client:
-        return list((await client.describe_topics(names if names else None)).topics)
+async def _settings(client: "AdminClient", topics: "list[DescribedTopic]") -> dict[str, list[dict[str, Any]]]:
+    from cluster.requests import TOPIC_RESOURCE, ConfigResource
+
+    known = [ConfigResource(TOPIC_RESOURCE, t.name) for t in topics if t.error_code is ErrorCode.NONE]
+    results = (await client.describe_configs(known)).results
+    return {r.resource_name: config_documents(r.configs) for r in results}
 
 
 def _document(topic: "DescribedTopic") -> dict[str, Any]:

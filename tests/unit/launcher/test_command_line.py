@@ -35,6 +35,14 @@ def klamm(*arguments: str, folder: Path | None = None) -> subprocess.CompletedPr
         ["consume", "t", "--from-beginning", "--offset", "3"],
         ["story", "orders"],
         ["broker"],
+        ["topics", "alter", "t"],
+        ["topics", "alter", "t", "--replica-assignment", "1:2"],
+        ["reassign", "generate", "--broker-list", "1,2"],
+        ["reassign", "cancel"],
+        ["reassign", "execute", "/dev/null"],
+        ["elect", "preferred"],
+        ["elect", "unclean", "--all-topic-partitions", "--topic", "t"],
+        ["brokers", "alter", "somebody", "--config", "a=b"],
     ],
 )
 def test_wrong_usage_exits_2_and_leaves_stdout_alone(arguments: list[str], tmp_path: Path) -> None:
