@@ -35,15 +35,13 @@ def described_partition(
     )
 
 
-def planned_change(
-    view: ClusterView, tp: TopicPartition, after: Leadership, assignment: ReplicaAssignment | None = None
-) -> PlannedChange:
-    """From what the view has to `after`; the assignment stays unless another one is given."""
+def planned_change(view: ClusterView, tp: TopicPartition, after: Leadership) -> PlannedChange:
+    """From what the view has to `after`; the assignment stays."""
     present = view.assignment(tp)
     return PlannedChange(
         tp.topic,
         described_partition(view, tp, view.leaderships.get(tp), present),
-        described_partition(view, tp, after, present if assignment is None else assignment),
+        described_partition(view, tp, after, present),
     )
 
 

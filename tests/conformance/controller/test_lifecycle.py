@@ -172,7 +172,7 @@ def test_a_failover_changes_no_healthy_partition_and_sends_everything_again() ->
     run_virtually(main)
 
 
-@pytest.mark.rule("FO-10", "FO-11", "RM-21")
+@pytest.mark.rule("FO-10", "FO-11", "RM-21", "D-21")
 def test_a_leader_that_died_with_its_controller_costs_two_epochs() -> None:
     async def main() -> None:
         world, first = await cluster(1, 2)

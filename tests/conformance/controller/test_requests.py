@@ -138,7 +138,7 @@ def test_whole_requests_are_refused_by_code() -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("IS-19", "FN-4", "INV-12")
+@pytest.mark.rule("IS-19", "FN-4", "INV-12", "D-6")
 def test_a_fenced_isr_change_is_answered_not_controller() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)

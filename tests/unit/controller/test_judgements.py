@@ -25,6 +25,7 @@ from cluster.requests import (
 from cluster.znodes import FinalizedFeatures, ProducerIdBlock
 from controller.decisions.config_changes import altered, check_alterations, config_entity
 from controller.decisions.features import features_at_failover, incompatible_features, plan_feature_updates
+from controller.decisions.leader_balance import plan_leader_balance
 from controller.decisions.leader_election import ElectionFailure, Offline, Preferred
 from controller.decisions.log_directories import DirectoryNews, judge_directories
 from controller.decisions.producer_ids import next_block, refuse_allocation
@@ -36,7 +37,7 @@ from controller.decisions.requested_elections import (
     requested_partitions,
     sort_out,
 )
-from tests.contexts import context, leadership, tp
+from tests.contexts import context, leadership, registered, tp
 
 E = ErrorCode
 ONE = BrokerId(1)
@@ -122,6 +123,10 @@ def test_the_valid_updates_make_the_new_levels_together() -> None:
     plan = plan_feature_updates(updates, {"f": 2, "old": 1}, SUPPORTED, BROKERS)
     assert plan.levels == {"old": 1, "g": 3}
     assert [refusal is None for refusal in plan.refusals] == [False, True, True]
+    lowered = plan_feature_updates([FeatureUpdate("f", 1, SAFE)], {"f": 2}, SUPPORTED, BROKERS)
+    assert lowered.levels == {"f": 1}
+    twice = plan_feature_updates([FeatureUpdate("f", 0, SAFE)] * 2, {"f": 2}, SUPPORTED, BROKERS)
+    assert (twice.levels, twice.refusals) == ({}, (None, None))
 
 
 @pytest.mark.parametrize(
@@ -232,6 +237,8 @@ def test_alterations_leave_what_they_do_not_name() -> None:
     for resource in (TOPIC_RESOURCE, BROKER_RESOURCE):
         check_alterations(config_entity(resource, "1", ["1"]), configs)
     check_alterations(config_entity(BROKER_RESOURCE, "1", []), [AlterableConfig("from.elsewhere", DELETE_CONFIG)])
+    # What is taken away needs no good value, nor a known name.
+    check_alterations(config_entity(TOPIC_RESOURCE, "t", ["t"]), [AlterableConfig("no.such", DELETE_CONFIG, "bad")])
     before = {RETENTION: "1", "other": "x"}
     assert altered(before, configs) == {"other": "x", UNCLEAN_KEY: "true"}
     assert altered(before, [AlterableConfig("absent", DELETE_CONFIG)]) == before
@@ -286,9 +293,10 @@ def test_blocks_follow_one_another_to_the_last_id() -> None:
     assert next_block(ProducerIdBlock(BrokerId(7), 1000, 1999), ONE) == ProducerIdBlock(ONE, 2000, 2999)
     last = 2**63 - 1
     assert next_block(ProducerIdBlock(ONE, 0, last - 1000), ONE) == ProducerIdBlock(ONE, last - 999, last)
-    with pytest.raises(ApiError, match="the producer ids are exhausted") as refused:
+    with pytest.raises(ApiError, match="exhausted") as refused:
         next_block(ProducerIdBlock(ONE, 0, last - 999), ONE)
     assert refused.value.code is E.UNKNOWN_SERVER_ERROR
+    assert refused.value.message == "the producer ids are exhausted"
 
 
 @pytest.mark.rule("EP-2", "EP-3", "D-3")
@@ -370,3 +378,21 @@ def test_who_asks_for_all_hears_nothing_of_elections_that_were_not_needed() -> N
     assert answer_elections(everything, partitions, refusals) == (ReplicaElectionResult("a", (done,)), failed)
     needless = PartitionElectionResult(0, E.ELECTION_NOT_NEEDED, "needless")
     assert answer_elections(named, partitions, refusals) == (ReplicaElectionResult("a", (needless, done)), failed)
+
+
+@pytest.mark.rule("EP-21", "EP-22", "EP-24")
+def test_a_broker_with_nothing_to_give_back_does_not_end_the_round_of_the_others() -> None:
+    moved = {f"t-{p}": leadership(3, [3, 2]) for p in range(4)}
+    view = context(
+        [2, 3],
+        {"dead-0": [1, 3], "few-0": [2, 3], "few-1": [2, 3], "few-2": [2, 3]} | {name: [4, 3] for name in moved},
+        {"dead-0": leadership(3, [3]), "few-0": leadership(3, [3, 2])} | moved,
+    )
+    for partition in (1, 2):
+        view.apply_leaderships({tp(f"few-{partition}"): leadership(2, [2])})
+    view.add_brokers([registered(4)])
+    # Broker 1 is dead; broker 2 misses one of three; broker 4 is missed by all of its, but in sync with none.
+    assert plan_leader_balance(view, 34) == {}
+    assert plan_leader_balance(view, 33) == {2: (tp("few-0"),)}
+    view.apply_leaderships({tp("t-2"): leadership(3, [3, 4])})
+    assert plan_leader_balance(view, 50) == {4: (tp("t-2"),)}

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.broker import BrokerId, ControllerId
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicPartition
+from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicAssignment, TopicPartition
 from cluster.requests import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -31,9 +31,10 @@ from controller.decisions.deletion_progress import describe_deletion
 from controller.decisions.isr_change import plan_isr_changes
 from controller.decisions.leader_election import ElectionFailure, Offline, plan_elections
 from controller.decisions.partition_states import plan_initialisations
-from controller.decisions.reassignment import Refusal, plan_submission
+from controller.decisions.reassignment import Refusal, plan_submission, topic_nodes
 from controller.decisions.reassignment_preview import preview_reassignment
 from controller.decisions.reassignment_progress import describe_reassignment
+from controller.decisions.replica_states import plan_isr_removals
 from controller.decisions.requested_elections import preview_elections, sort_out
 from controller.decisions.topic_configs import check_topic_configs
 from controller.decisions.topic_creation import check_assignments, check_topic_name, new_topic_id, plan_new_topic
@@ -193,6 +194,11 @@ def test_a_deletion_that_waits_goes_on_or_is_held_is_told_apart() -> None:
     view = context([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(1, [1])})
     view.queue_topic_deletions(["t"])
     waiting = describe_deletion(view, "t")
+    assert waiting.topic == "t"
+    assert [(w.partition, w.broker_id, w.state) for w in waiting.waiting] == [
+        (0, 1, "NonExistentReplica"),
+        (0, 2, "NonExistentReplica"),
+    ]
     assert (waiting.state, waiting.reason, waiting.deleted_replicas, waiting.replicas) == ("waiting", "", 0, 2)
     for target in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
         view.set_replica_states(BrokerId(1), [T0], target)
@@ -378,3 +384,12 @@ def test_topic_ids_are_version_four() -> None:
 
 def test_a_name_that_differs_in_more_than_its_dots_is_no_twin() -> None:
     check_topic_name("a.b", ["a-b", "ab", "a_b_c"])
+
+
+@pytest.mark.rule("RM-9", "RM-10")
+def test_what_this_controller_wrote_itself_may_be_written_again() -> None:
+    view = context([2], {"t-0": [1, 2]})
+    current: dict[TopicPartition, Leadership | None] = {T0: leadership(2, [2, 1], controller_epoch=EPOCH)}
+    assert plan_isr_removals(view, BrokerId(1), current).writes[T0].isr == (2,)
+    first_node = topic_nodes(view, {tp("new-0"): assignment([1])})
+    assert first_node == {"new": TopicAssignment({0: assignment([1])})}
