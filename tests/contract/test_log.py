@@ -254,6 +254,7 @@ async def test_a_directory_with_a_foreign_name_in_it_is_refused(node: Node) -> N
         await node.start()
 
 
+@pytest.mark.rule("R10.18")
 async def test_retention_deletes_old_segments_and_the_files_go_later(node: Node) -> None:
     await node.start()
     config = LogConfig(segment_bytes=1000, retention_ms=1000, file_delete_delay_ms=0)

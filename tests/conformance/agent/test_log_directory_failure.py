@@ -48,7 +48,7 @@ async def test_a_failed_append_fails_the_directory_and_no_other(world: TwinWorld
     await node.logs.write_recovery_points()
 
 
-@pytest.mark.rule("R11.6")
+@pytest.mark.rule("R11.6", "R3.14")
 async def test_only_a_new_replica_may_be_created_while_a_directory_is_failed(world: TwinWorld) -> None:
     node = Node(world, A, B)
     await node.start()

@@ -10,7 +10,7 @@ from cluster.errors import ErrorCode
 from tests.agents import TP, AgentWorld, refuse, until, virtually
 
 
-@pytest.mark.rule("R6.6", "R6.10", "R6.12", "R6.18", "R7.12")
+@pytest.mark.rule("R5.29", "R6.6", "R6.10", "R6.12", "R6.18", "R7.12")
 @virtually
 async def test_e1_the_high_watermark_follows_the_slowest_member_and_answers_carry_the_old_one() -> None:
     world = AgentWorld(min_insync_replicas=2)
