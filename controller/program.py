@@ -1,7 +1,7 @@
 """The composition root of a controller process: every adapter is made and wired here, and nowhere else."""
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from random import SystemRandom
 
 import structlog
@@ -48,8 +48,10 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     )
     entrance = _Entrance()
     server = await serve_controller(config.listen, entrance, metrics)
-    with ExitStack() as cleanup:
+    async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
+        cleanup.push_async_callback(client.close)
+        cleanup.push_async_callback(server.stop)
         if config.metrics_listen is not None:
             address, close_metrics = serve_metrics(metrics, config.metrics_listen)
             cleanup.callback(close_metrics)
@@ -76,9 +78,6 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
                 await controller.run(stop)
         except* ZooKeeperUnreachableError as group:
             raise StartupError(f"ZooKeeper at {config.zookeeper} cannot be reached: {group.exceptions[0]}") from group
-        finally:
-            await server.stop()
-            await client.close()
 
 
 class _Entrance:

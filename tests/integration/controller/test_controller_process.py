@@ -1,0 +1,113 @@
+"""A controller as a real process: what an operator can mend is refused in one line, with an exit code."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+pytestmark = pytest.mark.real
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
+    """Start a controller; keywords replace fields of its configuration, None leaves one out."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start_controller(settings: dict[str, object] | None = None, **fields: object) -> "subprocess.Popen[str]":
+        config: dict[str, object] = {
+            "id": 1001,
+            "zookeeper": f"{zookeeper}/{tmp_path.name}",
+            "listen": "127.0.0.1:0",
+            "data": str(tmp_path / f"controller-{len(processes)}"),
+        } | fields
+        lines = [f"{key} = {json.dumps(value)}" for key, value in config.items() if value is not None]
+        sessions = {"zookeeper.session.timeout.ms": 2000, "zookeeper.connection.timeout.ms": 2000}
+        chosen = sessions | ({} if settings is None else settings)
+        lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in chosen.items())]
+        path = tmp_path / f"controller-{len(processes)}.toml"
+        path.write_text("\n".join(lines))
+        command = [sys.executable, "-m", "controller", "--config", str(path)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process
+
+    yield start_controller
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def refusal(process: "subprocess.Popen[str]", code: int) -> list[str]:
+    """What the process says for humans before it ends with this exit code."""
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == code, words
+    assert "Traceback" not in words
+    assert "Exception ignored" not in words
+    # Structured lines are diagnostics; gRPC's own library has a line of its own about ports.
+    return [line for line in words.splitlines() if not re.match(r"\{|E\d{4} ", line)]
+
+
+def test_every_mistake_of_a_configuration_is_named_at_once(start: Start) -> None:
+    mistakes: dict[str, object] = {"num.partitions": 0, "no.such.key": 1, "zookeeper.session.timeout.ms": "soon"}
+    named = "\n".join(refusal(start(id="x", listen="nonsense", settings=mistakes), code=2))
+    for field, value in (
+        ("id", "'x'"),
+        ("listen", "'nonsense'"),
+        ('settings."num.partitions"', "0"),
+        ('settings."zookeeper.session.timeout.ms"', "'soon'"),
+    ):
+        assert f"{field}: {value}: must be" in named
+    assert 'settings."no.such.key": is not a known key' in named
+
+
+@pytest.mark.parametrize("field", ["listen", "metrics_listen"])
+def test_a_port_in_use_is_named(start: Start, field: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        (line,) = refusal(start(**{field: address}), code=1)
+    assert address in line
+    assert "in use" in line
+
+
+def test_a_zookeeper_that_cannot_be_reached_is_named(start: Start) -> None:
+    (line,) = refusal(start(zookeeper="127.0.0.1:1"), code=1)
+    assert line.startswith("ZooKeeper at 127.0.0.1:1 cannot be reached")
+
+
+@pytest.mark.rule("EL-13", "EL-30", "ZK-7")
+def test_a_controller_takes_office_and_leaves_it_at_once_when_asked_to_end(
+    start: Start, zookeeper: str, tmp_path: Path
+) -> None:
+    process = start()
+    client = KazooClient(hosts=zookeeper)
+    client.start(timeout=30)
+    chroot = f"/{tmp_path.name}"
+    try:
+        deadline = time.monotonic() + 30
+        while not client.exists(f"{chroot}/controller"):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert refusal(process, code=0) == []
+        assert client.exists(f"{chroot}/controller") is None
+        assert client.get_children(f"{chroot}/controllers/ids") == []
+        assert client.get(f"{chroot}/controller_epoch")[0] == b"1"
+    finally:
+        client.stop()
+        client.close()
