@@ -11,6 +11,8 @@ _EVENT_METERS: Final = {
     SessionState.EXPIRED: "ZooKeeperExpiresPerSec",
     SessionState.AUTH_FAILED: "ZooKeeperAuthFailuresPerSec",
 }
+_NEVER: Final = ("ZooKeeperReadOnlyConnectsPerSec", "ZooKeeperSaslAuthenticationsPerSec")
+"""This client connects neither read-only nor by SASL: shown as 0, for dashboards that were made for Kafka."""
 
 
 class ClientMetrics(Protocol):
@@ -31,6 +33,8 @@ class SessionMetrics:
         self._requests = metrics.meter("klamm.zookeeper", "Client", "Requests")
         self._round_trips = metrics.meter("klamm.zookeeper", "Client", "RoundTrips")
         self._meters = {state: metrics.meter(*listener, name) for state, name in _EVENT_METERS.items()}
+        for name in _NEVER:
+            metrics.meter(*listener, name)
         self._state = metrics.text(*listener, "SessionState")
 
     def sent(self, requests: int, round_trips: int) -> None:
