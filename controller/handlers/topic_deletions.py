@@ -6,6 +6,7 @@ anywhere in between leaves what the next one begins with. Source: Kafka TopicDel
 """
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 import structlog
 
@@ -30,6 +31,7 @@ from controller.handlers.partition_transitions import move_partitions
 from controller.handlers.reassignment_node import drop_reassignments_of_topics
 from controller.handlers.replica_transitions import Replicas, move_replicas, replicas_of
 
+_NAMES_IN_LOG: Final = 10
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -44,7 +46,7 @@ async def initialise_deletions(active: ActiveController) -> None:
     held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
     context.hold_deletions(held)
     if marked:
-        log.info("Topics wait for their deletion", topics=len(marked), on_hold=sorted(held | moving))
+        log.info("Topics wait for their deletion", **_some(marked), on_hold=len(held | moving))
 
 
 async def try_deletions(active: ActiveController) -> None:
@@ -64,7 +66,7 @@ async def topic_deletion(active: ActiveController) -> None:
     new = [topic for topic in marked if topic in context.topics and topic not in context.topics_marked_for_deletion]
     moving = _queue(active, new)
     if new:
-        log.info("Topics are to be deleted", topics=new, on_hold=sorted(moving))
+        log.info("Topics are to be deleted", **_some(new), on_hold=len(moving))
     _record(active, new, "queued for deletion")
     await _resume_all(active)
 
@@ -112,7 +114,7 @@ async def deletions_failed(active: ActiveController, replicas: Replicas) -> None
         await move_replicas(active, that_may_fail(active.context, failed), ReplicaState.DELETION_INELIGIBLE)
         topics = sorted({tp.topic for partitions in failed.values() for tp in partitions})
         active.context.hold_deletions(topics)
-        log.info("Deletions are on hold", topics=topics, brokers=sorted(failed))
+        log.info("Deletions are on hold", **_some(topics), brokers=sorted(failed))
         await _resume_all(active)
 
 
@@ -180,7 +182,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     await move_replicas(active, plan.alive, ReplicaState.DELETION_STARTED)
     context.hold_deletions(plan.held)
     if plan.held:
-        log.info("Deletions wait for dead brokers", topics=list(plan.held), brokers=sorted(plan.dead))
+        log.info("Deletions wait for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
 
 
 async def _finish(active: ActiveController, topics: Collection[str]) -> None:
@@ -196,12 +198,18 @@ async def _finish(active: ActiveController, topics: Collection[str]) -> None:
         context.forget_states(states)
     await drop_reassignments_of_topics(active, gone)
     _record(active, gone, "deleted")
-    log.info("Topics are deleted", topics=gone)
+    log.info("Topics are deleted", **_some(gone))
+
+
+def _some(topics: Iterable[str]) -> dict[str, object]:
+    """How many, and the first of them by name: enough for a line of the log."""
+    names = sorted(topics)
+    return {"count": len(names), "first": names[:_NAMES_IN_LOG]}
 
 
 async def _drop_markers(active: ActiveController, topics: Collection[str]) -> None:
     if topics:
-        log.warning("Deletions are refused", topics=list(topics), enabled=active.config.delete_topic_enable)
+        log.warning("Deletions are refused", **_some(topics), enabled=active.config.delete_topic_enable)
         await active.store.delete_markers(topics)
 
 
