@@ -349,10 +349,11 @@ class PartitionLog:
         """Run the flushers, then replace the epoch checkpoint if it is out of date, all off the loop."""
         work = list(flushers)
         disk, path = self._around.disk, self.path
-        if self._names_are_dirty:
-            work.append(lambda: disk.sync_directory(path))
         epochs_were_dirty, names_were_dirty = self._epochs_are_dirty, self._names_are_dirty
+        if names_were_dirty and not epochs_were_dirty:
+            work.append(lambda: disk.sync_directory(path))
         if epochs_were_dirty:
+            # The last step of the replacement makes all names in the directory durable.
             content = checkpoints.encode_epochs(self._epochs.entries)
             work.append(lambda: checkpoints.write_atomically(disk, path, checkpoints.LEADER_EPOCHS, content))
         self._epochs_are_dirty = self._names_are_dirty = False
