@@ -4,9 +4,20 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint, FeatureRange, TopicId
+from cluster.broker import (
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerId,
+    Endpoint,
+    FeatureRange,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import Leadership, TopicPartition
+from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.process.settings import Settings
 from cluster.requests import (
     BROKER_RESOURCE,
     DELETE_CONFIG,
@@ -15,20 +26,29 @@ from cluster.requests import (
     TOPIC_RESOURCE,
     UNCLEAN,
     AlterableConfig,
+    AlterPartitionItem,
+    AlterPartitionRequest,
     ElectLeadersRequest,
     ElectLeadersTopic,
     FeatureUpdate,
     LeaderAndIsrPartitionError,
+    NewPartitions,
+    NewPartitionsAssignment,
     PartitionElectionResult,
     ReplicaElectionResult,
 )
+from cluster.state_change_log import Kind, StateChange
 from cluster.znodes import FinalizedFeatures, ProducerIdBlock
+from controller.decisions.cluster_events import REASSIGNMENT_CANCELLED, REASSIGNMENT_COMPLETED, cluster_events
 from controller.decisions.config_changes import altered, check_alterations, config_entity
+from controller.decisions.config_descriptions import BrokerLayers, describe_topic_configs
 from controller.decisions.features import features_at_failover, incompatible_features, plan_feature_updates
+from controller.decisions.isr_change import plan_isr_changes
 from controller.decisions.leader_balance import plan_leader_balance
 from controller.decisions.leader_election import ElectionFailure, Offline, Preferred
 from controller.decisions.log_directories import DirectoryNews, judge_directories
 from controller.decisions.producer_ids import next_block, refuse_allocation
+from controller.decisions.reassignment import is_complete, plan_epoch_raises
 from controller.decisions.requested_elections import (
     Refusal,
     answer_elections,
@@ -37,7 +57,8 @@ from controller.decisions.requested_elections import (
     requested_partitions,
     sort_out,
 )
-from tests.contexts import context, leadership, registered, tp
+from controller.decisions.topic_expansion import plan_expansion
+from tests.contexts import EPOCH, broker, context, ids, leadership, registered, tp
 
 E = ErrorCode
 ONE = BrokerId(1)
@@ -73,6 +94,8 @@ def test_a_new_cluster_finalizes_the_highest_levels_of_this_process() -> None:
     kept = FinalizedFeatures(enabled=True, levels={"f": 2}, version=1)
     upgraded = features_at_failover(kept, supported, versioning=True, version=2)
     assert upgraded == FinalizedFeatures(enabled=True, levels={"f": 2}, version=2)
+    for found, versioning in ((None, True), (kept, True), (FinalizedFeatures(enabled=False), True), (kept, False)):
+        assert features_at_failover(found, supported, versioning=versioning, version=1).version == 1
 
 
 SUPPORTED: Mapping[str, FeatureRange] = {"f": FeatureRange(1, 5), "g": FeatureRange(2, 3), "lone": FeatureRange(1, 9)}
@@ -396,3 +419,81 @@ def test_a_broker_with_nothing_to_give_back_does_not_end_the_round_of_the_others
     assert plan_leader_balance(view, 33) == {2: (tp("few-0"),)}
     view.apply_leaderships({tp("t-2"): leadership(3, [3, 4])})
     assert plan_leader_balance(view, 50) == {4: (tp("t-2"),)}
+
+
+TWO = TopicAssignment({0: ReplicaAssignment(ids(1, 2))})
+
+
+@pytest.mark.rule("TP-2")
+@pytest.mark.parametrize(
+    ("count", "assignments", "message", "value"),
+    [
+        (3, [(1, 2)], "2 partitions are added, but 1 assignments given: 1", 1),
+        (2, [(8, 9)], "some brokers are not alive: [8, 9]", [8, 9]),
+        (2, [(1, 1)], "an assignment names a broker twice: [1, 1]", [1, 1]),
+        (2, [(1,)], "an assignment has not as many replicas as partition 0, which has 2: [1]", [1]),
+    ],
+)
+def test_a_refused_expansion_is_told_what_and_why(
+    count: int, assignments: list[tuple[int, ...]], message: str, value: object
+) -> None:
+    given = tuple(NewPartitionsAssignment(ids(*each)) for each in assignments)
+    with pytest.raises(ApiError) as refused:
+        plan_expansion(NewPartitions("t", count, given), TWO, [broker(1), broker(2)])
+    assert refused.value.code is E.INVALID_REPLICA_ASSIGNMENT
+    assert (refused.value.message, refused.value.field, refused.value.value) == (message, "assignments", value)
+
+
+def test_an_event_of_a_broker_or_a_topic_says_when_and_whose_it_is() -> None:
+    view = context([1], {"t-0": [1]}, {"t-0": leadership(1, [1])})
+    changes = [
+        StateChange(kind=Kind.ASSIGNMENT, topic="t", partition=0, to_state=REASSIGNMENT_CANCELLED),
+        StateChange(kind=Kind.ASSIGNMENT, topic="t", partition=0, to_state=REASSIGNMENT_COMPLETED),
+        StateChange(kind=Kind.BROKER, broker=ONE, to_state="created"),
+        StateChange(kind=Kind.BROKER, broker=ONE, to_state="live"),
+        StateChange(kind=Kind.PARTITION, topic="t", partition=0, to_state="NewPartition"),
+        StateChange(kind=Kind.PARTITION, topic="t", partition=1, to_state="NewPartition"),
+    ]
+    told = cluster_events(view, changes, ControllerId(1001), 1234)
+    # A partition's event and a broker's of the same number are two; nothing after the cancellation is lost.
+    assert [(e.kind, e.topic) for e in told] == [
+        ("reassignment_cancelled", "t"),
+        ("broker_joined", ""),
+        ("partitions_added", "t"),
+    ]
+    for event in told:
+        assert (event.at_ms, event.controller_epoch, event.controller) == (1234, EPOCH, 1001)
+
+
+@pytest.mark.rule("RA-51")
+def test_targets_in_sync_complete_a_move_also_when_nobody_else_is() -> None:
+    moving = ReplicaAssignment(ids(2, 3, 1), ids(3), ids(1))
+    assert is_complete(moving, leadership(1, [1, 2, 3]))
+    assert is_complete(moving, leadership(2, [3, 2]))
+    assert not is_complete(moving, leadership(1, [1, 2]))
+    assert not is_complete(moving, None)
+
+
+@pytest.mark.rule("RA-14")
+def test_an_epoch_is_raised_also_where_this_controller_decided_last() -> None:
+    view = context([1], {"t-0": [1]})
+    for decided_by, raised in ((EPOCH, True), (EPOCH + 1, False)):
+        plan = plan_epoch_raises(view, {tp("t-0"): leadership(1, [1], controller_epoch=decided_by)})
+        assert (tp("t-0") in plan.writes) is raised
+
+
+@pytest.mark.rule("IS-13")
+def test_a_proposal_knows_its_place_in_the_request() -> None:
+    view = context([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(1, [1, 2])})
+    items = tuple(
+        AlterPartitionItem("t", TopicId("id-of-t"), partition, LeaderEpoch(0), ids(1), PartitionEpoch(0))
+        for partition in (9, 0)
+    )
+    plan = plan_isr_changes(view, AlterPartitionRequest(ONE, BrokerEpoch(101), items))
+    assert [(proposal.position, proposal.topic_partition) for proposal in plan.accepted] == [(1, tp("t-0"))]
+
+
+def test_values_of_a_file_keep_their_case_unless_they_are_booleans() -> None:
+    described = describe_topic_configs({}, BrokerLayers({}, {}, Settings()), None)
+    values = {config.name: config.value for config in described}
+    assert (values["message.timestamp.type"], values["unclean.leader.election.enable"]) == ("CreateTime", "false")

@@ -231,6 +231,7 @@ def test_broker_zero_is_a_broker_and_a_negative_one_is_passed_over() -> None:
     assert (leader.broker_id, leader.host, leader.port) == (0, "host0", 9092)
     assert [b for b, r in requests if isinstance(r, StopReplicaRequest)] == [0]
     check_assignments({0: ids(0, 1)})
+    assert not isinstance(plan_submission(view, T0, ids(1, 0)), Refusal)
 
 
 @pytest.mark.rule("PS-11", "PS-12", "PS-20")
