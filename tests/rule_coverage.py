@@ -141,11 +141,13 @@ class RuleCoverage:
         return {name: Coverage(read_book(path.read_text("utf-8")), dict(tests)) for name, path in BOOKS.items()}
 
     def _ran_everything(self, exitstatus: int) -> bool:
-        options = self._config.option
-        selected = options.keyword or options.lf or options.collectonly or options.maxfail or options.deselect
+        option = self._config.getoption
+        # Those of plugins that are switched off have no value.
+        narrowing = ("keyword", "lf", "stepwise", "collectonly", "maxfail", "deselect", "ignore")
+        selected = any(option(name, None) for name in narrowing)
         whole_tree = self._config.args_source is pytest.Config.ArgsSource.TESTPATHS
         finished = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        return whole_tree and finished and not selected and options.markexpr in _FULL_RUNS
+        return whole_tree and finished and not selected and option("markexpr") in _FULL_RUNS
 
     def _find_problems(self) -> list[str]:
         return [f"no passing test holds rule {r.id}: {r.sense}" for n in STRICT for r in self._books[n].missing()]
