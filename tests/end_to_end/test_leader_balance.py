@@ -1,0 +1,107 @@
+"""On real processes leadership goes back where it belongs by itself, through the death of the controller too."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from admin.client import AdminClient
+from cluster.requests import ClusterEvent
+from deploy.local.cluster import LocalCluster
+from launcher.serving import wait_until_serving
+from tests.commands import as_json, klamm
+
+pytestmark = [pytest.mark.real, pytest.mark.deep]
+
+SERVE_S = 60
+INTERVAL_S = 3
+PARTITIONS = 12
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    running = LocalCluster.create_or_open(
+        tmp_path_factory.mktemp("balance") / "c",
+        controllers=2,
+        brokers=3,
+        settings={"leader.imbalance.check.interval.seconds": INTERVAL_S},
+    )
+    try:
+        running.start_all()
+        wait_until_serving(running, SERVE_S)
+        yield running
+    finally:
+        running.stop_all()
+
+
+def partitions(cluster: LocalCluster) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = as_json(cluster, "topics", "describe", "orders")["topics"][0]["partitions"]
+    return found
+
+
+def leaders(cluster: LocalCluster) -> dict[int, int]:
+    return {p["partition"]: p["leader"] for p in partitions(cluster)}
+
+
+def preferred(cluster: LocalCluster) -> dict[int, int]:
+    return {p["partition"]: p["replicas"][0] for p in partitions(cluster)}
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SERVE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+def test_leaders_come_back_after_a_broker_and_the_controller_died(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "orders", "--partitions", str(PARTITIONS), "--replication-factor", "3")
+    wanted = preferred(cluster)
+    assert leaders(cluster) == wanted
+    assert set(wanted.values()) == {1, 2, 3}
+    klamm(cluster, "produce", "orders", "--count", "200")
+    cluster.kill("broker-1")
+    eventually(lambda: 1 not in leaders(cluster).values(), "the others lead")
+    active = as_json(cluster, "cluster", "describe")["controller"]["id"]
+    cluster.kill(f"controller-{active}")
+    cluster.start("broker-1")
+    eventually(lambda: leaders(cluster) == wanted, "everybody leads what he is meant to lead")
+    assert as_json(cluster, "cluster", "describe")["controller"]["id"] != active
+    klamm(cluster, "produce", "orders", "--count", "200")
+    cluster.start(f"controller-{active}")
+
+
+def test_a_follower_is_told_of_each_leader_that_comes_back(cluster: LocalCluster) -> None:
+    wanted = preferred(cluster)
+    mine = {partition for partition, broker in wanted.items() if broker == 2}
+
+    async def follow() -> list[ClusterEvent]:
+        events: list[ClusterEvent] = []
+        back: set[int] = set()
+        async with AdminClient(cluster.bootstrap) as client, aclosing(client.watch(["orders"])) as responses:
+            first = await anext(responses)
+            assert not first.missed
+            await asyncio.to_thread(cluster.kill, "broker-2")
+            async with asyncio.timeout(SERVE_S):
+                async for response in responses:
+                    assert not response.missed
+                    events += response.events
+                    if any(e.kind == "broker_left" for e in response.events):
+                        # Not before: its old session would keep it from registering.
+                        await asyncio.to_thread(cluster.start, "broker-2")
+                    moves = [e for e in response.events if e.kind == "leader_changed"]
+                    back = (back | {e.partition for e in moves if e.leader == 2}) - {
+                        e.partition for e in moves if e.leader != 2
+                    }
+                    if back == mine:
+                        return events
+        raise AssertionError("the stream ended")
+
+    events = asyncio.run(follow())
+    kinds = [event.kind for event in events]
+    assert kinds.index("broker_left") < kinds.index("broker_joined") < len(kinds)
+    assert {e.partition for e in events if e.kind == "isr_changed"} == set(wanted)
+    assert leaders(cluster) == wanted
