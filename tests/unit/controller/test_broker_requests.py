@@ -174,3 +174,32 @@ def test_a_leader_without_the_listener_is_not_named() -> None:
     add(batch, view, "t-0", 1)
     (request,) = of(send(batch, inter_broker_listener="REPLICATION"), LeaderAndIsrRequest).values()
     assert request.live_leaders == ()
+
+
+@pytest.mark.rule("RQ-6", "RQ-10", "RQ-12", "RQ-13")
+def test_metadata_and_stops_say_whose_they_are_and_of_what() -> None:
+    view = context([0, 2], {"t-0": [0, 2], "u-3": [2]}, {"t-0": leadership(0, [0, 2]), "u-3": leadership(2, [2])})
+    batch = ControlBatch(view)
+    batch.add_update_metadata(ids(0), [tp("u-3"), tp("t-0")])
+    batch.add_stop_replica(BrokerId(0), tp("u-3"), delete=True)
+    (_, metadata), (_, stop) = send(batch)
+    assert isinstance(metadata, UpdateMetadataRequest)
+    assert isinstance(stop, StopReplicaRequest)
+    for request in (metadata, stop):
+        assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (ME, EPOCH, 100)
+    told = [
+        (t.topic_name, t.topic_id, [(s.partition_index, s.replicas) for s in t.partition_states])
+        for t in metadata.topic_states
+    ]
+    assert told == [("u", "id-of-u", [(3, (2,))]), ("t", "id-of-t", [(0, (0, 2))])]
+    (stopped,) = stop.partition_states
+    assert (stopped.topic_name, stopped.partition_index, stopped.delete_partition) == ("u", 3, True)
+
+
+def test_what_requests_share_for_their_encoding_is_theirs_alone() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    add(batch, view, "t-0", 1, 2)
+    encodings = [request.encoded for _, request in send(batch) if not isinstance(request, StopReplicaRequest)]
+    assert encodings == [{}] * 5
+    assert len({id(encoded) for encoded in encodings}) == 2

@@ -360,6 +360,14 @@ def test_a_refused_setting_is_told_why(key: str, value: str, why: str) -> None:
     assert refused.value.value == value
 
 
+def test_an_unknown_setting_is_named() -> None:
+    with pytest.raises(ApiError) as refused:
+        check_topic_configs({"zz": "2", "no.such": "1"})
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert refused.value.message == "unknown topic config no.such"
+    assert (refused.value.field, refused.value.value) == ("no.such", "1")
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
