@@ -22,6 +22,7 @@ from broker_agent.decisions.isr import (
     judge_isr_answer,
     maximal_isr,
     may_join,
+    proposed_isr,
 )
 from broker_agent.decisions.replica_progress import ReplicaProgress, note_fetch, restart_epoch
 from broker_agent.metadata_cache import MetadataCache
@@ -31,6 +32,8 @@ from cluster.broker import (
     INITIAL_PARTITION_EPOCH,
     NO_LEADER,
     NO_LEADER_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
+    BrokerEpoch,
     BrokerId,
     Offset,
 )
@@ -213,6 +216,17 @@ class HostedPartition:
             return None
         self.isr_state = proposal = PendingExpand(self.isr, replica)
         return proposal
+
+    def epochs_of_members(self, proposal: PendingIsr) -> tuple[BrokerEpoch, ...]:
+        """The broker epoch under which the joining replica fetched, in the order of the proposed ISR (KIP-903).
+
+        Should it have been started anew since, it may have lost what it was let in for; the controller knows.
+        """
+        joining = proposal.joining if isinstance(proposal, PendingExpand) else None
+        return tuple(
+            self.remote[broker].broker_epoch if broker == joining else UNKNOWN_BROKER_EPOCH
+            for broker in proposed_isr(proposal)
+        )
 
     def propose_shrink(self, now_ms: float) -> PendingIsr | None:
         """Start taking every follower that fell behind out of the ISR, all in one proposal (R8.4)."""

@@ -207,6 +207,7 @@ class ReplicaManager:
             leader_epoch=partition.leader_epoch,
             new_isr=proposed_isr(proposal),
             partition_epoch=partition.partition_epoch,
+            new_isr_epochs=partition.epochs_of_members(proposal),
         )
         self._proposals.submit(item, partial(self._finish, partition, proposal, item))
 

@@ -8,7 +8,10 @@ from cluster.partition import RECOVERED
 
 
 class AlterPartitionItem(Struct, frozen=True):
-    """One proposal. The topic is addressed by id; by name only where the topic has no id."""
+    """One proposal. The topic is addressed by id; by name only where the topic has no id.
+
+    `new_isr_epochs`: empty, or for each member the broker epoch under which it fetched, -1 where that does not matter.
+    """
 
     topic_name: str
     topic_id: TopicId | None
@@ -17,6 +20,7 @@ class AlterPartitionItem(Struct, frozen=True):
     new_isr: tuple[BrokerId, ...]
     partition_epoch: PartitionEpoch
     leader_recovery_state: int = RECOVERED
+    new_isr_epochs: tuple[BrokerEpoch, ...] = ()
 
 
 class AlterPartitionRequest(Struct, frozen=True):

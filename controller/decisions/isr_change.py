@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId, ControllerEpoch, PartitionEpoch
+from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicPartition
 from cluster.requests import AlterPartitionItem, AlterPartitionRequest, AlterPartitionResult
@@ -45,6 +45,8 @@ def refuse_alter_partition(view: ClusterView, request: AlterPartitionRequest) ->
         return ErrorCode.STALE_BROKER_EPOCH
     if any(item.leader_recovery_state not in _RECOVERY_STATES for item in request.partitions):
         return ErrorCode.UNKNOWN_SERVER_ERROR
+    if any(len(item.new_isr_epochs) not in (0, len(item.new_isr)) for item in request.partitions):
+        return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
 
 
@@ -65,12 +67,27 @@ def plan_isr_changes(view: ClusterView, request: AlterPartitionRequest) -> IsrCh
             results.append(refusal(item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif _is_already_so(request.broker_id, item, leadership):
             results.append(success(item, leadership))
-        elif (code := refuse_proposal(item, leadership, view.live_broker_ids)) is not ErrorCode.NONE:
+        elif (code := _refuse(view, item, leadership)) is not ErrorCode.NONE:
             results.append(refusal(item, code))
         else:
             results.append(None)
             accepted.append(Proposal(position, tp, _proposed(request.broker_id, item, view.epoch)))
     return IsrChangePlan(tuple(results), tuple(accepted), tuple(partitions))
+
+
+def _refuse(view: ClusterView, item: AlterPartitionItem, leadership: Leadership) -> ErrorCode:
+    code = refuse_proposal(item, leadership, view.live_broker_ids)
+    if code is ErrorCode.NONE and _is_outdated(view, item):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return code
+
+
+def _is_outdated(view: ClusterView, item: AlterPartitionItem) -> bool:
+    """Whether a member fetched in an earlier life than its present one, before it may have lost records (KIP-903)."""
+    if not item.new_isr_epochs:
+        return False
+    members = zip(item.new_isr, item.new_isr_epochs, strict=True)
+    return any(epoch not in (UNKNOWN_BROKER_EPOCH, view.broker_epochs.get(broker)) for broker, epoch in members)
 
 
 def _is_already_so(sender: BrokerId, item: AlterPartitionItem, leadership: Leadership) -> bool:

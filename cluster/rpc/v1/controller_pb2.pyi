@@ -22,7 +22,7 @@ class AlterPartitionRequest(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionItem, _Mapping]]] = ...) -> None: ...
 
 class AlterPartitionItem(_message.Message):
-    __slots__ = ("topic_name", "topic_id", "partition_index", "leader_epoch", "new_isr", "partition_epoch", "leader_recovery_state")
+    __slots__ = ("topic_name", "topic_id", "partition_index", "leader_epoch", "new_isr", "partition_epoch", "leader_recovery_state", "new_isr_epochs")
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class AlterPartitionItem(_message.Message):
     NEW_ISR_FIELD_NUMBER: _ClassVar[int]
     PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
+    NEW_ISR_EPOCHS_FIELD_NUMBER: _ClassVar[int]
     topic_name: str
     topic_id: str
     partition_index: int
@@ -37,7 +38,8 @@ class AlterPartitionItem(_message.Message):
     new_isr: _containers.RepeatedScalarFieldContainer[int]
     partition_epoch: int
     leader_recovery_state: int
-    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., new_isr: _Optional[_Iterable[int]] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[int] = ...) -> None: ...
+    new_isr_epochs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., new_isr: _Optional[_Iterable[int]] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[int] = ..., new_isr_epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AlterPartitionResponse(_message.Message):
     __slots__ = ("error_code", "partitions")

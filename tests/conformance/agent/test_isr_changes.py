@@ -154,3 +154,16 @@ async def test_one_request_is_in_flight_and_everything_that_waits_goes_into_the_
     partitions = [[i.partition_index for i in request.partitions] for request in world.controller.requests]
     assert partitions[:4] == [[0], [0, 1, 3], [0, 1, 3], [3, 0]]
     running.cancel()
+
+
+@pytest.mark.rule("R8.10", "R8.13")
+@virtually
+async def test_a_proposal_says_in_which_life_the_joining_replica_fetched() -> None:
+    world = AgentWorld(replica_fetch_backoff_ms=50)
+    await world.start(1, 2, 3)
+    await world.create(1, (1, 3), replicas=(1, 2, 3))
+    await until(lambda: sorted(world.agents[1].partition().isr) == [1, 2, 3])
+    [item] = world.controller.requests[-1].partitions
+    assert item.new_isr == (1, 3, 2)
+    assert item.new_isr_epochs == (-1, -1, world.agents[2].epoch)
+    await world.stop()

@@ -127,3 +127,31 @@ def test_all_partitions_of_known_topics_are_announced_refused_ones_too() -> None
 )
 def test_the_sender_must_be_the_registered_incarnation(sent: AlterPartitionRequest, expected: ErrorCode) -> None:
     assert refuse_alter_partition(cluster(), sent) is expected
+
+
+@pytest.mark.rule("IS-10")
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [
+        ((), E.NONE),
+        ((-1, -1, -1), E.NONE),
+        ((-1, -1, 103), E.NONE),
+        ((101, 102, 103), E.NONE),
+        ((-1, -1, 102), E.INELIGIBLE_REPLICA),
+        ((-1, -1, 104), E.INELIGIBLE_REPLICA),
+    ],
+)
+def test_a_member_that_fetched_in_an_earlier_life_is_not_let_in(epochs: tuple[int, ...], expected: E) -> None:
+    proposal = replace(item((1, 2, 3)), new_isr_epochs=tuple(map(BrokerEpoch, epochs)))
+    known = leadership(1, [1, 2], leader_epoch=5, partition_epoch=9)
+    view = context([1, 2, 3], {"t-0": [1, 2, 3]}, {"t-0": known})
+    assert {BrokerId(b): e for b, e in view.broker_epochs.items()} == {1: 101, 2: 102, 3: 103}
+    [result] = plan_isr_changes(view, request(proposal)).results
+    assert (ErrorCode.NONE if result is None else result.error_code) is expected
+
+
+@pytest.mark.rule("IS-10")
+def test_epochs_must_fit_the_members() -> None:
+    proposal = replace(item((1, 2, 3)), new_isr_epochs=(BrokerEpoch(101),))
+    view = context([1, 2, 3], {"t-0": [1, 2, 3]}, {"t-0": leadership(1, [1, 2], leader_epoch=5, partition_epoch=9)})
+    assert refuse_alter_partition(view, request(proposal)) is E.INVALID_REQUEST
