@@ -116,7 +116,11 @@ class RoleChanges:
         if state.partition_epoch < partition.partition_epoch:
             return
         log = await logs.attach(order)
-        if partition.make_follower(state) and log is not None:
+        if log is None:
+            # The epoch stays as it was: the order repeated, as after the next registration, must count as new. Kafka
+            # takes the epoch here already, and has no replica until the next election.
+            return
+        if partition.make_follower(state):
             # In the same step: nothing that was fetched under the old epoch is appended under the new one.
             self._fetchers.remove((tp,))
             outcome.changed.append(order)

@@ -71,7 +71,7 @@ class SimulatedCluster:
     def raise_if_a_node_died(self) -> None:
         """A process that ended by an error of its own fails the run."""
         for node in self.nodes:
-            task = node.incarnations[-1].task if node.incarnations else None
+            task = node.incarnations[-1].task if node.is_running else None
             if task is not None and task.done() and not task.cancelled():
                 task.result()
 

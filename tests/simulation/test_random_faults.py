@@ -61,6 +61,7 @@ class Drill:
         self.topics_asked_for = 0
         self.done: list[str] = []
         self._began: dict[SimulatedNode, float] = {}
+        self._ended: dict[asyncio.Task[None], float] = {}
         self._requests: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -217,7 +218,7 @@ class Drill:
         """A process ends when ZooKeeper cannot be reached while it starts; whoever supervises it starts another."""
         for node, began in self._began.items():
             task = node.incarnations[-1].task
-            if not node.is_running or task is None or not task.done() or self._now() - began > REFUSAL_S:
+            if not node.is_running or task is None or not task.done() or self._ended[task] - began > REFUSAL_S:
                 continue
             error = task.exception()
             while isinstance(error, BaseExceptionGroup):
@@ -228,6 +229,9 @@ class Drill:
     def _start(self, node: SimulatedNode) -> None:
         self._began[node] = self._now()
         node.start()
+        task = node.incarnations[-1].task
+        assert task is not None
+        task.add_done_callback(lambda ended: self._ended.update({ended: self._now()}))
 
     def _any_client(self) -> SimulatedZooKeeperClient:
         running = [node for node in self.cluster.nodes if node.is_running]
@@ -301,8 +305,9 @@ class Drill:
             if set(cached.brokers) != set(self.cluster.agents):
                 found.append(f"agent {broker} knows brokers {sorted(cached.brokers)}")
             told = {TopicPartition(t, p): s for t, of in cached.topics.items() for p, s in of.items()}
-            if told.keys() != states.keys():
-                found.append(f"agent {broker} knows partitions {sorted(told.keys() ^ states.keys())}")
+            # Of topics that went while it could not be told it may know more, as in Kafka.
+            if states.keys() - told.keys():
+                found.append(f"agent {broker} does not know {sorted(states.keys() - told.keys())}")
             for tp, state in states.items():
                 got = told.get(tp)
                 if got is not None and (got.leader, got.leader_epoch, got.isr, got.zk_version) != (

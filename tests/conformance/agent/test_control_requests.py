@@ -184,6 +184,24 @@ async def test_without_zookeeper_a_new_log_is_not_opened_and_the_answer_is_none(
     await world.stop()
 
 
+@pytest.mark.rule("R3.12", "R2.3")
+@virtually
+async def test_a_follower_that_could_not_open_its_log_takes_the_same_order_again() -> None:
+    world = AgentWorld(request_timeout_ms=1000)
+    await world.start(1, 2)
+    world.decide(1, [1], replicas=(1, 2))
+    await world.update_metadata(1, 2, to=[1, 2])
+    await world.tell(1)
+    world.zookeeper.shut_down()
+    assert await world.tell(2) is ErrorCode.NONE
+    assert world.agents[2].partition().log is None
+    world.zookeeper.start_up()
+    await asyncio.sleep(1)
+    assert await world.tell(2) is ErrorCode.NONE
+    await until(lambda: sorted(world.agents[1].partition().isr) == [1, 2], within_s=30)
+    await world.stop()
+
+
 @pytest.mark.rule("R4.2", "R4.3", "R4.4", "R4.6", "R4.7", "FN-8", "AG-6", "AG-9")
 @virtually
 async def test_stop_replica_stops_fetching_or_deletes_and_is_idempotent() -> None:
