@@ -5,14 +5,15 @@ the next one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from msgspec.structs import replace
 
-from cluster.broker import ControllerEpoch
+from cluster.broker import BrokerId, ControllerEpoch
 from cluster.errors import ClusterError
-from cluster.state_change_log import Cause, StateChange, StateChangeSink
+from cluster.partition import Leadership, TopicPartition
+from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
 from controller.broker_channels import BrokerChannels
 from controller.config import ControllerConfig
 from controller.config_store import ConfigStore
@@ -99,6 +100,30 @@ class ActiveController:
             ]
         )
         self.feed.note(changes)
+
+    def record_isr(
+        self, written: Mapping[TopicPartition, Leadership], reason: str, *, broker: BrokerId | None = None
+    ) -> None:
+        """Record leadership that was written without a move between states; `broker` is whose replica it is about."""
+        self.record(
+            [
+                StateChange(
+                    kind=Kind.ISR,
+                    cause=self.cause,
+                    controller_epoch=self.epoch,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    broker=broker,
+                    leader=leadership.leader,
+                    leader_epoch=leadership.leader_epoch,
+                    partition_epoch=leadership.partition_epoch,
+                    isr=leadership.isr,
+                    replicas=self.context.hosting(tp),
+                    reason=reason,
+                )
+                for tp, leadership in written.items()
+            ]
+        )
 
     def balance_later(self, delay_s: float) -> None:
         """Look in `delay_s` seconds whether brokers lead what they were meant to; an earlier appointment is off."""

@@ -3,9 +3,8 @@
 import structlog
 
 from cluster.errors import ErrorCode
-from cluster.partition import Leadership, TopicPartition
+from cluster.partition import TopicPartition
 from cluster.requests import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
-from cluster.state_change_log import Kind, StateChange
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.decisions.isr_change import (
@@ -35,7 +34,7 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
     written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
     active.context.apply_leaderships(written)
-    active.record([_isr_change(active, tp, leadership) for tp, leadership in written.items()])
+    active.record_isr(written, "asked by the leader")
     batch = active.new_batch()
     batch.add_update_metadata_for_all(plan.partitions)
     active.send(batch)
@@ -71,19 +70,3 @@ def _result(
             return refusal(item, ErrorCode.INVALID_UPDATE_VERSION)
         case _:
             return refusal(item, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _isr_change(active: ActiveController, tp: TopicPartition, leadership: Leadership) -> StateChange:
-    return StateChange(
-        kind=Kind.ISR,
-        cause=active.cause,
-        controller_epoch=active.epoch,
-        topic=tp.topic,
-        partition=tp.partition,
-        leader=leadership.leader,
-        leader_epoch=leadership.leader_epoch,
-        partition_epoch=leadership.partition_epoch,
-        isr=leadership.isr,
-        replicas=active.context.assignment(tp).replicas,
-        reason="asked by the leader",
-    )

@@ -12,9 +12,8 @@ import structlog
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode, MalformedZnodeError
-from cluster.partition import Leadership, TopicPartition
+from cluster.partition import TopicPartition
 from cluster.requests import LeaderAndIsrResponse
-from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import ReplicaState
 from cluster.znodes import (
     ISR_CHANGE_NOTIFICATION,
@@ -85,7 +84,7 @@ async def _take_over(active: ActiveController, partitions: list[TopicPartition])
     states = await active.store.read_states(partitions)
     changed = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.get(tp)}
     context.apply_leaderships(states)
-    active.record([_isr_change(active, tp, leadership) for tp, leadership in changed.items()])
+    active.record_isr(changed, "written by the leader")
     batch = active.new_batch()
     batch.add_update_metadata_for_all(partitions)
     active.send(batch)
@@ -101,19 +100,3 @@ def _decoded(found: Mapping[str, bytes | None], decode: Callable[[str, bytes], _
             yield decode(path, data)
         except MalformedZnodeError as error:
             log.warning("A notification is malformed", path=path, data=data, why=error.why)
-
-
-def _isr_change(active: ActiveController, tp: TopicPartition, leadership: Leadership) -> StateChange:
-    return StateChange(
-        kind=Kind.ISR,
-        cause=active.cause,
-        controller_epoch=active.epoch,
-        topic=tp.topic,
-        partition=tp.partition,
-        leader=leadership.leader,
-        leader_epoch=leadership.leader_epoch,
-        partition_epoch=leadership.partition_epoch,
-        isr=leadership.isr,
-        replicas=active.context.assignment(tp).replicas,
-        reason="written by the leader",
-    )

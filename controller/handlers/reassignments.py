@@ -242,7 +242,7 @@ async def _raise_leader_epochs(
         outcomes = await active.store.write_states(plan.writes)
         written = {tp: plan.writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
         active.context.apply_leaderships(written)
-        active.record([_epoch_raise(active, tp, leadership) for tp, leadership in written.items()])
+        active.record_isr(written, "another list of replicas")
         raised |= written
         conflicts = versions_moved(outcomes)
         failures |= plan.failures
@@ -286,20 +286,4 @@ def _assignment_change(
         partition=tp.partition,
         replicas=assignment.replicas,
         reason=f"adding {list(assignment.adding)}, removing {list(assignment.removing)}",
-    )
-
-
-def _epoch_raise(active: ActiveController, tp: TopicPartition, leadership: Leadership) -> StateChange:
-    return StateChange(
-        kind=Kind.ISR,
-        cause=active.cause,
-        controller_epoch=active.epoch,
-        topic=tp.topic,
-        partition=tp.partition,
-        leader=leadership.leader,
-        leader_epoch=leadership.leader_epoch,
-        partition_epoch=leadership.partition_epoch,
-        isr=leadership.isr,
-        replicas=active.context.hosting(tp),
-        reason="another list of replicas",
     )

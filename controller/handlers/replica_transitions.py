@@ -222,7 +222,7 @@ async def _remove_from_isrs(
         written = {tp: plan.writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
         active.context.apply_leaderships(plan.unchanged)
         active.context.apply_leaderships(written)
-        active.record(_isr_changes(active, broker, written))
+        active.record_isr(written, "replica offline", broker=broker)
         settled |= plan.unchanged | written
         conflicts = versions_moved(outcomes)
         failures |= plan.failures
@@ -239,25 +239,3 @@ async def _remove_from_isrs(
     for tp, failure in failures.items():
         log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
     return settled
-
-
-def _isr_changes(
-    active: ActiveController, broker: BrokerId, written: Mapping[TopicPartition, Leadership]
-) -> list[StateChange]:
-    return [
-        StateChange(
-            kind=Kind.ISR,
-            cause=active.cause,
-            controller_epoch=active.epoch,
-            topic=tp.topic,
-            partition=tp.partition,
-            broker=broker,
-            leader=leadership.leader,
-            leader_epoch=leadership.leader_epoch,
-            partition_epoch=leadership.partition_epoch,
-            isr=leadership.isr,
-            replicas=active.context.hosting(tp),
-            reason="replica offline",
-        )
-        for tp, leadership in written.items()
-    ]
