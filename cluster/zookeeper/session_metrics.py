@@ -14,6 +14,9 @@ _EVENT_METERS: Final = {
 _NEVER: Final = ("ZooKeeperReadOnlyConnectsPerSec", "ZooKeeperSaslAuthenticationsPerSec")
 """This client connects neither read-only nor by SASL: shown as 0, for dashboards that were made for Kafka."""
 
+_NEVER_MARKED: Final = ("ZooKeeperReadOnlyConnectsPerSec", "ZooKeeperSaslAuthenticationsPerSec")
+"""For dashboards made for Kafka: this client asks for neither."""
+
 
 class ClientMetrics(Protocol):
     """What the client reports to: a registry of metrics by Kafka's names."""
@@ -34,6 +37,8 @@ class SessionMetrics:
         self._round_trips = metrics.meter("klamm.zookeeper", "Client", "RoundTrips")
         self._meters = {state: metrics.meter(*listener, name) for state, name in _EVENT_METERS.items()}
         for name in _NEVER:
+            metrics.meter(*listener, name)
+        for name in _NEVER_MARKED:
             metrics.meter(*listener, name)
         self._state = metrics.text(*listener, "SessionState")
 
