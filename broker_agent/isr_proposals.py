@@ -91,7 +91,10 @@ class IsrProposals:
                 answer = answers.get((item.topic_id, item.partition_index))
             if answer is not None:
                 del self._waiting[tp]
-                complete(answer)
+                try:
+                    complete(answer)
+                except Exception:  # One partition must not keep the others from their ISR (R8.8).
+                    _log.exception("answer to an ISR change could not be applied", partition=str(tp))
 
 
 def _failure(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:

@@ -8,6 +8,7 @@ from broker_agent.decisions.isr import CommittedIsr, PendingExpand
 from broker_agent.isr_proposals import IsrProposals
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
 from cluster.requests import AlterPartitionItem, AlterPartitionResult
 from simulator.network import SimulatedClusterClient
 from tests.agents import CONTROLLER_ENDPOINT, TOPIC_ID, AgentWorld, refuse, until, virtually
@@ -166,4 +167,25 @@ async def test_a_proposal_says_in_which_life_the_joining_replica_fetched() -> No
     [item] = world.controller.requests[-1].partitions
     assert item.new_isr == (1, 3, 2)
     assert item.new_isr_epochs == (-1, -1, world.agents[2].epoch)
+    await world.stop()
+
+
+@pytest.mark.rule("R8.8", "R8.26")
+@virtually
+async def test_an_answer_that_one_partition_cannot_digest_leaves_the_others_alone() -> None:
+    world = AgentWorld()
+    await world.start(1)
+    states = [world.decide(1, (1,), tp=TopicPartition("t", number)) for number in range(2)]
+    heard: list[int] = []
+
+    def digest(answer: AlterPartitionResult) -> None:
+        assert answer.partition_index != 0, "the first one chokes"
+        heard.append(answer.partition_index)
+
+    proposals = world.agents[1].agent.proposals
+    for state in states:
+        number = state.partition_index
+        item = AlterPartitionItem("t", None, number, state.leader_epoch, (BrokerId(1),), state.partition_epoch)
+        proposals.submit(item, digest)
+    await until(lambda: heard == [1])
     await world.stop()
