@@ -8,7 +8,7 @@ import asyncio
 from typing import NamedTuple
 
 from admin.client import AdminClient
-from cluster.broker import NO_LEADER, BrokerId, LeaderEpoch
+from cluster.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests import MetadataRequest, MetadataResponse, MetadataTopic
 
@@ -86,7 +86,7 @@ class Topology:
         return None
 
     def _take(self, response: MetadataResponse) -> None:
-        addresses = {b.node_id: f"{b.host}:{b.port}" for b in response.brokers}
+        addresses = {b.node_id: Endpoint(b.host, b.port).address for b in response.brokers}
         if addresses:
             self._brokers = [a for a in self._brokers if a in set(addresses.values())]
             self._brokers += [a for a in sorted(addresses.values()) if a not in self._brokers]

@@ -50,8 +50,8 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """`host:port`, as a gRPC target."""
-        return f"{self.host}:{self.port}"
+        """`host:port`, or `[host]:port` for an IPv6 address, as a gRPC target."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class FeatureRange(Struct, frozen=True):

@@ -179,7 +179,7 @@ def _registration_body(broker: Broker, now_ms: int) -> dict[str, Any]:
         "port": plaintext.port if plaintext else -1,
         "jmx_port": -1,
         "timestamp": str(now_ms),
-        "endpoints": [f"{e.listener}://{e.host}:{e.port}" for e in broker.endpoints],
+        "endpoints": [f"{e.listener}://{e.address}" for e in broker.endpoints],
         "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
         "features": broker.features,
     }
@@ -228,7 +228,7 @@ def encode_controller_registration(controller: ControllerId, endpoint: Endpoint,
             "version": 1,
             "host": endpoint.host,
             "port": endpoint.port,
-            "endpoints": [f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"],
+            "endpoints": [f"{endpoint.listener}://{endpoint.address}"],
             "timestamp": str(now_ms),
         }
     )

@@ -75,6 +75,15 @@ def test_controller_epoch_is_plain_decimal_text() -> None:
         znodes.decode_controller_epoch(b"{}")
 
 
+def test_an_ipv6_host_stands_in_brackets_in_endpoints_and_addresses_only() -> None:
+    broker = Broker(BrokerId(7), (Endpoint("fe80::1", 9092),))
+    body = json.loads(znodes.encode_broker(broker, 1))
+    assert (body["host"], body["endpoints"]) == ("fe80::1", ["PLAINTEXT://[fe80::1]:9092"])
+    decoded = znodes.decode_broker(BrokerId(7), json.dumps(body).encode())
+    assert decoded == broker
+    assert decoded.endpoints[0].address == "[fe80::1]:9092"
+
+
 @pytest.mark.rule("ZK-10", "R1.6")
 def test_broker_registration_round_trip_and_literal_json() -> None:
     assert znodes.decode_broker(BrokerId(7), BROKER_V5) == BROKER
