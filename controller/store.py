@@ -265,6 +265,8 @@ class ControllerStore:
 
     async def write_states(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Outcome]:
         """Write each state if its node is still at the partition epoch before `leadership.partition_epoch`."""
+        # Version -1 would match any: a state that is there already has at least epoch 0, its successor 1.
+        assert all(leadership.partition_epoch > 0 for leadership in leaderships.values()), "0 is for created states"
         units = [
             (SetData(state_path(tp), encode_state(leadership), leadership.partition_epoch - 1),)
             for tp, leadership in leaderships.items()

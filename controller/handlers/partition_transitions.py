@@ -28,7 +28,7 @@ from controller.decisions.topic_configs import parse_unclean_override
 from controller.fenced_writes import Conflict, Outcome, Written
 
 ROUNDS_WITHOUT_PAUSE: Final = 10
-_PAUSE_MS: Final = (50, 1000)
+_PAUSE_MS: Final = (65, 800)  # 50 ms to 1 s with the jitter (D-25).
 log = structlog.stdlib.get_logger(__name__)
 
 Results = dict[TopicPartition, Leadership | ElectionFailure]

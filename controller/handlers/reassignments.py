@@ -41,7 +41,7 @@ from controller.handlers.reassignment_node import drop_reassignment_entries
 from controller.handlers.replica_transitions import Replicas, move_replicas
 from controller.handlers.topic_deletions import resume_deletions
 
-_PAUSE_MS: Final = (50, 1000)
+_PAUSE_MS: Final = (65, 800)  # 50 ms to 1 s with the jitter (D-25).
 log = structlog.stdlib.get_logger(__name__)
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]

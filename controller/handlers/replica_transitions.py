@@ -28,7 +28,7 @@ from controller.handlers.partition_transitions import (
     versions_moved,
 )
 
-_PAUSE_MS: Final = (50, 1000)
+_PAUSE_MS: Final = (65, 800)  # 50 ms to 1 s with the jitter (D-25).
 log = structlog.stdlib.get_logger(__name__)
 
 Replicas = Mapping[BrokerId, Sequence[TopicPartition]]

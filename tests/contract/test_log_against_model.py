@@ -220,4 +220,4 @@ class TestFiles(LogOnFilesAgainstModel.TestCase):
 
 @pytest.mark.deep
 class TestTwinLonger(LogAgainstModel.TestCase):
-    settings = settings(QUICK, max_examples=500, stateful_step_count=60)
+    settings = settings(QUICK, max_examples=120, stateful_step_count=60)
