@@ -195,7 +195,7 @@ class Controller:
 
     def after_event(self) -> None:
         active = self._active
-        self.metrics.current_controller_id.set(self.election.active_controller_id)
+        self._show_office()
         self.metrics.show(None if active is None else active.context)
         if active is not None:
             active.settle_waiters()
@@ -265,11 +265,13 @@ class Controller:
             enqueue=self.events.put,
         )
         self._active.cause = cause
+        self._show_office()
         await activate(self._active)
 
     def _resign(self) -> None:
         """End the reign, if there is one (§5.3). Watches that are still armed find no reign and are ignored."""
         active, self._active = self._active, None
+        self._show_office()
         if active is None:
             return
         active.stop()
@@ -285,6 +287,9 @@ class Controller:
                 )
             ]
         )
+
+    def _show_office(self) -> None:
+        self.metrics.show_office(self.election.active_controller_id, held=self.in_office)
 
     # What comes from outside; each only enqueues
 

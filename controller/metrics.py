@@ -6,6 +6,7 @@ Gauges are copied from counters that the context keeps; nothing is counted at sc
 from collections import Counter
 from typing import Final
 
+from cluster.broker import NO_CONTROLLER, ControllerId
 from cluster.process.metrics import Metrics
 from cluster.state_tables import ReplicaState
 from controller.context import ControllerContext
@@ -41,7 +42,7 @@ class ControllerMetrics:
         self.queue_size = registry.gauge(DOMAIN, "ControllerEventManager", "EventQueueSize")
         self.queue_time_ms = registry.histogram(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
         self.current_controller_id = registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId")
-        self.current_controller_id.set(-1)
+        self.current_controller_id.set(NO_CONTROLLER)
 
     def show_state(self, state: ControllerState) -> None:
         self._gauges["ControllerState"].set(state)
@@ -51,9 +52,15 @@ class ControllerMetrics:
         if timer is not None:
             timer.update_ms(duration_ms)
 
+    def show_office(self, active_controller_id: ControllerId, *, held: bool) -> None:
+        """Who was last seen in office, and whether it is this candidate: at once, not after the event, because a
+        failover may take long and its office counts from the election (§15.1).
+        """
+        self.current_controller_id.set(active_controller_id)
+        self._gauges["ActiveControllerCount"].set(held)
+
     def show(self, context: ControllerContext | None) -> None:
         """Copy the counters of a reign; zeros for a candidate that is not in office (INV-11)."""
-        self._gauges["ActiveControllerCount"].set(context is not None)
         for name, value in _counts(context).items():
             self._gauges[name].set(value)
 

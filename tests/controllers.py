@@ -37,6 +37,7 @@ from cluster.znodes import (
 from cluster.zookeeper.port import Create, Delete, Op, SessionEvent, SetData, WatchEvent
 from controller.config import ControllerConfig
 from controller.controller import Controller
+from controller.controller_state import ControllerState
 from controller.node import ControllerNode
 from simulator.cluster import simulate
 from simulator.virtual_time_loop import START_MS
@@ -160,6 +161,11 @@ class RunningController:
 
     def gauge(self, name: str, type_: str = "KafkaController") -> float:
         return self.metrics.gauge("kafka.controller", type_, name).value
+
+    @property
+    def rules(self) -> bool:
+        """In office, and done with what coming to office or anything later asked of it."""
+        return self.gauge("ActiveControllerCount") == 1 and self.gauge("ControllerState") == ControllerState.IDLE
 
     @property
     def context(self) -> Any:

@@ -20,7 +20,7 @@ async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningControl
     """Brokers and a controller that does not balance leaders by itself unless the settings say so."""
     world = await World().start()
     c = world.start_controller(**{"auto_leader_rebalance_enable": False, **settings})
-    await until(lambda: c.gauge("ActiveControllerCount") == 1)
+    await until(lambda: c.rules)
     await world.start_broker(*brokers)
     await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
     await settle()

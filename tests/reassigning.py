@@ -102,7 +102,7 @@ class Cluster:
 async def cluster(*brokers: int, topic: Sequence[Sequence[int]] = ((2, 5, 7),), **settings: Any) -> Cluster:
     world = await World().start()
     controller = world.start_controller(**settings)
-    await until(lambda: controller.gauge("ActiveControllerCount") == 1, "in office")
+    await until(lambda: controller.rules, "in office")
     await world.start_broker(*brokers)
     await until(lambda: controller.gauge("ActiveBrokerCount") == len(brokers), "brokers known")
     await world.create_topic("t", *topic)

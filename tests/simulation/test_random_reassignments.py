@@ -81,7 +81,7 @@ class Drill:
         self._hear()
         await self.c.controller.stop()
         successor = self.c.world.start_controller(1001)
-        await until(lambda: successor.gauge("ActiveControllerCount") == 1)
+        await until(lambda: successor.rules)
         self.c = Cluster(self.c.world, successor)
 
     def _hear(self) -> None:

@@ -40,7 +40,7 @@ ELSEWHERE = encode_controller(ControllerId(1009), 0)
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
     world = await World().start()
     controller = world.start_controller(**settings)
-    await until(lambda: controller.gauge("ActiveControllerCount") == 1, "in office")
+    await until(lambda: controller.rules, "in office")
     await world.start_broker(*brokers)
     await until(lambda: controller.gauge("ActiveBrokerCount") == len(brokers), "brokers known")
     return world, controller
@@ -297,7 +297,7 @@ def test_the_next_controller_goes_on_with_a_broker_that_repeats_its_request() ->
         assert await shut_down(c, 1) == remaining()
         await c.stop()
         successor = world.start_controller(1002)
-        await until(lambda: successor.gauge("ActiveControllerCount") == 1, "in office")
+        await until(lambda: successor.rules, "in office")
         # It knows nothing of the request, and learns of it when it comes again.
         assert successor.context.shutting_down == set()
         assert await shut_down(successor, 1) == remaining()

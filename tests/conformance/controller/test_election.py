@@ -21,7 +21,7 @@ from tests.controllers import SESSION_MS, RunningController, World, run_virtuall
 
 async def in_office(*candidates: RunningController) -> RunningController:
     def find() -> RunningController | None:
-        return next((c for c in candidates if c.gauge("ActiveControllerCount") == 1), None)
+        return next((c for c in candidates if c.rules), None)
 
     found: RunningController = await until(find, "somebody in office")
     return found

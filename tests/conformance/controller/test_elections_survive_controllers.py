@@ -45,7 +45,7 @@ class Reigns:
         self.died = False
 
     async def in_office(self) -> RunningController:
-        await until(lambda: self.current.gauge("ActiveControllerCount") == 1)
+        await until(lambda: self.current.rules)
         return self.current
 
     def die_after(self, fatal_write: int) -> None:

@@ -182,7 +182,7 @@ def test_a_controller_that_was_replaced_unnoticed_writes_nothing_and_resigns() -
     async def main() -> None:
         world = await World().start()
         first = world.start_controller(1001)
-        await until(lambda: first.gauge("ActiveControllerCount") == 1)
+        await until(lambda: first.rules)
         await world.start_broker(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
@@ -190,7 +190,7 @@ def test_a_controller_that_was_replaced_unnoticed_writes_nothing_and_resigns() -
         # The process hangs for longer than its session; meanwhile another rules and changes the partition.
         first.zookeeper.pause()
         second = world.start_controller(1002)
-        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await until(lambda: second.rules)
         await world.stop_broker(1)
         after = await world.leads("t", leader=2)
         first.zookeeper.resume()
@@ -200,7 +200,7 @@ def test_a_controller_that_was_replaced_unnoticed_writes_nothing_and_resigns() -
         assert first.gauge("GlobalTopicCount") == first.gauge("ActiveBrokerCount") == 0
         assert first.gauge("TotalQueueSize", "ControllerChannelManager") == 0
         await second.stop()
-        await until(lambda: first.gauge("ActiveControllerCount") == 1)
+        await until(lambda: first.rules)
         await first.stop()
 
     run_virtually(main)

@@ -19,7 +19,7 @@ def leadership(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: 
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
     world = await World().start()
     controller = world.start_controller(**settings)
-    await until(lambda: controller.gauge("ActiveControllerCount") == 1, "in office")
+    await until(lambda: controller.rules, "in office")
     await world.start_broker(*brokers)
     await until(lambda: controller.gauge("ActiveBrokerCount") == len(brokers), "brokers known")
     return world, controller
@@ -150,7 +150,7 @@ def test_a_failover_changes_no_healthy_partition_and_sends_everything_again() ->
         await settle()
         assert (first.gauge("ActiveControllerCount"), second.gauge("ActiveControllerCount")) == (1, 0)
         await first.stop()
-        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await until(lambda: second.rules)
         await settle()
         assert await world.state("t", 0) == leadership(1, 0, (1, 2), 1, 0)
         assert await world.state("t", 1) == leadership(2, 0, (2, 1), 1, 0)
@@ -182,7 +182,7 @@ def test_a_leader_that_died_with_its_controller_costs_two_epochs() -> None:
         await settle()
         first.crash()
         await world.stop_broker(1)
-        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await until(lambda: second.rules)
         assert await world.leads("t", leader=2) == leadership(2, 2, (2,), 2, 2)
         await settle()
         assert counters_agree(second)
@@ -203,7 +203,7 @@ def test_each_failover_writes_leaderless_partitions_of_dead_replicas_again_and_n
         assert await world.leads("alive", leader=2, isr=(2,)) == leadership(2, 1, (2,), 1, 1)
         await first.stop()
         second = world.start_controller(1002)
-        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await until(lambda: second.rules)
         await settle()
         assert await world.state("dead") == leadership(-1, 2, (1,), 2, 2)
         assert await world.state("alive") == leadership(2, 1, (2,), 1, 1)
@@ -284,7 +284,7 @@ def test_malformed_nodes_are_skipped_and_never_keep_a_controller_from_ruling() -
         await settle()
         second = world.start_controller(1002)
         await first.stop()
-        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await until(lambda: second.rules)
         await settle()
         assert second.gauge("ActiveBrokerCount") == 2
         assert second.gauge("GlobalPartitionCount") == 1
@@ -310,13 +310,13 @@ def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
         assert (await world.topic("t")).topic_id is None  # type: ignore[union-attr]
         await first.stop()
         second = world.start_controller(1002)
-        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await until(lambda: second.rules)
         given = (await world.topic("t")).topic_id  # type: ignore[union-attr]
         assert given is not None
         assert len(given) == 22
         await second.stop()
         third = world.start_controller(1003)
-        await until(lambda: third.gauge("ActiveControllerCount") == 1)
+        await until(lambda: third.rules)
         assert (await world.topic("t")).topic_id == given  # type: ignore[union-attr]
         assert third.context.topic_ids == {"t": given}
         await third.stop()

@@ -39,7 +39,7 @@ from tests.controllers import RunningController, World, run_virtually, settle, u
 async def cluster(*brokers: int) -> tuple[World, RunningController]:
     world = await World().start()
     c = world.start_controller()
-    await until(lambda: c.gauge("ActiveControllerCount") == 1)
+    await until(lambda: c.rules)
     await world.start_broker(*brokers)
     await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
     await settle()
@@ -181,7 +181,7 @@ def test_a_batch_that_cannot_be_sent_ends_the_reign_and_leaves_nothing_for_the_n
         active.channels.send = refuse
         await world.create_topic("u", [1])
         await until(lambda: c.controller._active is not active, "the reign ended")
-        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: c.rules)
         await until(lambda: any(r.topic_states for r in c.brokers.of(1, LeaderAndIsrRequest)))
         assert c.context.epoch == 2
         await c.stop()
@@ -280,7 +280,7 @@ def test_a_recovering_partition_stays_so_through_death_and_clean_election() -> N
         await first.stop()
         await world.write(SetData(state_path(tp("t-0")), encode_state(recovering)))
         c = world.start_controller(1002)
-        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: c.rules)
         await world.stop_broker(1)
         orphaned = await world.leads("t", leader=-1, isr=[1])
         assert orphaned.leader_recovery_state == RECOVERING

@@ -232,7 +232,7 @@ def test_a_partition_that_never_had_a_leader_cannot_be_moved() -> None:
     async def main() -> None:
         world = await World().start()
         controller = world.start_controller()
-        await until(lambda: controller.gauge("ActiveControllerCount") == 1)
+        await until(lambda: controller.rules)
         await world.start_broker(3)
         await world.create_topic("t", [1, 2], [3])
         await world.leads("t", 1, leader=3)
@@ -251,7 +251,7 @@ def test_the_next_controller_carries_on_and_puts_the_request_node_before_the_top
         await c.world.write(SetData(REASSIGN_PARTITIONS, encode_reassignments({T0: ids(1, 3)})))
         await c.controller.stop()
         successor = c.world.start_controller(1002)
-        await until(lambda: successor.gauge("ActiveControllerCount") == 1)
+        await until(lambda: successor.rules)
         await settle()
         assert await c.lists(0) == assignment([1, 3, 2], [3], [2])
         assert await c.lists(1) == assignment([2, 4, 1], [4], [1])
@@ -273,7 +273,7 @@ def test_the_next_controller_ends_a_cancellation_that_was_only_recorded() -> Non
         # As if it had died right after it had taken broker 3 out of the topic node.
         await c.world.write(SetData(state_path(T0), encode_state(leadership(3, [1, 2, 3], leader_epoch=4))))
         successor = c.world.start_controller(1002)
-        await until(lambda: successor.gauge("ActiveControllerCount") == 1)
+        await until(lambda: successor.rules)
         await settle()
         c = Cluster(c.world, successor)
         assert await c.state() == (1, 6, (1, 2))

@@ -31,7 +31,7 @@ E = ErrorCode
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
     world = await World().start()
     c = world.start_controller(**settings)
-    await until(lambda: c.gauge("ActiveControllerCount") == 1)
+    await until(lambda: c.rules)
     await world.start_broker(*brokers)
     await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
     return world, c

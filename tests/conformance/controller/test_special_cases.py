@@ -37,7 +37,7 @@ from tests.controllers import RunningController, World, run_virtually, settle, u
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
     world = await World().start()
     c = world.start_controller(**settings)
-    await until(lambda: c.gauge("ActiveControllerCount") == 1)
+    await until(lambda: c.rules)
     await world.start_broker(*brokers)
     await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
     await settle()
@@ -71,7 +71,7 @@ def test_brokers_that_lack_finalized_features_do_not_take_part() -> None:
         world = await World().start()
         await world.create(FEATURE, encode_features(FinalizedFeatures(True, {"f": 2})))
         c = world.start_controller()
-        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: c.rules)
         await world.start_broker(1)
         fit = Broker(BrokerId(2), (Endpoint("host2", 9092),), features={"f": FeatureRange(1, 3)})
         await world.create(broker_path(fit.id), encode_broker(fit, 1))
@@ -103,7 +103,7 @@ def test_taking_office_sets_the_feature_node_up(
         if found is not None:
             await world.create(FEATURE, encode_features(found))
         c = world.start_controller(protocol_version=ProtocolVersion.parse(version))
-        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: c.rules)
         await settle()
         node = await world.tool.get(FEATURE)
         assert node is not None
@@ -118,7 +118,7 @@ def test_an_unreadable_feature_node_is_left_alone_and_keeps_nobody_from_ruling()
         world = await World().start()
         await world.create(FEATURE, b"garbage")
         c = world.start_controller()
-        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: c.rules)
         await world.start_broker(1)
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         node = await world.tool.get(FEATURE)
@@ -136,7 +136,7 @@ def test_notifications_of_earlier_times_are_dropped_on_taking_office() -> None:
         await world.create("/isr_change_notification/isr_change_0000000003", b"{}")
         await world.create("/log_dir_event_notification/log_dir_event_0000000001", b"{}")
         c = world.start_controller()
-        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: c.rules)
         await settle()
         assert await world.tool.children("/isr_change_notification") == ()
         assert await world.tool.children("/log_dir_event_notification") == ()
@@ -312,7 +312,7 @@ def test_a_failover_and_a_death_take_few_round_trips_however_many_partitions_the
         await settle()
         await first.stop()
         second = world.start_controller(1002)
-        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await until(lambda: second.rules)
         await settle()
         assert second.zookeeper.requests < 60
         before = second.zookeeper.requests

@@ -24,7 +24,7 @@ GARBAGE = b'{"version":1,"\xff'
 
 async def in_office(c: RunningController, epoch: int = 1) -> RunningController:
     def rules() -> bool:
-        return c.controller.in_office and c.gauge("ActiveControllerCount") == 1 and c.context.epoch == epoch
+        return c.rules and c.context.epoch == epoch
 
     await until(rules, f"in office, epoch {epoch}")
     return c

@@ -33,6 +33,7 @@ from cluster.znodes import (
     topic_path,
 )
 from cluster.zookeeper.port import Create, OpResult, SetData, ZkError
+from controller.controller_state import ControllerState
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.contexts import assignment, ids, tp
 from tests.controllers import RunningController, World, run_virtually, settle, until
@@ -41,7 +42,7 @@ from tests.controllers import RunningController, World, run_virtually, settle, u
 async def successor(world: World, first: RunningController, **settings: Any) -> RunningController:
     await first.stop()
     second = world.start_controller(1002, **settings)
-    await until(lambda: second.gauge("ActiveControllerCount") == 1)
+    await until(lambda: second.rules)
     await settle()
     return second
 
@@ -49,11 +50,28 @@ async def successor(world: World, first: RunningController, **settings: Any) -> 
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
     world = await World().start()
     first = world.start_controller(**settings)
-    await until(lambda: first.gauge("ActiveControllerCount") == 1)
+    await until(lambda: first.rules)
     await world.start_broker(*brokers)
     await until(lambda: first.gauge("ActiveBrokerCount") == len(brokers))
     await settle()
     return world, first
+
+
+def test_the_office_counts_from_the_election_while_the_other_figures_follow_the_failover() -> None:
+    """Section 15.1: ActiveControllerCount and ControllerState are live, the other gauges as of the last event."""
+
+    async def main() -> None:
+        world, first = await cluster(1, 2)
+        await first.stop()
+        second = world.start_controller(1002)
+        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        assert second.gauge("ControllerState") == ControllerState.CONTROLLER_CHANGE
+        assert second.metrics.gauge("kafka.server", "MetadataLoader", "CurrentControllerId").value == 1002
+        assert second.gauge("ActiveBrokerCount") == 0
+        await until(lambda: second.rules)
+        assert second.gauge("ActiveBrokerCount") == 2
+
+    run_virtually(main)
 
 
 async def grow(world: World, topic: str, *replicas: int) -> int:
@@ -138,7 +156,7 @@ def test_notifications_go_before_the_state_is_read_and_lists_before_what_they_li
         await world.create(f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001", b"{}")
         monkeypatch.setattr("tests.controllers.SimulatedZooKeeperClient", Diary)
         second = world.start_controller(1002)
-        await until(lambda: second.gauge("ActiveControllerCount") == 1)
+        await until(lambda: second.rules)
         await settle()
         assert isinstance(second.zookeeper, Diary)
         steps = [
@@ -293,7 +311,7 @@ def test_an_election_that_zookeeper_refuses_for_another_reason_is_tried_again() 
             return await original(ops)
 
         c.zookeeper.multi = multi  # type: ignore[method-assign]
-        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: c.rules)
         assert refused == 2
         node = await world.tool.get(CONTROLLER_EPOCH)
         assert node is not None

@@ -44,7 +44,7 @@ E = ErrorCode
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
     world = await World().start()
     c = world.start_controller(**settings)
-    await until(lambda: c.gauge("ActiveControllerCount") == 1)
+    await until(lambda: c.rules)
     await world.start_broker(*brokers)
     await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
     return world, c
@@ -163,7 +163,7 @@ def test_where_deletion_is_disabled_markers_go_and_topics_stay() -> None:
         await c.stop()
         await mark(world, "t")
         successor = world.start_controller(1002, delete_topic_enable=False)
-        await until(lambda: successor.gauge("ActiveControllerCount") == 1)
+        await until(lambda: successor.rules)
         await settle()
         assert not world.server.tree.children("/admin/delete_topics")
         assert await world.topic("t") is not None

@@ -110,7 +110,7 @@ def test_a_topic_created_again_under_the_same_id_was_created_once() -> None:
     async def main() -> None:
         world = await World().start()
         c = world.start_controller()
-        await until(lambda: c.gauge("ActiveControllerCount") == 1)
+        await until(lambda: c.rules)
         await world.start_broker(1)
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         request = CreateTopicsRequest((NewTopic("t", 1, 1),))
