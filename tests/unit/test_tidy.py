@@ -16,11 +16,6 @@ FILE_LINES_MAX = 400
 TEST_FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
-LONG_FILES: dict[str, str] = {
-    "cluster/znodes.py": "one znode after the other, encoder beside decoder; cutting it would scatter the layout",
-}
-"""Files that may be longer, and why."""
-
 CLOCK_FILES = re.compile(
     r"(adapters/|deploy/|launcher/|benchmarks/|admin/|audit/|cluster/process/|cluster/zookeeper/kazoo|broker_agent/log/"
     r"|cluster/state_change_files|__main__|program\.py)"
@@ -44,7 +39,7 @@ def name(path: Path) -> str:
 
 def test_no_source_file_outgrows_one_concept() -> None:
     sizes = {name(path): len(path.read_text().splitlines()) for path in sources()}
-    assert {file: size for file, size in sizes.items() if size > FILE_LINES_MAX and file not in LONG_FILES} == {}
+    assert {file: size for file, size in sizes.items() if size > FILE_LINES_MAX} == {}
 
 
 def test_no_test_file_grows_beyond_reading() -> None:

@@ -1,0 +1,100 @@
+"""Of the whole cluster: its id, its finalized features (KIP-584), and the producer ids given out."""
+
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from cluster.broker import BrokerId
+from cluster.errors import MalformedZnodeError
+from cluster.znodes.bodies import Int32, decode
+from cluster.znodes.paths import CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK
+
+
+class _ClusterId(Struct):
+    id: str
+
+
+_cluster_id_decoder = msgspec.json.Decoder(_ClusterId)
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """Its `version` is a string, as Kafka writes it."""
+    return msgspec.json.encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    return decode(_cluster_id_decoder, CLUSTER_ID, data).id
+
+
+class FinalizedFeatures(Struct, frozen=True):
+    """`levels`: feature -> max_version_level. `version`: of the node's body; version 1 also has lowest levels."""
+
+    enabled: bool
+    levels: dict[str, int] = {}
+    version: int = 2
+
+
+class _FeatureLevel(Struct):
+    max_version_level: Int32
+
+
+class _Features(Struct):
+    version: int
+    status: int
+    features: dict[str, _FeatureLevel] = {}
+
+
+_features_decoder = msgspec.json.Decoder(_Features)
+
+
+def encode_features(features: FinalizedFeatures) -> bytes:
+    lowest = {"min_version_level": 1} if features.version == 1 else {}
+    return msgspec.json.encode(
+        {
+            "version": features.version,
+            "status": int(features.enabled),
+            "features": {name: {**lowest, "max_version_level": level} for name, level in features.levels.items()},
+        }
+    )
+
+
+def decode_features(data: bytes) -> FinalizedFeatures:
+    body = decode(_features_decoder, FEATURE, data)
+    if body.version not in {1, 2} or body.status not in {0, 1}:
+        raise MalformedZnodeError(FEATURE, data, f"version {body.version}, status {body.status}")
+    levels = {name: f.max_version_level for name, f in body.features.items()}
+    return FinalizedFeatures(body.status == 1, levels, body.version)
+
+
+class ProducerIdBlock(NamedTuple):
+    """Ids from `start` to `end`, both included, that were given to this broker."""
+
+    broker: BrokerId
+    start: int
+    end: int
+
+
+class _ProducerIdBlock(Struct):
+    broker: BrokerId
+    block_start: str
+    block_end: str
+
+
+_producer_id_block_decoder = msgspec.json.Decoder(_ProducerIdBlock)
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    body = {"version": 1, "broker": block.broker, "block_start": str(block.start), "block_end": str(block.end)}
+    return msgspec.json.encode(body)
+
+
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
+    """The last block given; None for the empty node of a new cluster."""
+    if not data:
+        return None
+    body = decode(_producer_id_block_decoder, PRODUCER_ID_BLOCK, data)
+    try:
+        return ProducerIdBlock(body.broker, int(body.block_start), int(body.block_end))
+    except ValueError as error:
+        raise MalformedZnodeError(PRODUCER_ID_BLOCK, data, str(error)) from None

@@ -1,0 +1,68 @@
+"""`/config/<type>/<name>` and the notifications under `/config/changes`."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from cluster.errors import MalformedZnodeError
+from cluster.znodes.bodies import decode
+from cluster.znodes.paths import CONFIG_CHANGES
+
+
+class _Config(Struct):
+    config: dict[str, str] = {}
+
+
+_config_decoder = msgspec.json.Decoder(_Config)
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return msgspec.json.encode({"version": 1, "config": dict(config)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """Overrides of one entity; an empty node has none."""
+    return decode(_config_decoder, path, data).config if data else {}
+
+
+DEFAULT_ENTITY: Final = "<default>"
+"""The literal name that stands for all brokers under `/config/brokers`."""
+CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
+
+
+class ConfigEntity(NamedTuple):
+    """Whose settings: `type` is `topics`, `brokers` or another folder of `/config`; `name` is what follows it."""
+
+    type: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"/config/{self.type}/{self.name}"
+
+
+class _ConfigChange(Struct):
+    version: int
+    entity_path: str = ""
+    entity_type: str = ""
+    entity_name: str = ""
+
+
+_config_change_decoder = msgspec.json.Decoder(_ConfigChange)
+
+
+def encode_config_change(entity: ConfigEntity) -> bytes:
+    return msgspec.json.encode({"version": 2, "entity_path": f"{entity.type}/{entity.name}"})
+
+
+def decode_config_change(path: str, data: bytes) -> ConfigEntity:
+    """Version 2 names an entity by its path, version 1 a topic or a client by type and name (ZK-3)."""
+    body = decode(_config_change_decoder, path, data)
+    if body.version == 1 and body.entity_type in {"topics", "clients"} and body.entity_name:
+        return ConfigEntity(body.entity_type, body.entity_name)
+    type_, slash, name = body.entity_path.partition("/")
+    if body.version != 2 or not (type_ and slash and name):
+        raise MalformedZnodeError(path, data, "names no entity")
+    return ConfigEntity(type_, name)

@@ -1,0 +1,83 @@
+"""Where each znode is. Source: Kafka ZkData.scala."""
+
+from typing import Final
+
+from cluster.broker import BrokerId, ControllerId
+from cluster.partition import TopicPartition
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CONTROLLERS_IDS: Final = "/controllers/ids"
+BROKERS_IDS: Final = "/brokers/ids"
+BROKERS_TOPICS: Final = "/brokers/topics"
+BROKERS_SEQID: Final = "/brokers/seqid"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGE_NOTIFICATION: Final = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATION: Final = "/log_dir_event_notification"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_TOPICS: Final = "/config/topics"
+CONFIG_BROKERS: Final = "/config/brokers"
+CLUSTER_ID: Final = "/cluster/id"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+FEATURE: Final = "/feature"
+
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BROKERS_IDS,
+    BROKERS_TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKERS_SEQID,
+    ISR_CHANGE_NOTIFICATION,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENT_NOTIFICATION,
+    CONFIG_TOPICS,
+    "/config/clients",
+    "/config/users",
+    CONFIG_BROKERS,
+    "/config/ips",
+)
+"""Created empty by every process at its start, parents included, where absent."""
+
+
+def broker_path(broker: BrokerId) -> str:
+    return f"{BROKERS_IDS}/{broker}"
+
+
+def controller_registration_path(controller: ControllerId) -> str:
+    return f"{CONTROLLERS_IDS}/{controller}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{BROKERS_TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{BROKERS_TOPICS}/{topic}/partitions"
+
+
+def partition_path(tp: TopicPartition) -> str:
+    return f"{BROKERS_TOPICS}/{tp.topic}/partitions/{tp.partition}"
+
+
+def state_path(tp: TopicPartition) -> str:
+    return f"{BROKERS_TOPICS}/{tp.topic}/partitions/{tp.partition}/state"
+
+
+def partition_of_state_path(path: str) -> TopicPartition | None:
+    """The inverse of `state_path`; None for any other path."""
+    match path.split("/"):
+        case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
+            return TopicPartition(topic, int(partition))
+        case _:
+            return None
+
+
+def topic_config_path(topic: str) -> str:
+    return f"{CONFIG_TOPICS}/{topic}"
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"

@@ -1,0 +1,100 @@
+"""`/brokers/ids/<id>` and `/controllers/ids/<id>`: who lives, and where."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cluster.broker import Broker, BrokerId, ControllerId, Endpoint, FeatureRange
+from cluster.errors import MalformedZnodeError
+from cluster.znodes.bodies import Port, decode
+from cluster.znodes.paths import broker_path, controller_registration_path
+
+
+class _Registration(Struct):
+    version: int
+    host: str | None = None
+    port: Port = -1
+    endpoints: list[str] | None = None
+    rack: str | None = None
+    listener_security_protocol_map: dict[str, str] | None = None
+    features: dict[str, FeatureRange] | None = None
+
+
+_registration_decoder = msgspec.json.Decoder(_Registration)
+
+
+def encode_broker(broker: Broker, now_ms: int) -> bytes:
+    return msgspec.json.encode(_registration_body(broker, now_ms))
+
+
+def _registration_body(broker: Broker, now_ms: int) -> dict[str, Any]:
+    plaintext = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    body: dict[str, Any] = {
+        "version": 5,
+        "host": plaintext.host if plaintext else None,
+        "port": plaintext.port if plaintext else -1,
+        "jmx_port": -1,
+        "timestamp": str(now_ms),
+        "endpoints": [f"{e.listener}://{e.address}" for e in broker.endpoints],
+        "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
+        "features": broker.features,
+    }
+    if broker.rack is not None:
+        body["rack"] = broker.rack
+    return body
+
+
+def decode_broker(broker: BrokerId, data: bytes) -> Broker:
+    """A registration of version 1 to 5; fields that its version does not have yet are not read (R1.6)."""
+    path = broker_path(broker)
+    body = decode(_registration_decoder, path, data)
+    if body.version < 1:
+        raise MalformedZnodeError(path, data, f"version {body.version} is below 1")
+    protocols = (body.listener_security_protocol_map or {}) if body.version >= 4 else {}
+    if body.version == 1:
+        if body.host is None:
+            raise MalformedZnodeError(path, data, "host is missing")
+        endpoints: tuple[Endpoint, ...] = (Endpoint(body.host, body.port),)
+    else:
+        endpoints = tuple(_endpoint(path, data, text, protocols) for text in body.endpoints or ())
+    listeners = [e.listener for e in endpoints]
+    if len(set(listeners)) != len(listeners):
+        raise MalformedZnodeError(path, data, "two endpoints have the same listener name")
+    return Broker(
+        id=broker,
+        endpoints=endpoints,
+        rack=body.rack if body.version >= 3 else None,
+        features=(body.features or {}) if body.version >= 5 else {},
+    )
+
+
+def _endpoint(path: str, data: bytes, text: str, protocols: Mapping[str, str]) -> Endpoint:
+    listener, separator, rest = text.partition("://")
+    host, colon, port = rest.rpartition(":")
+    digits = port.removeprefix("-")
+    if not (separator and colon and digits.isascii() and digits.isdigit() and len(digits) <= 5 and int(port) <= 65_535):
+        raise MalformedZnodeError(path, data, f"endpoint {text!r} is not LISTENER://host:port")
+    return Endpoint(host.strip("[]"), int(port), listener, protocols.get(listener, listener))
+
+
+def encode_controller_registration(controller: ControllerId, endpoint: Endpoint, now_ms: int) -> bytes:
+    """Like a broker registration, reduced to what finds the process."""
+    return msgspec.json.encode(
+        {
+            "version": 1,
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "endpoints": [f"{endpoint.listener}://{endpoint.address}"],
+            "timestamp": str(now_ms),
+        }
+    )
+
+
+def decode_controller_registration(controller: ControllerId, data: bytes) -> Endpoint:
+    path = controller_registration_path(controller)
+    body = decode(_registration_decoder, path, data)
+    if body.host is None:
+        raise MalformedZnodeError(path, data, "host is missing")
+    return Endpoint(body.host, body.port)

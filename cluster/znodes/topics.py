@@ -1,0 +1,107 @@
+"""`/brokers/topics/<topic>` and the state nodes below. Source: KIP-455 (reassignment fields), KIP-516 (topic ids)."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.errors import MalformedZnodeError
+from cluster.partition import RECOVERED, RECOVERING, Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.znodes.bodies import INT32_MAX, LeaderId, ReplicaId, decode
+from cluster.znodes.paths import state_path, topic_path
+
+
+class _Topic(Struct):
+    partitions: dict[str, tuple[ReplicaId, ...]] = {}
+    adding_replicas: dict[str, tuple[ReplicaId, ...]] = {}
+    removing_replicas: dict[str, tuple[ReplicaId, ...]] = {}
+    topic_id: TopicId | None = None
+
+
+_topic_decoder = msgspec.json.Decoder(_Topic)
+
+
+def encode_topic(topic: TopicAssignment) -> bytes:
+    """Version 3; both maps always there, listing only partitions with a non-empty list (ZK-20)."""
+    body: dict[str, Any] = {
+        "version": 3,
+        "partitions": {str(p): a.replicas for p, a in topic.partitions.items()},
+        "adding_replicas": {str(p): a.adding for p, a in topic.partitions.items() if a.adding},
+        "removing_replicas": {str(p): a.removing for p, a in topic.partitions.items() if a.removing},
+    }
+    if topic.topic_id is not None:
+        body["topic_id"] = topic.topic_id
+    return msgspec.json.encode(body)
+
+
+def decode_topic(topic: str, data: bytes) -> TopicAssignment:
+    path = topic_path(topic)
+    body = decode(_topic_decoder, path, data)
+    partitions: dict[int, ReplicaAssignment] = {}
+    for name, replicas in body.partitions.items():
+        if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX):
+            raise MalformedZnodeError(path, data, f"partition {name!r} is not a number of 31 bits")
+        if len(set(replicas)) != len(replicas):
+            raise MalformedZnodeError(path, data, f"partition {name} names a broker twice")
+        partitions[int(name)] = ReplicaAssignment(
+            replicas, body.adding_replicas.get(name, ()), body.removing_replicas.get(name, ())
+        )
+    return TopicAssignment(partitions, body.topic_id)
+
+
+class _State(Struct):
+    leader: LeaderId
+    leader_epoch: Annotated[LeaderEpoch, Meta(ge=0, le=INT32_MAX - 1)]
+    isr: tuple[ReplicaId, ...]
+    controller_epoch: Annotated[ControllerEpoch, Meta(ge=-1, le=INT32_MAX)]
+    leader_recovery_state: Annotated[int, Meta(ge=RECOVERED, le=RECOVERING)] = RECOVERED
+
+
+_state_decoder = msgspec.json.Decoder(_State)
+_state_encoder = msgspec.json.Encoder()
+
+
+class _StateBody(Struct):
+    version: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    controller_epoch: ControllerEpoch
+    isr: tuple[BrokerId, ...]
+
+
+class _RecoveringStateBody(_StateBody):
+    leader_recovery_state: int
+
+
+def encode_state(leadership: Leadership) -> bytes:
+    """The partition epoch is not part of the body (ZK-27); the recovery state only while RECOVERING (ZK-25)."""
+    assert leadership.isr, "an ISR is never empty"
+    values = (
+        1,
+        leadership.leader,
+        leadership.leader_epoch,
+        leadership.controller_epoch,
+        leadership.isr,
+    )
+    if leadership.leader_recovery_state == RECOVERED:
+        return _state_encoder.encode(_StateBody(*values))
+    return _state_encoder.encode(_RecoveringStateBody(*values, leadership.leader_recovery_state))
+
+
+def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoch) -> Leadership | None:
+    """None for a body that is not JSON (ZK-28); MalformedZnodeError where a required field is missing."""
+    try:
+        body = _state_decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise MalformedZnodeError(state_path(tp), data, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return Leadership(
+        body.leader,
+        body.leader_epoch,
+        body.isr,
+        body.controller_epoch,
+        partition_epoch,
+        body.leader_recovery_state,
+    )
