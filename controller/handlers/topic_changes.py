@@ -67,17 +67,21 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
     if topic in context.topics_marked_for_deletion:
         await _restore_partitions(active, topic)
         return
-    # A topic has no id yet when its node was malformed before and has been mended now.
-    new_parts = TopicAssignment({p: found.partitions[p] for p in added}, context.topic_ids.get(topic))
-    await record_topics(active, {topic: new_parts if topic in context.topic_ids else found})
+    if topic not in context.topic_ids:
+        # Its node was malformed before, or ids are not in use.
+        await _record_ids(active, {topic: found})
+    _record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
     await create_partitions(active, [TopicPartition(topic, p) for p in added])
 
 
 async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
     """Give an id to topics without one, then take ids and assignments into the context (LC-4, LC-5, TP-13)."""
+    await _record_ids(active, topics)
+    _record_assignments(active, topics)
+
+
+def _record_assignments(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
     context = active.context
-    for topic, topic_id in (await _assign_ids(active, topics)).items():
-        _record_id(active, topic, topic_id)
     for topic, assignment in topics.items():
         for partition, replicas in assignment.partitions.items():
             tp = TopicPartition(topic, partition)
@@ -113,12 +117,13 @@ async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssign
     return ids
 
 
-def _record_id(active: ActiveController, topic: str, topic_id: TopicId) -> None:
-    try:
-        active.context.add_topic_id(topic, topic_id)
-    except TopicIdConflictError as error:
-        # Somebody wrote the node by hand. The topic is served without an id rather than under another's.
-        log.error("A topic id contradicts another", topic=topic, error=str(error))
+async def _record_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
+    for topic, topic_id in (await _assign_ids(active, topics)).items():
+        try:
+            active.context.add_topic_id(topic, topic_id)
+        except TopicIdConflictError as error:
+            # Somebody wrote the node by hand. The topic is served without an id rather than under another's.
+            log.error("A topic id contradicts another", topic=topic, error=str(error))
 
 
 async def _restore_partitions(active: ActiveController, topic: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment
+from cluster.protocol_version import ProtocolVersion
 from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.state_change_log import Kind
 from cluster.znodes import encode_topic, topic_path
@@ -232,9 +233,10 @@ def test_a_bounce_seen_as_one_notification_is_a_failure_and_a_start() -> None:
 
 
 @pytest.mark.rule("TP-20", "TP-23", "TP-24")
-def test_a_topic_grows_through_its_node_and_changed_assignments_are_ignored() -> None:
+@pytest.mark.parametrize("version", ["3.9", "2.7"])
+def test_a_topic_grows_through_its_node_and_changed_assignments_are_ignored(version: str) -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await cluster(1, 2, protocol_version=ProtocolVersion.parse(version))
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await settle()
@@ -304,7 +306,7 @@ def test_malformed_nodes_are_skipped_and_never_keep_a_controller_from_ruling() -
 @pytest.mark.rule("TI-1", "TI-3", "ZK-22", "LC-4")
 def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
     async def main() -> None:
-        world, first = await cluster(1, protocol_version=_old())
+        world, first = await cluster(1, protocol_version=ProtocolVersion.parse("2.7-IV2"))
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         assert (await world.topic("t")).topic_id is None  # type: ignore[union-attr]
@@ -322,12 +324,6 @@ def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
         await third.stop()
 
     run_virtually(main)
-
-
-def _old() -> Any:
-    from cluster.protocol_version import ProtocolVersion
-
-    return ProtocolVersion.parse("2.7-IV2")
 
 
 @pytest.mark.rule("RQ-31", "RQ-32", "RQ-35")
