@@ -25,8 +25,12 @@ log = structlog.stdlib.get_logger(__name__)
 
 async def broker_change(active: ActiveController) -> None:
     """Compare the registrations with what is known (BK-1 to BK-4)."""
-    registered = {r.broker.id: r for r in await compatible_brokers(active, await active.store.read_brokers())}
-    changes = plan_broker_changes(registered, active.context.broker_epochs)
+    known = active.context.broker_epochs
+    listed = await active.store.read_brokers()
+    compatible = {r.broker.id for r in await compatible_brokers(active, listed)}
+    # Features are a matter of coming in: who takes part already stays, whatever it supports by now.
+    registered = {r.broker.id: r for r in listed if r.broker.id in compatible or known.get(r.broker.id) == r.epoch}
+    changes = plan_broker_changes(registered, known)
     for broker in changes.new:
         active.channels.add(registered[broker].broker)
     for broker in changes.bounced:

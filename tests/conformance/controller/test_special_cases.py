@@ -28,7 +28,7 @@ from cluster.znodes import (
     state_path,
     topic_path,
 )
-from cluster.zookeeper.port import SetData
+from cluster.zookeeper.port import Create, Delete, SetData
 from controller.handlers.replica_transitions import move_replicas
 from tests.contexts import ids, leadership, tp
 from tests.controllers import RunningController, World, run_virtually, settle, until
@@ -79,6 +79,31 @@ def test_brokers_that_lack_finalized_features_do_not_take_part() -> None:
         described = await c.ask(DescribeClusterRequest())
         assert [b.id for b in described.brokers] == [2]
         assert not c.brokers.of(1, UpdateMetadataRequest)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-1", "BK-40", "FT-2")
+def test_a_broker_that_takes_part_stays_whatever_becomes_of_the_features_until_it_registers_again() -> None:
+    async def main() -> None:
+        world = await World().start()
+        await world.create(FEATURE, encode_features(FinalizedFeatures(True, {"f": 2})))
+        c = world.start_controller()
+        await until(lambda: c.rules)
+        fit = Broker(BrokerId(2), (Endpoint("host2", 9092),), features={"f": FeatureRange(1, 3)})
+        await world.create(broker_path(fit.id), encode_broker(fit, 1))
+        await until(lambda: c.gauge("ActiveBrokerCount") == 1)
+        await world.write(SetData(broker_path(fit.id), encode_broker(replace(fit, features={}), 1)))
+        await settle()
+        await world.create(broker_path(BrokerId(3)), encode_broker(replace(fit, id=BrokerId(3)), 1))
+        await until(lambda: 3 in c.context.live_broker_ids)
+        assert c.context.live_broker_ids == {2, 3}
+        await world.write(
+            Delete(broker_path(fit.id)), Create(broker_path(fit.id), encode_broker(replace(fit, features={}), 1))
+        )
+        await until(lambda: 2 not in c.context.live_broker_ids)
+        assert c.context.live_broker_ids == {3}
         await c.stop()
 
     run_virtually(main)
