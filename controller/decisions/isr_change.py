@@ -6,7 +6,6 @@ Nothing asks whether the sender leads or whether the ISR is a subset of the repl
 (IS-12). Source: Kafka KafkaController.processAlterPartition; KIP-497, KIP-704.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -78,7 +77,7 @@ def plan_isr_changes(view: ClusterView, request: AlterPartitionRequest) -> IsrCh
 def _refuse(view: ClusterView, item: AlterPartitionItem, leadership: Leadership) -> ErrorCode:
     code = refuse_proposal(item, leadership, view.live_broker_ids)
     if code is ErrorCode.NONE and _is_outdated(view, item):
-        return ErrorCode.INELIGIBLE_REPLICA
+        return _ineligible(item)
     return code
 
 
@@ -114,14 +113,15 @@ def refuse_proposal(item: AlterPartitionItem, leadership: Leadership, live_broke
         len(item.new_isr) > 1 or leadership.leader_recovery_state == RECOVERED
     ):
         return ErrorCode.INVALID_REQUEST
-    return _refuse_members(item.new_isr, live_brokers)
-
-
-def _refuse_members(isr: Sequence[BrokerId], live_brokers: frozenset[BrokerId]) -> ErrorCode:
-    if not isr:
+    if not item.new_isr:
         # Kafka has no such test, but an empty ISR would leave nobody who may lead (INV-3).
         return ErrorCode.INVALID_REQUEST
-    return ErrorCode.NONE if live_brokers.issuperset(isr) else ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE if live_brokers.issuperset(item.new_isr) else _ineligible(item)
+
+
+def _ineligible(item: AlterPartitionItem) -> ErrorCode:
+    """Who names the topic instead of its id speaks the versions from before there was a code of its own (KIP-841)."""
+    return ErrorCode.OPERATION_NOT_ATTEMPTED if item.topic_id is None else ErrorCode.INELIGIBLE_REPLICA
 
 
 def _proposed(sender: BrokerId, item: AlterPartitionItem, controller_epoch: ControllerEpoch) -> Leadership:

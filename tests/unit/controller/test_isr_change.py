@@ -64,6 +64,8 @@ def cluster(recovery: int = RECOVERED):  # type: ignore[no-untyped-def]
         (item((1,), recovery=RECOVERING), RECOVERED, E.INVALID_REQUEST),
         (item((1, 9)), RECOVERED, E.INELIGIBLE_REPLICA),
         (item((1, 4)), RECOVERED, E.INELIGIBLE_REPLICA),
+        (item((1, 4), topic_id=None), RECOVERED, E.OPERATION_NOT_ATTEMPTED),
+        (item((1, 9), topic_id=None), RECOVERED, E.OPERATION_NOT_ATTEMPTED),
         (item(()), RECOVERED, E.INVALID_REQUEST),
     ],
 )
