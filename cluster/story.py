@@ -54,7 +54,9 @@ def reigns(records: Iterable[LoggedStateChange]) -> list[Reign]:
 
 
 def _in_order(records: Iterable[LoggedStateChange]) -> list[LoggedStateChange]:
-    """By partition epoch, controllers before agents; a record without one follows its predecessor on its node."""
+    """By partition epoch, then by reign, and controllers before the agents whom they told; a record without an epoch
+    follows its predecessor on its node.
+    """
     by_node = sorted(records, key=lambda r: (r.node, r.incarnation, r.seq))
     newest: dict[tuple[str, str], tuple[int, int]] = {}
     placed = []
@@ -67,7 +69,7 @@ def _in_order(records: Iterable[LoggedStateChange]) -> list[LoggedStateChange]:
             controller_epoch = max(controller_epoch, record.controller_epoch)
         newest[run] = (partition_epoch, controller_epoch)
         follows = record.kind not in _BY_CONTROLLERS
-        placed.append(((partition_epoch, follows, controller_epoch, *run, record.seq), record))
+        placed.append(((partition_epoch, controller_epoch, follows, *run, record.seq), record))
     return [record for _, record in sorted(placed, key=lambda item: item[0])]
 
 

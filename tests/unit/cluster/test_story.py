@@ -51,6 +51,13 @@ def test_the_story_tells_cause_before_effect_though_clocks_disagree() -> None:
     assert (lines[1].node, lines[1].at_ms) == ("broker-1", 5)
 
 
+def test_a_new_controller_finds_a_leader_after_the_agents_were_told_of_it_by_the_one_before() -> None:
+    written = replace(FIRST, controller_epoch=1)
+    told = replace(TOLD, controller_epoch=1)
+    found = replace(FIRST, controller_epoch=2, node="controller-1002", kind=Kind.LOADED)
+    assert [line.record for line in story([found, told, written])] == [written, told, found]
+
+
 def test_reigns_say_who_led_from_when_to_when_and_why() -> None:
     assert reigns([LOST, TOLD, SHRUNK, FIRST]) == [
         Reign(1, 0, 1000, 3000, "TopicChange"),
