@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from cluster.broker import BrokerId
-from cluster.errors import ControllerMovedError, ZooKeeperError
+from cluster.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
 from cluster.node import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.tasks import TaskSet
@@ -178,13 +178,8 @@ class Controller:
         held = self.election.is_active
         self._resign()
         self._compete_from = asyncio.get_running_loop().time() + NEXT_ATTEMPT_S
-        if held and active is not None:
-            self.election.forget()
-            try:
-                await active.store.leave_office()
-            except ControllerMovedError:
-                log.info("Another controller was elected before the office was given up")
-                await self.election.vacate()
+        if held:
+            await self._leave_office(active)
         elif not (self.election.is_taken and self._is_registered):
             # Nobody rules and no watch will fire: the attempt failed before there was an office.
             self._put_later(RegisterAndReelect())
@@ -192,6 +187,20 @@ class Controller:
             log.warning(
                 "Stepping down, but another controller rules already", active=self.election.active_controller_id
             )
+
+    async def _leave_office(self, reign: ActiveController | None) -> None:
+        """Delete `/controller` under the fence of the reign that ended; where that fails, under the epoch as it is."""
+        if reign is not None:
+            self.election.forget()
+            try:
+                await reign.store.leave_office()
+            except SessionExpiredError:
+                raise
+            except (ControllerMovedError, ZooKeeperError) as error:
+                log.info("The office cannot be given up under the epoch of its reign", error=str(error))
+            else:
+                return
+        await self.election.vacate()
 
     def after_event(self) -> None:
         active = self._active
@@ -217,8 +226,9 @@ class Controller:
         await self.election.look()
         if not self.election.is_active:
             self._resign()
-            if self.election.is_spoiled:
-                await self.election.vacate()
+        if self.election.is_spoiled or (self.election.is_active and self._active is None):
+            # This session holds the office and nobody rules by it: as long as it does, nobody else can.
+            await self.election.vacate()
 
     async def _elect(self, cause: Cause) -> None:
         pause = self._compete_from - asyncio.get_running_loop().time()

@@ -138,12 +138,15 @@ class ControllerElection:
 
         Raises ControllerMovedError when somebody else was faster.
         """
+        attempts: set[ControllerEpoch] = set()
         while True:
             await self.look()
             if self.is_taken:
-                return None
+                # Perhaps by this candidate: an attempt whose answer was lost may have arrived only now.
+                return await self._won_by(attempts)
             epoch, version = await self._read_epoch()
             wanted = ControllerEpoch(epoch + 1)
+            attempts.add(wanted)
             body = encode_controller(self._config.id, self._clock.now_ms())
             results = await self._try(
                 [
@@ -153,12 +156,11 @@ class ControllerElection:
             )
             if results is not None and all(result.ok for result in results):
                 assert results[1].stat is not None, "set-data answers with a stat"
-                office: Office | None = Office(wanted, ZkVersion(results[1].stat.version))
-            else:
-                office = await self._find_out(wanted, results)
-            if office is not None:
                 self.active_controller_id = self._config.id
                 self.is_active = self.is_taken = True
+                return Office(wanted, ZkVersion(results[1].stat.version))
+            office = await self._find_out(attempts, results)
+            if office is not None:
                 return office
 
     async def address_of_active(self) -> tuple[ControllerId, str]:
@@ -177,7 +179,7 @@ class ControllerElection:
             endpoint = None
         return (NO_CONTROLLER, "") if endpoint is None else (found, endpoint.address)
 
-    async def _find_out(self, wanted: ControllerEpoch, results: list[OpResult] | None) -> Office | None:
+    async def _find_out(self, attempts: set[ControllerEpoch], results: list[OpResult] | None) -> Office | None:
         """Whether an attempt without a clear success succeeded after all (EL-5); None: compete again.
 
         Competing again is for attempts whose answer was lost and that show nowhere: should one still arrive
@@ -188,13 +190,17 @@ class ControllerElection:
             if not errors & _LOST_RACE:
                 raise ZooKeeperError(f"the election failed: {', '.join(sorted(e.name for e in errors))}")
         await self.look()
-        if self.is_active:
-            epoch, version = await self._read_epoch()
-            if epoch == wanted:
-                return Office(epoch, version)
-        if results is None and not self.is_taken:
+        office = await self._won_by(attempts)
+        if office is None and (results is not None or self.is_taken):
+            raise ControllerMovedError(f"controller {self.active_controller_id} was faster")
+        return office
+
+    async def _won_by(self, attempts: set[ControllerEpoch]) -> Office | None:
+        """The office, if `/controller` is this very session's and the epoch is one that it tried to write."""
+        if not (self.is_active and attempts):
             return None
-        raise ControllerMovedError(f"controller {self.active_controller_id} was faster")
+        epoch, version = await self._read_epoch()
+        return Office(epoch, version) if epoch in attempts else None
 
     async def _read_epoch(self) -> tuple[ControllerEpoch, ZkVersion]:
         """`/controller_epoch` and its data version, created with 0 where absent (EL-2)."""

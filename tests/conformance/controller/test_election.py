@@ -1,9 +1,12 @@
 """Competing for the office, losing it, and coming back within the time of an old session."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from cluster.broker import Endpoint
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError, ErrorCode, OutcomeUnknownError
 from cluster.requests import CreateTopicsRequest, DescribeClusterRequest, ListTopicsRequest, NewTopic
 from cluster.state_change_log import Kind
 from cluster.znodes import (
@@ -15,7 +18,7 @@ from cluster.znodes import (
     decode_controller_registration,
     encode_controller,
 )
-from cluster.zookeeper.port import SetData
+from cluster.zookeeper.port import Create, Op, OpResult, SetData
 from tests.controllers import SESSION_MS, RunningController, World, run_virtually, settle, until
 
 
@@ -257,5 +260,82 @@ def test_a_standby_names_the_controller_in_office_and_refuses_the_rest() -> None
         await active.stop()
         await in_office(standby)
         await standby.stop()
+
+    run_virtually(main)
+
+
+def withhold_the_election(c: RunningController) -> list[list[Op]]:
+    """Keep back the first transaction that would win the office, as a lost connection does; where it is kept."""
+    withheld: list[list[Op]] = []
+    original = c.zookeeper.multi
+
+    async def multi(ops: Sequence[Op]) -> list[OpResult]:
+        if not withheld and any(isinstance(op, Create) and op.path == CONTROLLER for op in ops):
+            withheld.append(list(ops))
+            raise OutcomeUnknownError("the connection was lost")
+        return await original(ops)
+
+    c.zookeeper.multi = multi  # type: ignore[method-assign]
+    return withheld
+
+
+@pytest.mark.rule("EL-5", "ZC-2")
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_an_election_won_late_is_known_as_won_whenever_it_shows(reads: int) -> None:
+    """The transaction arrives after so many reads of the candidate that lost its answer."""
+
+    async def main() -> None:
+        world = await World().start()
+        c = world.start_controller()
+        get, seen, withheld = c.zookeeper.get, 0, withhold_the_election(c)
+
+        async def let_it_arrive(path: str, *, watch: bool = False) -> Any:
+            nonlocal seen
+            node = await get(path, watch=watch)
+            if withheld:
+                seen += 1
+                if seen == reads:
+                    await c.zookeeper.multi(withheld[0])
+            return node
+
+        c.zookeeper.get = let_it_arrive  # type: ignore[method-assign]
+        await in_office(c)
+        await settle()
+        assert seen > reads
+        assert (await epoch(world), c.context.epoch) == ((b"1", 1), 1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-5", "EL-10")
+def test_an_office_that_this_session_holds_without_ruling_is_given_up() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = world.start_controller()
+        withheld = withhold_the_election(c)
+        await until(lambda: withheld, "the first attempt")
+        # Somebody writes the epoch by hand before the candidate finds out that its attempt has worked.
+        await c.zookeeper.multi(withheld[0])
+        await world.write(SetData(CONTROLLER_EPOCH, b"41"))
+        await in_office(c)
+        await settle()
+        assert (await epoch(world))[0] == b"42"
+        assert c.context.epoch == 42
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-7", "EL-12")
+def test_who_steps_down_leaves_an_office_even_where_its_fence_is_gone() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        await world.delete(CONTROLLER_EPOCH)
+        await c.controller.step_down()
+        assert await world.tool.get(CONTROLLER) is None
+        await in_office(c)
+        await c.stop()
 
     run_virtually(main)
