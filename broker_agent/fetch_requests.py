@@ -39,9 +39,9 @@ class FetchRequests:
         if _must_answer_now(request, data):
             return self._answer(request, data)
         waiting = _WaitingFetch(request, self._manager)
-        if any(waiting.look_at(key) for key in waiting.keys):
-            return self._answer(request, data)
-        if not await self._manager.fetch_purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
+        is_done = any(waiting.look_at(key) for key in waiting.keys)
+        purgatory = self._manager.fetch_purgatory
+        if not is_done and not await purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
             self._manager.metrics.expired_fetches["follower" if request.replica_id >= 0 else "consumer"].mark()
         # Read again what may have changed, but without touching the follower's record: waking up is the leader's
         # doing, and must not make a dead follower look alive (R6.16).
@@ -177,8 +177,12 @@ class _WaitingFetch:
         self.keys = tuple(self._items)
 
     def has_changed(self, data: FetchPartitionData) -> bool:
-        """Whether anything happened to the partition while the request was waiting."""
-        return TopicPartition(data.topic, data.partition) in self._changed
+        """Whether anything happened to the partition since it was read, be it by this very request (R6.12)."""
+        tp = TopicPartition(data.topic, data.partition)
+        partition = self._manager.online(tp)
+        log = None if partition is None else partition.log
+        offsets = None if log is None else (log.high_watermark, log.log_start_offset)
+        return tp in self._changed or offsets != (data.high_watermark, data.log_start_offset)
 
     def test(self, key: TopicPartition) -> bool:
         """Something happened to a partition: true if the request should be answered now."""

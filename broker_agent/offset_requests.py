@@ -62,12 +62,11 @@ class OffsetRequests:
     @staticmethod
     def _at_time(item: ListOffsetsPartition, log: Log, *, is_follower: bool, is_settled: bool) -> ListOffsetsResult:
         found = log.offset_for_timestamp(item.timestamp)
-        if found is None:
-            return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE)
-        timestamp, offset = found
-        if offset < (log.log_end_offset if is_follower else log.high_watermark):
+        if found is not None and found[1] < (log.log_end_offset if is_follower else log.high_watermark):
+            timestamp, offset = found
             return _found(item, offset, log, timestamp)
-        code = ErrorCode.NONE if is_settled else ErrorCode.OFFSET_NOT_AVAILABLE
+        # A time later than every record is one beyond the bound as well.
+        code = ErrorCode.NONE if is_settled or is_follower else ErrorCode.OFFSET_NOT_AVAILABLE
         return ListOffsetsResult(item.topic, item.partition, code)
 
     def _epoch_end(self, item: OffsetForLeaderPartition) -> OffsetForLeaderResult:

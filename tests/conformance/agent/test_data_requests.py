@@ -159,6 +159,27 @@ async def test_a_fetch_waits_for_bytes_or_its_deadline_and_does_not_renew_the_fo
     await world.stop()
 
 
+@pytest.mark.rule("R6.12", "R6.16")
+@virtually
+async def test_a_follower_is_told_at_once_the_old_high_watermark_and_after_a_wait_the_one_it_raised() -> None:
+    world = AgentWorld()
+    leader = await lead_alone(world, 2)
+    await leader.produce(5)
+    at_once = await leader.fetch(5, replica=2, epoch=0)
+    assert (at_once.high_watermark, leader.offsets()) == (0, (5, 5))
+    await leader.produce(5)
+    waited = await leader.fetch(10, replica=2, epoch=0, max_wait_ms=500)
+    assert (waited.high_watermark, waited.last_stable_offset, waited.records) == (10, 10, b"")
+    log = leader.partition().log
+    assert log is not None
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(leader.fetch(10, replica=2, epoch=0, max_wait_ms=500))
+        await asyncio.sleep(0.1)
+        log.raise_log_start_offset(Offset(5))
+    assert waiting.result().log_start_offset == 5
+    await world.stop()
+
+
 @pytest.mark.rule("R6.15", "R4.3", "R13.9")
 @pytest.mark.parametrize("ending", ["deletion", "new leader"])
 def test_waiting_requests_learn_at_once_that_the_leadership_is_gone(ending: str) -> None:
@@ -248,7 +269,9 @@ async def test_latest_is_not_told_to_consumers_before_the_high_watermark_reached
 
     assert await ask(-1, LATEST_TIMESTAMP) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1, -1)
     assert await ask(-1, 3) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1, -1)
+    assert await ask(-1, 1 << 60) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1, -1)
     assert await ask(2, LATEST_TIMESTAMP) == (ErrorCode.NONE, 5, 1)
+    assert await ask(2, 1 << 60) == (ErrorCode.NONE, -1, -1)
     assert await ask(-1, EARLIEST_TIMESTAMP) == (ErrorCode.NONE, 0, 0)
     await leader.fetch(5, replica=2, epoch=1)
     assert await ask(-1, LATEST_TIMESTAMP) == (ErrorCode.NONE, 5, 1)
