@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from broker_agent.decisions.data_requests import (
     ACKS_ALL,
+    BYTES_REJECTED,
     INTERNAL_TOPICS,
     UNREMARKABLE_PRODUCE_ERRORS,
     VALID_ACKS,
     judge_acknowledgement,
     judge_record_set,
+    name_refusal_meter,
 )
 from broker_agent.decisions.isr import maximal_isr
 from broker_agent.hosted_partition import HostedPartition
@@ -81,7 +83,7 @@ class ProduceRequests:
             self._admit(tp, item)
             appended = self._append_to(tp, request.acks, item)
         except _RefusedError as refusal:
-            return _Result(self._refusal(tp, refusal), required=None)
+            return _Result(self._refusal(tp, refusal, item.records), required=None)
         return _Result(
             ProducePartitionResult(
                 topic=item.topic,
@@ -132,8 +134,8 @@ class ProduceRequests:
         assert partition.log is not None, f"{tp} lost its log within one step"
         return partition.log.log_start_offset
 
-    def _refusal(self, tp: TopicPartition, refusal: _RefusedError) -> ProducePartitionResult:
-        self._count_refusal(tp.topic, refusal.code)
+    def _refusal(self, tp: TopicPartition, refusal: _RefusedError, records: bytes) -> ProducePartitionResult:
+        self._count_refusal(tp.topic, refusal.code, records)
         result = ProducePartitionResult(tp.topic, tp.partition, refusal.code, error_message=refusal.why)
         if refusal.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return replace(result, log_start_offset=self._log_start(tp))
@@ -146,16 +148,13 @@ class ProduceRequests:
             return result
         return replace(result, current_leader_id=state.leader, current_leader_epoch=state.leader_epoch)
 
-    def _count_refusal(self, topic: str, code: ErrorCode) -> None:
+    def _count_refusal(self, topic: str, code: ErrorCode, records: bytes) -> None:
         metrics = self._manager.metrics
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return  # A meter for every topic name that somebody invents would never end.
-        if code is ErrorCode.MESSAGE_TOO_LARGE:
-            metrics.mark(topic, "BytesRejectedPerSec")
-        elif code is ErrorCode.CORRUPT_MESSAGE:
-            metrics.mark(topic, "InvalidMessageCrcRecordsPerSec")
-        elif code is ErrorCode.INVALID_RECORD:
-            metrics.mark(topic, "InvalidOffsetOrSequenceRecordsPerSec")
+        meter = name_refusal_meter(code, records)
+        if meter is not None:
+            metrics.mark(topic, meter, len(records) if meter == BYTES_REJECTED else 1)
         if code not in UNREMARKABLE_PRODUCE_ERRORS:
             metrics.mark(topic, "FailedProduceRequestsPerSec")
 

@@ -21,6 +21,7 @@ MAX_SEQUENCE: Final = 0x7FFF_FFFF
 
 LENGTH_END: Final = 12
 """The Length field counts the bytes after itself: a batch has `LENGTH_END + length` bytes."""
+MAGIC_AT: Final = 16
 CHECKSUM_START: Final = 21
 """The checksum covers everything from the attributes on; base offset and leader epoch lie before it."""
 
@@ -85,12 +86,17 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def find_fault(header: BatchHeader, batch: Buffer) -> str | None:
     """Why `batch`, exactly the bytes that `header` claims, is not a well-formed batch; None when it is."""
+    if header.last_offset_delta < 0 or header.base_offset < 0:
+        return f"offsets {header.base_offset}..{header.last_offset} are impossible"
+    return find_damage(header, batch)
+
+
+def find_damage(header: BatchHeader, batch: Buffer) -> str | None:
+    """Why `batch` cannot be what somebody once encoded, whatever it says: wrong magic, length or checksum."""
     if header.magic != MAGIC:
         return f"magic is {header.magic}, not {MAGIC}"
     if header.size < HEADER_SIZE or header.size != len(batch):
         return f"the length field claims {header.size} bytes, there are {len(batch)}"
-    if header.last_offset_delta < 0 or header.base_offset < 0:
-        return f"offsets {header.base_offset}..{header.last_offset} are impossible"
     with memoryview(batch) as view, view[CHECKSUM_START:] as covered:
         checksum = crc32c(covered)
     if checksum != header.crc:

@@ -7,13 +7,12 @@ from typing import Final
 
 from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from cluster.errors import ErrorCode
+from cluster.record_batch import HEADER_SIZE, MAGIC, MAGIC_AT, NO_PRODUCER_ID, find_damage, parse_header
 
 ACKS_ALL: Final = -1
 VALID_ACKS: Final = (-1, 0, 1)
+BYTES_REJECTED: Final = "BytesRejectedPerSec"
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-
-_LENGTH_END: Final = 12
-_MAGIC_AT: Final = 16
 
 
 def judge_leader_epoch(requested: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:
@@ -24,17 +23,35 @@ def judge_leader_epoch(requested: LeaderEpoch, current: LeaderEpoch) -> ErrorCod
 
 
 def judge_record_set(records: bytes) -> ErrorCode:
-    """Whether it is one record batch of version 2, told from lengths and the magic byte alone (R7.2).
+    """Whether it is one record batch of version 2 (R7.2).
 
-    A batch that is cut short is left to the log's own validation, which calls it corrupt.
+    What is cut short or damaged is left to the log's own validation, which calls it corrupt. Therefore bytes behind
+    the end that the length field names count as more than one batch only if the first one is sound.
     """
-    if not records:
+    if not records or records[MAGIC_AT : MAGIC_AT + 1] not in (b"", bytes([MAGIC])):
         return ErrorCode.INVALID_RECORD
-    if len(records) <= _MAGIC_AT:
+    if len(records) < HEADER_SIZE:
         return ErrorCode.NONE
-    size = _LENGTH_END + int.from_bytes(records[8:_LENGTH_END], "big", signed=True)
-    is_one_batch = records[_MAGIC_AT] == 2 and size >= len(records)
-    return ErrorCode.NONE if is_one_batch else ErrorCode.INVALID_RECORD
+    header = parse_header(records)
+    if header.size >= len(records) or find_damage(header, memoryview(records)[: max(0, header.size)]) is not None:
+        return ErrorCode.NONE
+    return ErrorCode.INVALID_RECORD
+
+
+def name_refusal_meter(code: ErrorCode, records: bytes) -> str | None:
+    """The meter of BrokerTopicMetrics that tells why these records were refused, if there is one (7.2)."""
+    if code is ErrorCode.MESSAGE_TOO_LARGE:
+        return BYTES_REJECTED
+    if code is ErrorCode.CORRUPT_MESSAGE:
+        return "InvalidMessageCrcRecordsPerSec"
+    if code is not ErrorCode.INVALID_RECORD or not records:
+        return None
+    if records[MAGIC_AT] != MAGIC:
+        return "InvalidMagicNumberRecordsPerSec"
+    header = parse_header(records)
+    has_wrong_count = header.record_count <= 0 or header.record_count != header.last_offset_delta + 1
+    has_no_sequence = header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0
+    return "InvalidOffsetOrSequenceRecordsPerSec" if has_wrong_count or has_no_sequence else None
 
 
 def judge_acknowledgement(

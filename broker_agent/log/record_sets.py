@@ -9,7 +9,16 @@ from broker_agent.log.segment import PlacedBatch
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode, LogAppendError
-from cluster.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER_ID, BatchHeader, find_fault, parse_header, walk
+from cluster.record_batch import (
+    HEADER_SIZE,
+    MAGIC,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    find_damage,
+    find_fault,
+    parse_header,
+    walk,
+)
 
 
 def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> BatchHeader:
@@ -22,11 +31,11 @@ def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> Bat
     header = parse_header(records)
     if header.magic != MAGIC:
         _refuse(ErrorCode.INVALID_RECORD, f"magic is {header.magic}, not {MAGIC}")
-    if HEADER_SIZE <= header.size < size:
+    damage = find_damage(header, memoryview(records)[: max(0, header.size)])
+    if damage is not None:
+        _refuse(ErrorCode.CORRUPT_MESSAGE, damage)
+    if header.size < size:
         _refuse(ErrorCode.INVALID_RECORD, "more than one batch")
-    fault = find_fault(header, records)
-    if fault is not None:
-        _refuse(ErrorCode.CORRUPT_MESSAGE, fault)
     if header.base_offset != 0:
         _refuse(ErrorCode.INVALID_RECORD, f"a client's base offset is 0, not {header.base_offset}")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:

@@ -7,7 +7,7 @@ from broker_agent.log.record_sets import check_batch_of_client, check_set_of_lea
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode, LogAppendError
-from cluster.record_batch import MAX_SEQUENCE, BatchHeader, parse_header, walk
+from cluster.record_batch import MAX_SEQUENCE, BatchHeader, crc32c, parse_header, walk
 from tests.contract.log_worlds import TP, Node, TwinWorld, batch, fetched
 
 NOW_MS = 1_000_000
@@ -15,6 +15,13 @@ NOW_MS = 1_000_000
 
 def damaged(records: bytes, position: int, value: bytes) -> bytes:
     return records[:position] + value + records[position + len(value) :]
+
+
+def recounted(record_count: int, last_offset_delta: int) -> bytes:
+    """A batch whose header says so under a good checksum."""
+    records = damaged(batch(), 57, record_count.to_bytes(4, "big", signed=True))
+    records = damaged(records, 23, last_offset_delta.to_bytes(4, "big", signed=True))
+    return damaged(records, 17, crc32c(records[21:]).to_bytes(4, "big"))
 
 
 @pytest.mark.rule("R7.2", "R0.1")
@@ -29,7 +36,14 @@ def damaged(records: bytes, position: int, value: bytes) -> bytes:
         (damaged(batch(), 8, b"\0\0\0\5"), LogConfig(), ErrorCode.CORRUPT_MESSAGE),
         (damaged(batch(), 16, b"\1"), LogConfig(), ErrorCode.INVALID_RECORD),
         (batch() + batch(), LogConfig(), ErrorCode.INVALID_RECORD),
+        (damaged(batch(), 8, b"\0\0\0\x70"), LogConfig(), ErrorCode.CORRUPT_MESSAGE),
+        (damaged(batch() + batch(), 80, b"X"), LogConfig(), ErrorCode.CORRUPT_MESSAGE),
         (batch(base_offset=1), LogConfig(), ErrorCode.INVALID_RECORD),
+        (batch(base_offset=-1), LogConfig(), ErrorCode.INVALID_RECORD),
+        (recounted(0, 0), LogConfig(), ErrorCode.INVALID_RECORD),
+        (recounted(0, -1), LogConfig(), ErrorCode.INVALID_RECORD),
+        (recounted(1, 1), LogConfig(), ErrorCode.INVALID_RECORD),
+        (recounted(-1, 0), LogConfig(), ErrorCode.INVALID_RECORD),
         (batch(attributes=0x20), LogConfig(), ErrorCode.INVALID_RECORD),
         (batch(producer_id=5), LogConfig(), ErrorCode.INVALID_RECORD),
         (batch(timestamp=1), LogConfig(message_timestamp_difference_max_ms=10), ErrorCode.INVALID_TIMESTAMP),

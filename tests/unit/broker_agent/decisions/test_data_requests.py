@@ -1,6 +1,11 @@
 import pytest
 
-from broker_agent.decisions.data_requests import judge_acknowledgement, judge_leader_epoch, judge_record_set
+from broker_agent.decisions.data_requests import (
+    judge_acknowledgement,
+    judge_leader_epoch,
+    judge_record_set,
+    name_refusal_meter,
+)
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode
 from cluster.record_batch import encode_batch
@@ -32,10 +37,33 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_unknown(requested: int, expect
         (BATCH[:16] + b"\x01" + BATCH[17:], ErrorCode.INVALID_RECORD),
         (BATCH[:-1], ErrorCode.NONE),  # Cut short: the log calls it corrupt.
         (BATCH[:10], ErrorCode.NONE),
+        (BATCH + b"?", ErrorCode.INVALID_RECORD),
+        (BATCH[:8] + b"\0\0\0\x30" + BATCH[12:], ErrorCode.NONE),  # Shorter than its bytes: corrupt as well.
+        (BATCH[:8] + b"\xff" * 4 + BATCH[12:], ErrorCode.NONE),
     ],
 )
 def test_a_record_set_is_one_batch_of_version_two(records: bytes, expected: ErrorCode) -> None:
     assert judge_record_set(records) is expected
+
+
+@pytest.mark.rule("R7.2")
+@pytest.mark.parametrize(
+    ("code", "records", "meter"),
+    [
+        (ErrorCode.MESSAGE_TOO_LARGE, BATCH, "BytesRejectedPerSec"),
+        (ErrorCode.CORRUPT_MESSAGE, BATCH[:10], "InvalidMessageCrcRecordsPerSec"),
+        (ErrorCode.INVALID_RECORD, BATCH[:16] + b"\1" + BATCH[17:], "InvalidMagicNumberRecordsPerSec"),
+        (ErrorCode.INVALID_RECORD, BATCH[:57] + bytes(4) + BATCH[61:], "InvalidOffsetOrSequenceRecordsPerSec"),
+        (ErrorCode.INVALID_RECORD, encode_batch(b"", 1, producer_id=1), "InvalidOffsetOrSequenceRecordsPerSec"),
+        (ErrorCode.INVALID_RECORD, encode_batch(b"", 1, base_offset=7), None),
+        (ErrorCode.INVALID_RECORD, encode_batch(b"", 1, attributes=0x20), None),
+        (ErrorCode.INVALID_RECORD, b"", None),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, BATCH, None),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, BATCH, None),
+    ],
+)
+def test_each_kind_of_refusal_has_its_own_meter(code: ErrorCode, records: bytes, meter: str | None) -> None:
+    assert name_refusal_meter(code, records) == meter
 
 
 @pytest.mark.rule("R7.12")
