@@ -64,10 +64,14 @@ def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 def decode_epochs(content: bytes | None) -> list[EpochEntry]:
     """Raises MalformedCheckpointError."""
-    return [
+    entries = [
         EpochEntry(LeaderEpoch(_number(epoch)), Offset(_number(start)))
         for epoch, start in _decode_lines(content, fields=2)
     ]
+    for entry in entries:
+        if min(entry) < 0:
+            raise MalformedCheckpointError(f"negative epoch or offset: {entry}")
+    return entries
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:

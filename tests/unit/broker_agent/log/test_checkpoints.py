@@ -73,6 +73,13 @@ def test_anything_else_is_an_error(content: bytes) -> None:
         checkpoints.decode_offsets(content)
 
 
+@pytest.mark.rule("R9.7", "R9.10")
+@pytest.mark.parametrize("content", [b"0\n1\n-1 0\n", b"0\n1\n1 -5\n", b"0\n1\n1 0 7\n", b"1\n0\n"])
+def test_an_epoch_checkpoint_has_neither_negative_epochs_nor_offsets(content: bytes) -> None:
+    with pytest.raises(MalformedCheckpointError):
+        checkpoints.decode_epochs(content)
+
+
 @pytest.mark.rule("R9.6")
 @pytest.mark.parametrize("seed", range(20))
 def test_a_crash_after_a_write_finds_the_new_content_whole(seed: int) -> None:
