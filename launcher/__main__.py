@@ -4,7 +4,8 @@ Exit codes: 0 done, 1 the cluster refused or is not there, 2 wrong usage, 3 an a
 """
 
 import sys
-from typing import Final
+from importlib.metadata import version
+from typing import Annotated, Final
 
 import typer
 
@@ -31,6 +32,22 @@ app = typer.Typer(
     epilog="Begin with:  klamm demo  ·  klamm up --detach, klamm topics create orders --partitions 6,"
     " seq 1000 | klamm produce orders, klamm consume orders --from-beginning --until-end, klamm down",
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"klamm {version('klamm')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What every command line begins with."""
+
 
 _LOCAL: Final = "A cluster on this machine"
 _CLIENTS: Final = "Talking to a cluster"

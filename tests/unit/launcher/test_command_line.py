@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,11 @@ def test_wrong_usage_exits_2_and_leaves_stdout_alone(arguments: list[str], tmp_p
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    answer = klamm("--version")
+    assert (answer.returncode, answer.stdout) == (0, f"klamm {version('klamm')}\n")
 
 
 @pytest.mark.parametrize(
