@@ -8,7 +8,7 @@ from broker_agent.metadata_cache import MetadataCache
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, BrokerId, ControllerEpoch
 from cluster.errors import MalformedZnodeError, ZooKeeperError
 from cluster.requests import DescribeClusterResponse, DescribedBroker, MetadataRequest, MetadataResponse
-from cluster.znodes import BROKERS_IDS, broker_path, decode_broker
+from cluster.znodes import BROKERS_IDS, broker_of_name, broker_path, decode_broker
 from cluster.zookeeper.port import ZooKeeper
 
 _PATIENCE_S: Final = 2.0
@@ -66,7 +66,7 @@ class ClusterView:
 
     async def _read_registrations(self) -> list[tuple[Broker, BrokerEpoch]]:
         names = await self._zookeeper.children(BROKERS_IDS) or ()
-        ids = [BrokerId(int(name)) for name in names if name.isdigit()]
+        ids = [broker for name in names if (broker := broker_of_name(name)) is not None]
         nodes = await self._zookeeper.get_many([broker_path(broker) for broker in ids])
         found = []
         for broker, node in zip(ids, nodes, strict=True):

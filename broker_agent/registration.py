@@ -9,10 +9,10 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, BrokerId, Endpoint
+from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, Endpoint
 from cluster.errors import MalformedZnodeError, OutcomeUnknownError, StartupError, ZooKeeperError
 from cluster.node import WallClock
-from cluster.znodes import BROKERS_IDS, broker_path, decode_broker, encode_broker
+from cluster.znodes import BROKERS_IDS, broker_of_name, broker_path, decode_broker, encode_broker
 from cluster.zookeeper.port import Create, Delete, SetData, ZkError, ZooKeeper
 
 _RETRY_S: Final = 0.5
@@ -42,7 +42,8 @@ class Registration:
     async def check_address_is_free(self) -> None:
         """Refuse to start where another registered broker advertises the same host and port (R1.8)."""
         names = await self._zookeeper.children(BROKERS_IDS) or ()
-        others = [BrokerId(int(name)) for name in names if name.isdigit() and int(name) != self.broker.id]
+        ids = [broker for name in names if (broker := broker_of_name(name)) is not None]
+        others = [broker for broker in ids if broker != self.broker.id]
         own = {endpoint.address for endpoint in self.broker.endpoints}
         nodes = await self._zookeeper.get_many([broker_path(other) for other in others])
         for other, node in zip(others, nodes, strict=True):

@@ -53,6 +53,7 @@ from cluster.znodes import (
     LOG_DIR_EVENT_NOTIFICATION,
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
+    broker_of_name,
     partition_of_state_path,
 )
 from cluster.zookeeper.port import WatchEvent, WatchKind
@@ -372,8 +373,9 @@ def event_of_watch(watch: WatchEvent, own_registration: str) -> Event | None:
 
 def _event_of_change(path: str) -> Event | None:
     parent, _, name = path.rpartition("/")
-    if parent == BROKERS_IDS and name.isdecimal():
-        return BrokerModifications(BrokerId(int(name)))
+    if parent == BROKERS_IDS:
+        broker = broker_of_name(name)
+        return None if broker is None else BrokerModifications(broker)
     if parent == BROKERS_TOPICS:
         return PartitionModifications(name)
     partition = partition_of_state_path(path)

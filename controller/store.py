@@ -24,6 +24,7 @@ from cluster.znodes import (
     REASSIGN_PARTITIONS,
     FinalizedFeatures,
     ProducerIdBlock,
+    broker_of_name,
     broker_path,
     decode_broker,
     decode_config,
@@ -73,7 +74,7 @@ class ControllerStore:
     async def read_brokers(self) -> list[RegisteredBroker]:
         """All registered brokers by id, with a watch on the list and on each registration."""
         names = await self._zookeeper.children(BROKERS_IDS, watch=True) or ()
-        ids = sorted(BrokerId(int(name)) for name in names if name.isdecimal())
+        ids = sorted(broker for name in names if (broker := broker_of_name(name)) is not None)
         nodes = await self._zookeeper.get_many([broker_path(b) for b in ids], watch=True)
         found: list[RegisteredBroker] = []
         for broker, node in zip(ids, nodes, strict=True):

@@ -46,6 +46,12 @@ def broker_path(broker: BrokerId) -> str:
     return f"{BROKERS_IDS}/{broker}"
 
 
+def broker_of_name(name: str) -> BrokerId | None:
+    """Whose registration a child of `/brokers/ids` is; None for what is no broker id of 31 bits."""
+    is_id = name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 2**31 and str(int(name)) == name
+    return BrokerId(int(name)) if is_id else None
+
+
 def controller_registration_path(controller: ControllerId) -> str:
     return f"{CONTROLLERS_IDS}/{controller}"
 

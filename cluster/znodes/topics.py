@@ -90,7 +90,10 @@ def encode_state(leadership: Leadership) -> bytes:
 
 
 def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoch) -> Leadership | None:
-    """None for a body that is not JSON (ZK-28); MalformedZnodeError where a required field is missing."""
+    """None for a body that is not JSON (ZK-28); MalformedZnodeError where a required field is missing.
+
+    An ISR that names a broker twice is read as if it did so once: nobody could be taken out of it otherwise.
+    """
     try:
         body = _state_decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -100,7 +103,7 @@ def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoc
     return Leadership(
         body.leader,
         body.leader_epoch,
-        body.isr,
+        tuple(dict.fromkeys(body.isr)),
         body.controller_epoch,
         partition_epoch,
         body.leader_recovery_state,

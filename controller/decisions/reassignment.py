@@ -29,6 +29,7 @@ class Refusal(NamedTuple):
 UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 BEING_DELETED = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is being deleted.")
 NOTHING_TO_CANCEL = Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment of the partition is in progress.")
+NOBODY_IN_SYNC = ElectionFailure("nobody is in sync, which only a state node written by hand says")
 NO_REPLICAS = Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The list of replicas is empty.")
 
 
@@ -171,6 +172,8 @@ def plan_epoch_raises(view: ClusterView, current: Mapping[TopicPartition, Leader
             failures[tp] = NO_STATE_NODE
         elif leadership.controller_epoch > view.epoch:
             failures[tp] = NEWER_CONTROLLER
+        elif not leadership.isr:
+            failures[tp] = NOBODY_IN_SYNC
         else:
             recovery_state = leadership.leader_recovery_state
             writes[tp] = next_leadership(leadership, leadership.leader, leadership.isr, view.epoch, recovery_state)

@@ -107,6 +107,7 @@ def test_a_state_that_can_be_read_can_be_told_and_its_epoch_raised(
     except MalformedZnodeError:
         return
     assert state is not None
+    assert list(state.isr) == list(dict.fromkeys(isr))
     control_pb2.LeaderAndIsrPartitionState(
         leader=state.leader,
         leader_epoch=state.leader_epoch + 1,

@@ -6,7 +6,10 @@ import pytest
 
 from cluster.broker import Broker, BrokerId, Endpoint
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.requests import UpdateMetadataRequest
+from cluster.rpc.control_encoding import encode_update_metadata
 from cluster.znodes import (
+    BROKERS_IDS,
     CONTROLLER,
     CONTROLLER_EPOCH,
     broker_path,
@@ -17,6 +20,7 @@ from cluster.znodes import (
 )
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from tests.contexts import assignment
 from tests.controllers import RunningController, World, run_virtually, until
 
 GARBAGE = b'{"version":1,"\xff'
@@ -119,6 +123,56 @@ def test_a_broker_whose_registration_is_mended_is_taken_in() -> None:
         await until(lambda: c.gauge("ActiveBrokerCount") == 2, "the mended one")
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("LC-1", "BK-1", "RQ-13")
+def test_registrations_under_names_that_are_no_broker_ids_are_passed_over() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        # An id of more than 31 bits would fit into no request, neither to this broker nor about it.
+        for name in ("99999999999", "2147483648", "01", "²", "-1", "x", "9" * 5000):
+            await world.create(f"{BROKERS_IDS}/{name}", encode_broker(Broker(BrokerId(1), (Endpoint("h", 1),)), 1))
+        await world.start_broker(1, 2**31 - 1)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 2, "the two")
+        await world.write(SetData(f"{BROKERS_IDS}/2147483648", GARBAGE))
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await until(lambda: any(r.topic_states for r in c.brokers.of(1, UpdateMetadataRequest)))
+        request = c.brokers.of(1, UpdateMetadataRequest)[-1]
+        assert [b.id for b in request.live_brokers] == [1, 2**31 - 1]
+        assert encode_update_metadata(request)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("INV-3", "RM-10", "RA-13", "RA-50")
+@pytest.mark.parametrize(("isr", "left"), [("[]", ()), ("[1,1]", (1,)), ("[2,1,2]", (2,))])
+def test_an_isr_that_nobody_can_have_meant_ends_no_reign(isr: str, left: tuple[int, ...]) -> None:
+    async def main() -> None:
+        world = await World().start()
+        first = await in_office(world.start_controller())
+        await world.start_broker(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.create_topic("other", [1, 2])
+        for topic in ("t", "other"):
+            await world.leads(topic, leader=1)
+        await first.stop()
+        body = f'{{"version":1,"leader":1,"leader_epoch":5,"controller_epoch":1,"isr":{isr}}}'
+        await world.write(SetData(state_path(TopicPartition("t", 0)), body.encode()))
+        node = await world.topic("t")
+        assert node is not None
+        moving = TopicAssignment({0: assignment([3, 1, 2], [3], [2])}, node.topic_id)
+        await world.write(SetData(topic_path("t"), encode_topic(moving)))
+        c = await in_office(world.start_controller(1002), epoch=2)
+        await world.stop_broker(1)
+        await world.leads("other", leader=2)
+        await asyncio.sleep(5)
+        assert (c.context.epoch, (await world.state("t")).isr) == (2, left)  # type: ignore[union-attr]
         await c.stop()
 
     run_virtually(main)
