@@ -1,0 +1,244 @@
+"""Scenarios that go through several rules at once, replayed number by number: requests, epochs, states."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from cluster.partition import Leadership
+from cluster.protocol_version import ProtocolVersion
+from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.state_change_log import Kind
+from cluster.znodes import delete_topic_path, encode_state, state_path
+from cluster.zookeeper.port import Create, Op, OpResult, SetData
+from simulator.zookeeper import ServerSession
+from tests.contexts import assignment, leadership, tp
+from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.reassigning import Cluster
+from tests.reassigning import cluster as cluster_with_topic
+
+T0 = state_path(tp("t-0"))
+
+
+async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
+    world = await World().start()
+    c = world.start_controller(**settings)
+    await until(lambda: c.rules)
+    await world.start_broker(*brokers)
+    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
+    await settle()
+    c.brokers.received.clear()
+    return world, c
+
+
+def told(c: RunningController, broker: int) -> list[str]:
+    """What a broker was told of the one partition there is, in order."""
+    words: list[str] = []
+    for _, request in (r for r in c.brokers.received if r[0] == broker):
+        match request:
+            case LeaderAndIsrRequest():
+                (state,) = request.topic_states[0].partition_states
+                new = " as new" if state.is_new else ""
+                words.append(f"leader {state.leader} of {list(state.isr)} in epoch {state.leader_epoch}{new}")
+            case StopReplicaRequest():
+                (stop,) = request.partition_states
+                words.append(f"{'delete' if stop.delete_partition else 'stop'} under {stop.leader_epoch}")
+            case UpdateMetadataRequest():
+                leaders = [state.leader for topic in request.topic_states for state in topic.partition_states]
+                words.append(f"metadata {leaders}")
+    return words
+
+
+def replica_states(c: RunningController, broker: int) -> list[str | None]:
+    """Through which states the broker's replica went."""
+    return [change.to_state for change in c.sink.of(Kind.REPLICA) if change.broker == broker]
+
+
+Act = Callable[[ServerSession, Sequence[Op]], None]
+
+
+def around_writes(world: World, *, before: Act | None = None, after: Act | None = None) -> None:
+    carry_out = world.server.write
+
+    def write(session: ServerSession, ops: Sequence[Op]) -> list[OpResult]:
+        if before is not None:
+            before(session, ops)
+        results = carry_out(session, ops)
+        if after is not None:
+            after(session, ops)
+        return results
+
+    world.server.write = write  # type: ignore[method-assign]
+
+
+@pytest.mark.rule("C-1", "PS-8", "PS-9", "RQ-4", "RQ-10")
+def test_a_topic_is_created_with_one_request_of_each_kind() -> None:
+    async def main() -> None:
+        world, c = await cluster(0, 1, 2)
+        await world.create_topic("t", [0, 1])
+        assert await world.leads("t", leader=0) == leadership(0, [0, 1])
+        await settle()
+        assert told(c, 0) == told(c, 1) == ["leader 0 of [0, 1] in epoch 0 as new", "metadata [0]"]
+        assert told(c, 2) == ["metadata [0]"]
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("C-2", "BK-1", "BK-2", "BK-3", "BK-10", "BK-13", "BK-33")
+def test_a_broker_that_bounces_unseen_is_failed_and_started_again() -> None:
+    async def main() -> None:
+        world, c = await cluster(0, 1, 2)
+        await world.create_topic("t", [1, 0])
+        await world.leads("t", leader=1)
+        await settle()
+        c.brokers.received.clear()
+        # Two changes, and one look at what came of them.
+        c.zookeeper.pause()
+        await world.stop_broker(1)
+        await world.start_broker(1)
+        c.zookeeper.resume()
+        assert await world.leads("t", leader=0) == leadership(0, [0], leader_epoch=1, partition_epoch=1)
+        await settle()
+        # First the others: the new leader, then that the old one is out of the ISR and gone, then that it is there.
+        assert told(c, 0)[0] == "leader 0 of [0] in epoch 1"
+        # The new incarnation: the brokers and partitions, then its replica.
+        assert told(c, 1) == ["metadata [0]", "leader 0 of [0] in epoch 1", "metadata [0]"]
+        assert {r.broker_epoch for b, r in c.brokers.received if b == 1} == {await world.broker_epoch(1)}
+        assert replica_states(c, 1) == ["OfflineReplica", "OnlineReplica"]
+        assert c.brokers.forgotten == [1]
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("C-3", "PS-10", "IS-1")
+def test_an_election_that_races_with_a_leader_of_old_is_held_again_over_its_isr() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3, protocol_version=ProtocolVersion((2, 6)))
+        await world.create_topic("t", [1, 2, 3])
+        await world.leads("t", leader=1)
+        await settle()
+        raced: list[Leadership] = []
+
+        def race(session: ServerSession, ops: Sequence[Op]) -> None:
+            elects = any(isinstance(op, SetData) and op.path == T0 for op in ops)
+            if session.client is c.zookeeper and elects and not raced:
+                raced.append(leadership(1, [1, 3]))
+                world.server.write(session, [SetData(T0, encode_state(raced[0]), 0)])
+
+        around_writes(world, before=race)
+        await world.stop_broker(1)
+        assert await world.leads("t", leader=3) == leadership(3, [3], leader_epoch=1, partition_epoch=2)
+        assert raced
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("C-5", "TD-8", "TD-9", "TD-13", "BK-13", "BK-16")
+def test_a_topic_is_deleted_while_a_broker_is_down() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await world.create_topic("t", [1, 2, 3])
+        await world.leads("t", leader=1)
+        await world.stop_broker(3)
+        await world.leads("t", leader=1, isr=(1, 2))
+        await settle()
+        c.brokers.received.clear()
+        c.sink.changes.clear()
+        await world.write(Create(delete_topic_path("t")))
+        await settle()
+        assert [change.to_state for change in c.sink.of(Kind.PARTITION)] == ["OfflinePartition", "NonExistentPartition"]
+        for broker in (1, 2):
+            assert told(c, broker) == ["metadata [-2]", "stop under -2", "delete under -2"]
+            assert replica_states(c, broker) == [
+                "OfflineReplica",
+                "ReplicaDeletionStarted",
+                "ReplicaDeletionSuccessful",
+            ]
+        assert replica_states(c, 3) == ["ReplicaDeletionIneligible", "OfflineReplica"]
+        assert c.context.topics_ineligible_for_deletion == {"t"}
+        c.brokers.received.clear()
+        c.sink.changes.clear()
+        await world.start_broker(3)
+        await until(lambda: "t" not in c.context.topics)
+        await settle()
+        assert told(c, 3) == [
+            "metadata []",
+            "leader -1 of [2] in epoch 3",
+            "metadata [-2]",
+            "metadata [-2]",
+            "stop under -2",
+            "delete under -2",
+        ]
+        assert replica_states(c, 3) == [
+            "OnlineReplica",
+            "OfflineReplica",
+            "ReplicaDeletionStarted",
+            "ReplicaDeletionSuccessful",
+            "NonExistentReplica",
+        ]
+        assert not any("stop" in word or "delete" in word for word in told(c, 1) + told(c, 2))
+        assert not world.server.tree.children("/brokers/topics")
+        assert not world.server.tree.children("/admin/delete_topics")
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("C-6", "RA-60", "RA-20")
+def test_a_cancelled_move_tells_each_broker_what_it_needs() -> None:
+    async def main() -> None:
+        c = await cluster_with_topic(0, 1, 2, 3, 4, topic=[[0, 1, 2]])
+        await c.alter({0: [0, 3, 4]})
+        await c.in_sync(0, 1, 2, 3)
+        assert await c.state() == (0, 1, (0, 1, 2, 3))
+        c.forget()
+        await c.alter({0: None})
+        assert await c.lists() == assignment([0, 1, 2])
+        assert await c.state() == (0, 3, (0, 1, 2))
+        without_3, as_it_was = "leader 0 of [0, 1, 2] in epoch 2", "leader 0 of [0, 1, 2] in epoch 3"
+        for broker in (0, 1, 2):
+            said = told(c.controller, broker)
+            assert [word for word in said if not word.startswith("metadata")] == [without_3, as_it_was]
+        # Broker 3 knows the epoch before it left the ISR, broker 4 is in none.
+        assert [word for word in told(c.controller, 3) if "metadata" not in word] == ["stop under 1", "delete under 2"]
+        assert [word for word in told(c.controller, 4) if "metadata" not in word] == ["stop under 2", "delete under 2"]
+        await c.controller.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("C-7", "RA-25", "RA-18", "FO-12")
+def test_a_controller_that_dies_in_the_middle_of_completing_a_move_leaves_all_that_the_next_one_needs() -> None:
+    async def main() -> None:
+        c = await cluster_with_topic(1, 2, 3, 4, topic=[[1, 2]])
+        await c.alter({0: [3, 4]})
+        world, first = c.world, c.controller
+
+        def die_after_the_election(session: ServerSession, _ops: Sequence[Op]) -> None:
+            if session.client is first.zookeeper and leader_of_t0(world) == 3:
+                first.crash()
+
+        around_writes(world, after=die_after_the_election)
+        await c.in_sync(1, 2, 3, 4)
+        assert await c.lists() == assignment([3, 4, 1, 2], [3, 4], [1, 2])
+        assert await c.state() == (3, 2, (1, 2, 3, 4))
+        second = world.start_controller(1002)
+        await until(lambda: second.rules)
+        await settle()
+        successor = Cluster(world, second)
+        # One epoch for the leader that is a target already, and one for each replica that goes.
+        assert await successor.lists() == assignment([3, 4])
+        assert await successor.state() == (3, 5, (3, 4))
+        assert [word for word in told(second, 1) if "metadata" not in word][-2:] == ["stop under 3", "delete under 5"]
+        await second.stop()
+
+    run_virtually(main)
+
+
+def leader_of_t0(world: World) -> int:
+    node = world.server.tree.get(T0)
+    assert node is not None
+    return int(node.data.split(b'"leader":')[1].split(b",")[0])
