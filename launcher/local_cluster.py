@@ -84,7 +84,8 @@ def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -
 
 
 def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[object]]:
-    members = [{"role": "zookeeper", "address": document["zookeeper"], "state": document["zookeeper_state"]}]
+    zookeeper = {"address": document["zookeeper"]} | {c: document[f"zookeeper_{c}"] for c in ("pid", "state")}
+    members = [{"role": "zookeeper", **zookeeper}]
     members += [{"role": "controller", **c} for c in document["controllers"]]
     members += [{"role": "broker", **b} for b in document["brokers"]]
     return [["yes" if m.get(c) is True else ("" if m.get(c) is False else m.get(c)) for c in columns] for m in members]

@@ -75,6 +75,7 @@ async def look(cluster: LocalCluster) -> dict[str, Any]:
     return {
         "data": str(cluster.folder),
         "zookeeper": cluster.state.zookeeper,
+        "zookeeper_pid": next((_pid(cluster, member) for member in cluster.members(ZOOKEEPER)), None),
         "zookeeper_state": _zookeeper_state(cluster),
         "controllers": [_controller(cluster, m, picture) for m in cluster.members(CONTROLLER)],
         "brokers": [_broker(cluster, m, m.id in known) for m in cluster.members(BROKER)],

@@ -59,6 +59,7 @@ def acknowledged(answer: subprocess.CompletedProcess[str]) -> int:
 def test_status_names_every_process_and_one_is_in_office(cluster: LocalCluster) -> None:
     status = as_json(cluster, "status")
     assert status["zookeeper"] == cluster.state.zookeeper
+    assert isinstance(status["zookeeper_pid"], int)
     assert [c["id"] for c in status["controllers"]] == [1001, 1002, 1003]
     assert [b["id"] for b in status["brokers"]] == [1, 2, 3]
     assert [c["active"] for c in status["controllers"]].count(True) == 1
