@@ -94,8 +94,11 @@ def remaining_entries(
 
 
 def is_entry_for(target: Sequence[BrokerId], assignment: ReplicaAssignment) -> bool:
-    """Whether an entry asked for exactly the list that was reached (RA-22); its duplicates never counted."""
-    return tuple(dict.fromkeys(target)) == assignment.replicas
+    """Whether an entry asked for exactly the list that was reached (RA-22).
+
+    One that names a broker twice never does: it stays, as it does in Kafka, until somebody removes it.
+    """
+    return tuple(target) == assignment.replicas
 
 
 # What is written first
