@@ -224,6 +224,9 @@ class ReplicaManager:
             (self.metrics.isr_expands if is_expand else self.metrics.isr_shrinks).mark()
             self.advance(partition)
             return
+        if outcome is None:
+            _log.debug("answer to an overtaken ISR change", partition=str(partition.topic_partition), isr=item.new_isr)
+            return
         self.metrics.failed_isr_updates.mark()
         tp = str(partition.topic_partition)
         _log.info("ISR change not made", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
