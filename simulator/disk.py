@@ -103,7 +103,8 @@ class SimulatedDisk:
         self.clock = clock
         self.process = 0
         """Number of the process that uses the disk; files and locks of earlier ones are void."""
-        self._random, self._latency_s = random, latency_s
+        self.latency_s = latency_s
+        self._random = random
         self._files: dict[str, _Inode] = {}
         self._directories: set[str] = set()
         self._locks: set[str] = set()
@@ -226,7 +227,7 @@ class SimulatedDisk:
 
     async def run(self, work: Callable[[], T]) -> T:
         process = self.process
-        await asyncio.sleep(self._random.uniform(*self._latency_s))
+        await asyncio.sleep(self._random.uniform(*self.latency_s))
         if process != self.process:
             raise OSError(errno.EIO, "the process that asked for it is gone")
         return work()
