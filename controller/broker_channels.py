@@ -87,7 +87,7 @@ class BrokerChannels:
         if broker.id in self._channels:
             return
         if broker.endpoint(self._listener) is None:
-            log.error("Broker has no endpoint for the inter-broker listener", broker=broker.id, listener=self._listener)
+            log.error("Broker does not offer the listener for its channel", broker=broker.id, listener=self._listener)
             return
         tag = {"broker-id": broker.id}
         channel = _Channel(

@@ -17,6 +17,9 @@ class ControllerConfig(Struct, frozen=True):
     endpoint: Endpoint
     protocol_version: ProtocolVersion = NEWEST
     inter_broker_listener: str = "PLAINTEXT"
+    """Brokers are named to each other by their addresses here."""
+    control_plane_listener: str | None = None
+    """Where brokers take the controller's requests; None: where they take each other's."""
     unclean_leader_election_enable: bool = False
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_per_broker_percentage: int = 10
@@ -37,6 +40,7 @@ class ControllerConfig(Struct, frozen=True):
             endpoint=endpoint,
             protocol_version=settings.inter_broker_protocol_version,
             inter_broker_listener=settings.inter_broker_listener_name,
+            control_plane_listener=settings.control_plane_listener_name,
             unclean_leader_election_enable=settings.unclean_leader_election_enable,
             auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
             leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
@@ -47,6 +51,11 @@ class ControllerConfig(Struct, frozen=True):
             min_insync_replicas=settings.min_insync_replicas,
             file=settings,
         )
+
+    @property
+    def listener_of_channels(self) -> str:
+        """Which listener of a broker its channel needs (RQ-30)."""
+        return self.inter_broker_listener if self.control_plane_listener is None else self.control_plane_listener
 
     @property
     def request_settings(self) -> RequestSettings:

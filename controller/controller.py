@@ -255,7 +255,7 @@ class Controller:
             self._broker_client,
             self._tasks,
             registry,
-            listener=self.config.inter_broker_listener,
+            listener=self.config.listener_of_channels,
             timings=timings,
             on_answer=self._on_answer,
         )

@@ -37,6 +37,7 @@ class FinalizedFeatures(Struct, frozen=True):
 
 class _FeatureLevel(Struct):
     max_version_level: Int32
+    min_version_level: Int32 | None = None
 
 
 class _Features(Struct):
@@ -63,6 +64,8 @@ def decode_features(data: bytes) -> FinalizedFeatures:
     body = decode(_features_decoder, FEATURE, data)
     if body.version not in {1, 2} or body.status not in {0, 1}:
         raise MalformedZnodeError(FEATURE, data, f"version {body.version}, status {body.status}")
+    if body.version == 1 and not all(_is_range(feature) for feature in body.features.values()):
+        raise MalformedZnodeError(FEATURE, data, "a lowest level is missing, below 1 or above the highest")
     levels = {name: f.max_version_level for name, f in body.features.items()}
     return FinalizedFeatures(body.status == 1, levels, body.version)
 
@@ -98,3 +101,7 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
         return ProducerIdBlock(body.broker, int(body.block_start), int(body.block_end))
     except ValueError as error:
         raise MalformedZnodeError(PRODUCER_ID_BLOCK, data, str(error)) from None
+
+
+def _is_range(feature: _FeatureLevel) -> bool:
+    return feature.min_version_level is not None and 1 <= feature.min_version_level <= feature.max_version_level

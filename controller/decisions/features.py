@@ -92,11 +92,14 @@ def _refuse_update(
 
 def _refuse_change(update: FeatureUpdate, current: int | None) -> str | None:
     level = update.max_version_level
+    if current is None:
+        # Neither up nor down: there is no level to compare with.
+        return None
     if level == current:
         return f"the feature is at level {level} already"
-    if current is not None and level < current and update.upgrade_type != SAFE_DOWNGRADE:
+    if level < current and update.upgrade_type != SAFE_DOWNGRADE:
         return f"level {level} is below the present {current}, and no safe downgrade is asked for"
-    if (current is None or level > current) and update.upgrade_type != UPGRADE:
+    if level > current and update.upgrade_type != UPGRADE:
         return f"level {level} is above the present one, and no upgrade is asked for"
     return None
 

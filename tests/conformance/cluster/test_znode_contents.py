@@ -257,6 +257,14 @@ def test_feature_node_of_both_versions() -> None:
         znodes.decode_features(b'{"version":2,"status":7}')
 
 
+@pytest.mark.parametrize("lowest", ["", '"min_version_level":0,', '"min_version_level":3,'])
+def test_a_finalized_range_of_the_older_feature_node_must_be_one(lowest: str) -> None:
+    body = f'{{"version":1,"status":1,"features":{{"f":{{{lowest}"max_version_level":2}}}}}}'.encode()
+    with pytest.raises(MalformedZnodeError, match="lowest level"):
+        znodes.decode_features(body)
+    assert znodes.decode_features(body.replace(b'"version":1', b'"version":2')).levels == {"f": 2}
+
+
 def test_controller_registration_finds_the_process() -> None:
     endpoint = Endpoint("127.0.0.1", 19092)
     body = znodes.encode_controller_registration(ControllerId(1001), endpoint, 5)

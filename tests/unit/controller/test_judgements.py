@@ -125,7 +125,7 @@ UP, SAFE, UNSAFE = 1, 2, 3
         (FeatureUpdate("f", 1, UP), "level 1 is below the present 2, and no safe downgrade is asked for"),
         (FeatureUpdate("f", 1, UNSAFE), "level 1 is below the present 2, and no safe downgrade is asked for"),
         (FeatureUpdate("f", 3, SAFE), "level 3 is above the present one, and no upgrade is asked for"),
-        (FeatureUpdate("g", 2, SAFE), "level 2 is above the present one, and no upgrade is asked for"),
+        (FeatureUpdate("g", 2, SAFE), None),
         (FeatureUpdate("nobody", 1, UP), "this controller does not support the feature"),
         (FeatureUpdate("f", 6, UP), "this controller supports levels 1 to 5"),
         (FeatureUpdate("g", 1, UP), "this controller supports levels 2 to 3"),
