@@ -55,6 +55,22 @@ class SimulatedCluster:
         for node in self.nodes:
             node.start()
 
+    def hang(self, node: SimulatedNode, seconds: float) -> None:
+        """Pause a node, and resume it after so many seconds unless it has died or was resumed by then."""
+        node.pause()
+        incarnation = node.incarnations[-1]
+
+        def go_on() -> None:
+            if node.is_paused and node.incarnations[-1] is incarnation:
+                node.resume()
+
+        asyncio.get_running_loop().call_later(seconds, go_on)
+
+    def resume_all(self) -> None:
+        for node in self.nodes:
+            if node.is_paused:
+                node.resume()
+
     def active_controller(self) -> SimulatedController | None:
         return next((c for c in self.controllers.values() if c.is_active), None)
 
@@ -104,6 +120,7 @@ def simulate(main: Callable[[], Coroutine[Any, Any, T]], *, max_steps: int = 5_0
         return loop.run_until_complete(main())
     finally:
         # Only now may what crashed processes left behind unwind: nobody looks any more.
+        loop.resume_all()
         left_over = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
         for task in left_over:
             task.cancel()

@@ -2,11 +2,15 @@
 
 Requests enter the target through `handle`, as they do from a gRPC servicer. A request whose target dies or
 whose link is cut fails with PeerUnreachableError, and whether it was processed stays unknown to the
-caller, as on a real network.
+caller, as on a real network. What is under way does not depend on its sender any more, and whoever is paused
+finds what has arrived when it goes on.
 """
 
 import asyncio
+from collections.abc import Coroutine
+from contextvars import Context
 from random import Random
+from typing import Any, NamedTuple
 
 from cluster.broker import DEFAULT_LISTENER, Broker, Endpoint
 from cluster.errors import PeerUnreachableError
@@ -26,8 +30,17 @@ from cluster.requests import (
     OffsetsForLeaderEpochResponse,
     RequestContext,
 )
+from simulator.virtual_time_loop import OUTSIDE, Process
 
 REQUEST_TIMEOUT_S = 30.0
+
+
+class _Door(NamedTuple):
+    """Where requests enter a node, the context in which they are handled, and what is done when the node is gone."""
+
+    handler: RequestHandler
+    context: Context
+    closed: asyncio.Future[None]
 
 
 class SimulatedNetwork:
@@ -36,29 +49,22 @@ class SimulatedNetwork:
     def __init__(self, random: Random, latency_s: tuple[float, float] = (0.0002, 0.002)) -> None:
         self._random = random
         self._latency_s = latency_s
-        self._nodes: dict[str, RequestHandler] = {}
-        self._down: dict[str, asyncio.Future[None]] = {}
+        self._doors: dict[str, _Door] = {}
         self._cut: set[tuple[str, str]] = set()
-        self._silenced: set[str] = set()
-        # Handlers run in tasks of their own: a caller that gives up does not end the work at the target.
-        self._handling: set[asyncio.Task[object]] = set()
+        # What is under way or handled; a caller that gives up does not end it.
+        self._exchanges: set[asyncio.Task[object]] = set()
 
-    def attach(self, address: str, handler: RequestHandler) -> None:
-        """Begin to deliver requests for `address` to this node."""
-        assert address not in self._nodes, f"{address} is in use"
-        self._nodes[address] = handler
-        self._down[address] = asyncio.get_running_loop().create_future()
+    def attach(self, address: str, handler: RequestHandler, process: Process | None = None) -> None:
+        """Begin to deliver requests for `address` to this node. Without a process it cannot be paused."""
+        assert address not in self._doors, f"{address} is in use"
+        context = OUTSIDE if process is None else process.context
+        self._doors[address] = _Door(handler, context, asyncio.get_running_loop().create_future())
 
     def detach(self, address: str) -> None:
         """The node is gone: callers that wait for it learn so, and later ones cannot connect."""
-        self._nodes.pop(address, None)
-        down = self._down.pop(address, None)
-        if down is not None and not down.done():
-            down.set_result(None)
-
-    def silence(self, source: str) -> None:
-        """Send nothing more from a process that is no more; its calls never come back."""
-        self._silenced.add(source)
+        door = self._doors.pop(address, None)
+        if door is not None:
+            door.closed.set_result(None)
 
     def cut(self, source: str, target: str) -> None:
         """Lose everything from `source` to `target` until `heal`."""
@@ -73,27 +79,41 @@ class SimulatedNetwork:
 
     async def call(self, source: str, target: str, request: object) -> object:
         """Deliver one request and return the answer. Raises PeerUnreachableError."""
-        if source in self._silenced:
-            await asyncio.get_running_loop().create_future()
-        await self._travel(source, target)
-        handler = self._nodes.get(target)
-        if handler is None:
-            raise PeerUnreachableError(target, "connection refused")
-        handling = asyncio.get_running_loop().create_task(handler.handle(RequestContext(peer=source), request))
-        self._handling.add(handling)
-        handling.add_done_callback(self._handling.discard)
-        down = self._down[target]
-        await asyncio.wait({handling, down}, timeout=REQUEST_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
-        if down.done() or not handling.done():
-            raise PeerUnreachableError(target, "connection reset" if down.done() else "timed out")
-        await self._travel(target, source)
+        exchange = self._start(self._exchange(source, target, request), OUTSIDE)
+        await asyncio.wait({exchange}, timeout=REQUEST_TIMEOUT_S)
+        answer = exchange.result() if exchange.done() else PeerUnreachableError(target, "timed out")
+        if isinstance(answer, PeerUnreachableError):
+            raise answer
+        return answer
+
+    def _start(self, work: Coroutine[Any, Any, object], context: Context) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, context=context.copy())
+        self._exchanges.add(task)
+        task.add_done_callback(self._exchanges.discard)
+        return task
+
+    async def _exchange(self, source: str, target: str, request: object) -> object:
+        """The answer, or the PeerUnreachableError that the caller gets if it still waits."""
+        if not await self._travels(source, target):
+            return PeerUnreachableError(target, "timed out")
+        door = self._doors.get(target)
+        if door is None:
+            return PeerUnreachableError(target, "connection refused")
+        handling = self._start(door.handler.handle(RequestContext(peer=source), request), door.context)
+        await asyncio.wait({handling, door.closed}, return_when=asyncio.FIRST_COMPLETED)
+        if door.closed.done():
+            return PeerUnreachableError(target, "connection reset")
+        if not await self._travels(target, source):
+            return PeerUnreachableError(target, "timed out")
         return handling.result()
 
-    async def _travel(self, source: str, target: str) -> None:
+    async def _travels(self, source: str, target: str) -> bool:
+        """Whether it gets there; what is lost is waited for as long as anybody would."""
         await asyncio.sleep(self._random.uniform(*self._latency_s))
-        if (source, target) in self._cut:
-            await asyncio.sleep(REQUEST_TIMEOUT_S)
-            raise PeerUnreachableError(target, "timed out")
+        if (source, target) not in self._cut:
+            return True
+        await asyncio.sleep(REQUEST_TIMEOUT_S)
+        return False
 
 
 class SimulatedBrokerClient:

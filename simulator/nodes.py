@@ -1,7 +1,7 @@
 """Controllers and agents of a simulated cluster: the real ones, on simulated ports.
 
-A crash does not end a node's tasks, because cancelling would run their `finally` blocks: its ports go dead
-instead, and what is left of it runs into the void.
+A crash does not end a node's tasks, because cancelling would run their `finally` blocks: its process is paused and
+never goes on.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from controller.controller import Controller
 from controller.node import ControllerNode
 from simulator.disk import SimulatedDisk
 from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, SimulatedNetwork
+from simulator.virtual_time_loop import Process
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
@@ -57,29 +58,30 @@ class Incarnation:
         # Sources differ per incarnation, so that a dead one stays silent when its successor speaks.
         self.source = f"{node}/{number}"
         self.log = MemoryStateChangeLog(node, f"{number:04d}", world.clock)
+        self.process = Process()
         self.zookeeper = SimulatedZooKeeperClient(
             world.zookeeper,
             session_timeout_ms=world.settings.zookeeper_session_timeout_ms,
             connection_timeout_ms=world.settings.zookeeper_connection_timeout_ms,
+            process=self.process,
         )
         self.stop = asyncio.Event()
         self.is_alive = True
         self.task: asyncio.Task[None] | None = None
 
     def append(self, changes: Sequence[StateChange]) -> None:
-        """StateChangeSink; what a dead process still says is not heard."""
-        if self.is_alive:
-            self.log.append(changes)
+        """StateChangeSink."""
+        self.log.append(changes)
 
     def serve(self, handler: RequestHandler) -> None:
-        if self.is_alive:
-            self._world.network.attach(self.address, handler)
+        self._world.network.attach(self.address, handler, self.process)
 
     def crash(self) -> None:
         """End as by kill -9."""
         self.is_alive = False
+        if not self.process.is_paused:
+            self.zookeeper.pause()
         self.zookeeper.crash()
-        self._world.network.silence(self.source)
         self._world.network.detach(self.address)
 
     async def read_state_changes(self, request: ReadStateChangesRequest) -> ReadStateChangesResponse:
@@ -108,12 +110,28 @@ class SimulatedNode:
         assert not self.is_running, f"{self.name} runs already"
         incarnation = Incarnation(self._world, self.name, len(self.incarnations))
         self.incarnations.append(incarnation)
-        incarnation.task = asyncio.get_running_loop().create_task(self._live(incarnation), name=incarnation.source)
+        incarnation.task = asyncio.get_running_loop().create_task(
+            self._live(incarnation), name=incarnation.source, context=incarnation.process.context.copy()
+        )
 
     def crash(self) -> None:
         """End as by kill -9."""
         assert self.is_running, f"{self.name} does not run"
         self.incarnations[-1].crash()
+
+    @property
+    def is_paused(self) -> bool:
+        return self.is_running and self.incarnations[-1].process.is_paused
+
+    def pause(self) -> None:
+        """Hang, as after SIGSTOP: requests wait, timers do not fire, and the session expires after its timeout."""
+        assert self.is_running, f"{self.name} does not run"
+        self.incarnations[-1].zookeeper.pause()
+
+    def resume(self) -> None:
+        """Go on, as after SIGCONT, with everything that has come or become due meanwhile."""
+        assert self.is_paused, f"{self.name} does not hang"
+        self.incarnations[-1].zookeeper.resume()
 
     async def stop(self) -> None:
         """End in order, as by a SIGTERM, and wait for that."""
@@ -124,15 +142,9 @@ class SimulatedNode:
         await incarnation.task
 
     async def _live(self, incarnation: Incarnation) -> None:
-        try:
-            await self.run(incarnation)
-        except BaseException:
-            # Dead ports make what is left of a crashed process fail in many ways, none of which anybody sees.
-            if incarnation.is_alive:
-                raise
-        else:
-            # Nothing is left of a process that has ended by itself, in order.
-            incarnation.crash()
+        await self.run(incarnation)
+        # Nothing is left of a process that has ended by itself, in order.
+        incarnation.crash()
 
     async def run(self, incarnation: Incarnation) -> None:
         """The process itself: what `program.py` does with real adapters."""

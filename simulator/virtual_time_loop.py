@@ -3,6 +3,9 @@
 Time stands still while anything is ready and then jumps to the next timer, so a simulated hour takes as long as its
 callbacks. Callbacks run in the order in which they became ready (FIFO, as in asyncio); timers of the same instant
 in the order in which they were set. There is no I/O, no thread and no signal: whatever asks for one fails.
+
+Several processes may share the loop. To which one a callback belongs is in its context, which asyncio hands on from
+whoever schedules to what is scheduled; a process that is paused runs none of its callbacks.
 """
 
 import asyncio
@@ -10,7 +13,7 @@ import heapq
 from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle, events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 T = TypeVar("T")
@@ -26,6 +29,26 @@ class DeadlockError(AssertionError):
 
 class StepLimitError(AssertionError):
     """The run took more callbacks than it was allowed: most likely something spins without time passing."""
+
+
+class Process:
+    """What stops and goes on together: every callback, timer and task that was scheduled in `context` or by such.
+
+    What comes from elsewhere (an answer, a watch event) must be scheduled in `context` by whoever brings it.
+    """
+
+    def __init__(self) -> None:
+        self.is_paused = False
+        self.held: deque[Handle] = deque()
+        """What has become ready while it was paused, in that order."""
+        self.context = Context()
+        self.context.run(_process.set, self)
+
+
+_process: Final[ContextVar[Process | None]] = ContextVar("process", default=None)
+
+OUTSIDE: Final = Context()
+"""For what no process can stop: what is under way between them."""
 
 
 class VirtualTimeLoop(AbstractEventLoop):
@@ -46,6 +69,7 @@ class VirtualTimeLoop(AbstractEventLoop):
         # Ordered by time, then by the order of setting; handles themselves are never compared.
         self._timers: list[tuple[float, int, TimerHandle]] = []
         self._timers_set = 0
+        self._paused: list[Process] = []
         self._running = self._closed = False
         self._task_factory: Any = None
 
@@ -82,11 +106,16 @@ class VirtualTimeLoop(AbstractEventLoop):
                 raise DeadlockError(f"nothing is left to happen at {self._now:.3f} s, and this is awaited: {awaited!r}")
             self._pass_time()
         handle = self._ready.popleft()
-        if not handle.cancelled():
-            self.steps += 1
-            handle._run()
-            if self.after_step is not None:
-                self.after_step()
+        if handle.cancelled():
+            return
+        process = handle._context.get(_process)  # type: ignore[attr-defined] # Typeshed does not tell of it.
+        if process is not None and process.is_paused:
+            process.held.append(handle)
+            return
+        self.steps += 1
+        handle._run()
+        if self.after_step is not None:
+            self.after_step()
 
     def _pass_time(self) -> None:
         """Go to the next instant for which a timer is set, and make all timers of that instant ready."""
@@ -96,6 +125,23 @@ class VirtualTimeLoop(AbstractEventLoop):
             if not timer.cancelled():
                 self._now = when
                 self._ready.append(timer)
+
+    def pause(self, process: Process) -> None:
+        """Run nothing of this process until `resume`, as after SIGSTOP. Its timers do not fire, but time passes."""
+        assert not process.is_paused, "it is paused already"
+        process.is_paused = True
+        self._paused.append(process)
+
+    def resume(self, process: Process) -> None:
+        """Make ready whatever became due meanwhile, in the order in which it did."""
+        self._paused.remove(process)
+        process.is_paused = False
+        self._ready.extend(process.held)
+        process.held.clear()
+
+    def resume_all(self) -> None:
+        for process in list(self._paused):
+            self.resume(process)
 
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Handle:
         assert not self._closed, "the loop is closed"

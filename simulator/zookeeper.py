@@ -8,11 +8,12 @@ as its connection stands and expires one session timeout after that broke (or af
 import asyncio
 from asyncio import TimerHandle
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context
 from random import Random
 from typing import Protocol
 
 from cluster.zookeeper.port import Node, Op, OpResult, Stat, WatchEvent, WatchKind
-from simulator.virtual_time_loop import START_MS
+from simulator.virtual_time_loop import OUTSIDE, START_MS
 from simulator.znode_tree import ZnodeTree
 
 
@@ -100,7 +101,9 @@ class ServerSession:
     def let_expire(self) -> None:
         """The client is not heard of any more, since now or since earlier."""
         if self.is_alive and self._expiry is None:
-            self._expiry = asyncio.get_running_loop().call_later(self._timeout_seconds, self.server.end_session, self)
+            self._expiry = asyncio.get_running_loop().call_later(
+                self._timeout_seconds, self.server.end_session, self, context=OUTSIDE
+            )
 
     def end(self) -> None:
         self.keep()
@@ -162,17 +165,20 @@ class ServerSession:
 
 
 class Line:
-    """One direction of a connection: messages arrive in order, each after its latency, unless the line is cut."""
+    """One direction of a connection: messages arrive in order, each after its latency, unless the line is cut.
 
-    def __init__(self, latency: Callable[[], float]) -> None:
-        self._latency = latency
+    They arrive in the receiver's context: whoever is paused finds them when it goes on.
+    """
+
+    def __init__(self, latency: Callable[[], float], receiver: Context) -> None:
+        self._latency, self._receiver = latency, receiver
         self._last_arrival = 0.0
         self.cuts = 0
 
     def send(self, arrive: Callable[..., None], *args: object) -> None:
         loop = asyncio.get_running_loop()
         self._last_arrival = max(self._last_arrival, loop.time() + self._latency())
-        loop.call_at(self._last_arrival, self._arrive, self.cuts, arrive, args)
+        loop.call_at(self._last_arrival, self._arrive, self.cuts, arrive, args, context=self._receiver)
 
     def cut(self) -> None:
         """What is under way never arrives."""

@@ -25,6 +25,7 @@ from cluster.zookeeper.port import (
     WatchEvent,
     WatchKind,
 )
+from simulator.virtual_time_loop import OUTSIDE, Process, VirtualTimeLoop
 from simulator.zookeeper import Line, ServerSession, SimulatedZooKeeper
 
 READS_PER_REQUEST: Final = 1000
@@ -50,8 +51,9 @@ class Call:
 class SimulatedZooKeeperClient:
     """`cluster.zookeeper.port.ZooKeeper` on the simulated server.
 
-    The faults: `disconnect`, `expire`, `lose_answer_of_next_write`, `pause` and `resume` (the whole process stands
-    still), `crash` (nothing is heard of it any more, and it hears nothing).
+    The faults: `disconnect`, `expire`, `lose_answer_of_next_write`, `pause` and `resume` (the process stands still,
+    which is the client alone unless it is told of another), `crash` (nothing is heard of it any more, and it hears
+    nothing).
     """
 
     def __init__(
@@ -61,19 +63,23 @@ class SimulatedZooKeeperClient:
         session_timeout_ms: int = 18_000,
         connection_timeout_ms: int = 18_000,
         chroot: str = "",
+        process: Process | None = None,
     ) -> None:
+        self._process = Process() if process is None else process
         self._server, self._chroot = server, chroot.rstrip("/")
         self._session_timeout, self._connection_timeout = session_timeout_ms / 1000, connection_timeout_ms / 1000
         self._listener: Listener | None = None
         self._session: ServerSession | None = None
         self._session_id = 0
+        # The session that is kept alive by the present connection.
+        self._pinged: ServerSession | None = None
+        self._paused_at = 0.0
         self._opened: Future[None] | None = None
-        self._is_connected = self._is_paused = self._is_crashed = self._loses_next_answer = False
-        self._up, self._down = Line(server.latency), Line(server.latency)
-        # Not sent yet, sent and not answered yet, arrived while paused.
+        self._is_connected = self._is_crashed = self._loses_next_answer = False
+        self._up, self._down = Line(server.latency, OUTSIDE), Line(server.latency, self._process.context)
+        # Not sent yet, sent and not answered yet.
         self._waiting: deque[Call] = deque()
         self._in_flight: deque[Call] = deque()
-        self._held: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._forget_watches()
         self.requests = 0
         self.round_trips = 0
@@ -164,13 +170,14 @@ class SimulatedZooKeeperClient:
             return
         self._up.cut()
         self._down.cut()
+        self._pinged = None
         self._session.let_expire()
         self._session.forget_watches()
         if self._is_connected:
             self._is_connected = False
             self._tell(SessionEvent(SessionState.DISCONNECTED, self._session_id))
             self._settle_in_flight()
-        asyncio.get_running_loop().call_later(seconds, self._reconnect, self._session, self._up.cuts)
+        self._reconnect_in(seconds, self._session)
 
     def expire(self) -> None:
         """Let the server expire the session now, while this client lives and is connected."""
@@ -182,25 +189,39 @@ class SimulatedZooKeeperClient:
         self._loses_next_answer = True
 
     def pause(self) -> None:
-        """Stand still, as a stopped process does: nothing is received, nothing sent, no pings."""
-        self._is_paused = True
-        if self._session is not None:
-            self._session.let_expire()
+        """Stop the process, as by SIGSTOP: nothing is received, nothing sent, and no pings keep the session alive."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop), "processes are paused on virtual time only"
+        loop.pause(self._process)
+        self._paused_at = loop.time()
+        if self._pinged is not None:
+            self._pinged.let_expire()
 
     def resume(self) -> None:
         """Go on: first with what arrived meanwhile."""
-        self._is_paused = False
-        if self._session is not None and self._is_connected:
-            self._session.keep()
-        while self._held:
-            arrive, arguments = self._held.popleft()
-            arrive(*arguments)
-        self._send_waiting()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop), "processes are paused on virtual time only"
+        loop.resume(self._process)
+        if self._pinged is not None:
+            self._pinged.keep()
+        loop.call_soon(self._go_on, self._session, context=self._process.context)
+
+    def _go_on(self, session: ServerSession | None) -> None:
+        """Close a session without a sign of life for its whole timeout, even if no server was there to end it."""
+        silence = asyncio.get_running_loop().time() - self._paused_at
+        if session is not None and session is self._session and silence > self._session_timeout:
+            self._up.cut()
+            self._down.cut()
+            if self._is_connected:
+                self._up.send(self._server.end_session, session)
+            self._on_expired(session)
+        else:
+            self._send_waiting()
 
     def crash(self) -> None:
         """Fall silent for good; the session expires after its timeout."""
-        if self._session is not None:
-            self._session.let_expire()
+        if self._pinged is not None:
+            self._pinged.let_expire()
         self._is_crashed = True
         self._up.cut()
         self._down.cut()
@@ -218,6 +239,7 @@ class SimulatedZooKeeperClient:
         names = self._chroot.split("/")[1:]
         for depth in range(len(names)):
             self._server.write(session, [Create("/" + "/".join(names[: depth + 1]))])
+        self._keep_alive(session)
         self._down.send(self._receive, self._on_opened, session)
 
     def _on_opened(self, session: ServerSession) -> None:
@@ -234,21 +256,33 @@ class SimulatedZooKeeperClient:
         self._tell(SessionEvent(SessionState.CONNECTED, session.id))
         self._send_waiting()
 
+    def _reconnect_in(self, seconds: float, session: ServerSession) -> None:
+        asyncio.get_running_loop().call_later(
+            seconds, self._reconnect, session, self._up.cuts, context=self._process.context
+        )
+
     def _reconnect(self, session: ServerSession, cuts: int) -> None:
         if self._session is not session or self._up.cuts != cuts:
             return
-        if self._server.is_reachable and not self._is_paused:
+        if self._server.is_reachable:
             self._up.send(self._resume_at_server, session, self._last_zxid)
         else:
-            asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self._reconnect, session, cuts)
+            self._reconnect_in(RECONNECT_SECONDS, session)
 
     def _resume_at_server(self, session: ServerSession, since_zxid: int) -> None:
         if not session.is_alive:
             self._down.send(self._receive, self._on_expired, session)
             return
-        session.keep()
+        self._keep_alive(session)
         self._down.send(self._receive, self._on_connected, session)
         session.watch_again(self._data, self._exists, self._children, since_zxid)
+
+    def _keep_alive(self, session: ServerSession) -> None:
+        """The server has heard of us; whether it goes on to hear of us depends on whether the process runs."""
+        self._pinged = session
+        session.keep()
+        if self._process.is_paused:
+            session.let_expire()
 
     def _on_hung_up(self, session: ServerSession) -> None:
         if session is self._session and self._is_connected:
@@ -297,7 +331,7 @@ class SimulatedZooKeeperClient:
             self._send_waiting()
 
     def _send_waiting(self) -> None:
-        while self._waiting and self._is_connected and not self._is_paused and self._session is not None:
+        while self._waiting and self._is_connected and not self._process.is_paused and self._session is not None:
             call = self._waiting.popleft()
             self._in_flight.append(call)
             self._up.send(self._perform_at_server, self._session, call)
@@ -333,14 +367,12 @@ class SimulatedZooKeeperClient:
         self._waiting.extendleft(reversed(repeated))
 
     def _receive(self, arrive: Callable[..., None], *arguments: Any) -> None:
-        if self._is_paused:
-            self._held.append((arrive, arguments))
-        elif not self._is_crashed:
+        if not self._is_crashed:
             arrive(*arguments)
 
     def _finish(self) -> None:
         """The session is over for this client."""
-        self._session = None
+        self._session = self._pinged = None
         self._is_connected = False
         self._forget_watches()
         self._fail_all()
@@ -362,7 +394,7 @@ class SimulatedZooKeeperClient:
     def _tell(self, event: WatchEvent | SessionEvent) -> None:
         if not self._is_crashed:
             assert self._listener is not None, "sessions start with a listener"
-            asyncio.get_running_loop().call_soon(self._listener, event)
+            asyncio.get_running_loop().call_soon(self._listener, event, context=self._process.context)
 
     def _absolute(self, path: str) -> str:
         return path if not self._chroot else self._chroot if path == "/" else self._chroot + path

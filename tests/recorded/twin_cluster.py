@@ -46,7 +46,7 @@ class World(Struct):
 
 
 class TwinCluster:
-    """Implements `tests.recorded.engine.ClusterDriver`, but for nodes that hang: their timers would go on."""
+    """Implements `tests.recorded.engine.ClusterDriver`."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         server = SimulatedZooKeeper(Random(f"{seed}/zookeeper"))
@@ -102,14 +102,13 @@ class TwinCluster:
         self._agents[broker].crash()
 
     async def pause_broker(self, broker: int) -> None:
-        raise NotImplementedError("twins do not hang")
+        self._agents[broker].pause()
 
     async def resume_broker(self, broker: int) -> None:
-        raise NotImplementedError("twins do not hang")
+        self._agents[broker].resume()
 
     async def kill_controller(self) -> None:
-        active = await active_controller(self._client)
-        assert active in CONTROLLERS, f"{active} is in office"
+        active = await self._active()
         self._controllers[active].crash()
         for path in (f"/controllers/ids/{active}", "/controller"):
             await self._client.multi([Delete(path)])
@@ -121,10 +120,23 @@ class TwinCluster:
                 controller.start()
 
     async def pause_controller(self, *, expire: bool) -> None:
-        raise NotImplementedError("twins do not hang")
+        active = await self._active()
+        self._controllers[active].pause()
+        if not expire:
+            return
+        await self._client.multi([Delete("/controller")])
+        await self._until_in_office()
+
+        async def session_is_gone() -> bool:
+            return await self._client.exists(f"/controllers/ids/{active}") is None
+
+        async with asyncio.timeout(DEADLINE_S):
+            await _until(session_is_gone, POLL_S)
 
     async def resume_controllers(self) -> None:
-        raise NotImplementedError("twins do not hang")
+        for controller in self._controllers.values():
+            if controller.is_paused:
+                controller.resume()
 
     async def produce(self, topic: str, partition: int, count: int, acks: str) -> int:
         """One record after the other, each tried again until it is acknowledged or the time is up."""
@@ -152,6 +164,11 @@ class TwinCluster:
             return False
         assert isinstance(answer, ProduceResponse), answer
         return answer.partitions[0].error_code is ErrorCode.NONE
+
+    async def _active(self) -> int:
+        active = await active_controller(self._client)
+        assert active in CONTROLLERS, f"{active} is in office"
+        return active
 
     async def _until_in_office(self) -> None:
         async def someone() -> bool:

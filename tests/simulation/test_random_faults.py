@@ -1,6 +1,7 @@
 """Whole clusters under random faults: whatever happened, everything is as it should be once the faults end.
 
-Each seed is one schedule of requests, deaths, expired sessions, lost answers, broken connections and cut links.
+Each seed is one schedule of requests, deaths, hanging processes, expired sessions, lost answers, broken connections
+and cut links.
 """
 
 import asyncio
@@ -84,7 +85,7 @@ class Drill:
             self.expire: 3,
             self.disconnect: 4,
             self.lose_answer: 6,
-            self.pause: 2,
+            self.hang: 4,
             self.restart_zookeeper: 1,
             self.cut: 3,
             self.heal: 4,
@@ -174,11 +175,10 @@ class Drill:
         client = self._any_client() if active is None else active.incarnations[-1].zookeeper
         client.lose_answer_of_next_write()
 
-    async def pause(self) -> None:
-        client = self._any_client()
-        client.pause()
-        await asyncio.sleep(self.random.choice((0.5, 4.0, 8.0)))
-        client.resume()
+    async def hang(self) -> None:
+        awake = [node for node in self.cluster.nodes if node.is_running and not node.is_paused]
+        if awake:
+            self.cluster.hang(self.random.choice(awake), self.random.choice((0.5, 4.0, 8.0, 40.0)))
 
     async def restart_zookeeper(self) -> None:
         self.cluster.zookeeper.shut_down()
@@ -252,6 +252,7 @@ class Drill:
     async def settle(self) -> None:
         """End all faults and wait until nothing is left to do."""
         self.cluster.network.heal_all()
+        self.cluster.resume_all()
         if self._requests:
             await asyncio.wait(self._requests)
         await self.cluster.until(self.is_settled, "everything as it should be", SETTLING_S)

@@ -1,4 +1,5 @@
-"""Whole clusters under load while processes crash, power fails, links break and leaderships move: nothing is lost.
+"""Whole clusters under load while processes crash or hang, power fails, links break and leaderships move: nothing is
+lost.
 
 After every callback of the event loop a checker looks at all replicas (`replication_checker`).
 """
@@ -57,7 +58,7 @@ class Drill:
         self.cluster = SimulatedCluster(seed, controllers=2, brokers=3, settings=settings)
         self.checker = ReplicationChecker(self.cluster, TP)
         self.sent = 0
-        self.paused = 0
+        self.out_of_touch_until = 0.0
         self.is_over = False
         self.clients: set[asyncio.Task[None]] = set()
 
@@ -89,6 +90,7 @@ class Drill:
             self.cut: 5,
             self.heal: 5,
             self.expire: 5,
+            self.hang: 4,
             self.lose_controller: 2,
         }
         self._meanwhile(self._load())
@@ -193,7 +195,8 @@ class Drill:
     def _is_calm(self) -> bool:
         names = self.cluster.zookeeper.tree.children("/brokers/ids") or ()
         alive = {str(agent.id) for agent in self._running()}
-        return alive == set(names) and not self.paused and bool(alive) and self._isr() <= {int(name) for name in names}
+        in_touch = asyncio.get_running_loop().time() >= self.out_of_touch_until
+        return alive == set(names) and in_touch and bool(alive) and self._isr() <= {int(name) for name in names}
 
     def _isr(self) -> set[int]:
         return set() if self.checker.state is None else set(self.checker.state.isr)
@@ -235,15 +238,18 @@ class Drill:
         if self.random.random() < 0.5:
             process.zookeeper.expire()
             return
-        process.zookeeper.pause()
-        self.paused += 1
+        process.zookeeper.disconnect(self._some_seconds_out_of_touch())
 
-        def resume() -> None:
-            self.paused -= 1
-            if process.is_alive:
-                process.zookeeper.resume()
+    async def hang(self) -> None:
+        """A process stands still, with its requests unanswered, for less or for more than its session."""
+        awake = [node for node in self.cluster.nodes if node.is_running and not node.is_paused]
+        if awake:
+            self.cluster.hang(self.random.choice(awake), self._some_seconds_out_of_touch())
 
-        asyncio.get_running_loop().call_later(self.random.uniform(0.5, 5), resume)
+    def _some_seconds_out_of_touch(self) -> float:
+        seconds = self.random.uniform(0.5, 5)
+        self.out_of_touch_until = max(self.out_of_touch_until, asyncio.get_running_loop().time() + seconds)
+        return seconds
 
     async def lose_controller(self) -> None:
         active = self.cluster.active_controller()
@@ -255,6 +261,7 @@ class Drill:
 
     async def _settle(self) -> None:
         await self.heal()
+        self.cluster.resume_all()
         await asyncio.gather(*self.clients)
         await asyncio.sleep(6)
         for node in self.cluster.nodes:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from simulator.virtual_time_loop import DeadlockError, StepLimitError, VirtualTimeLoop
+from simulator.virtual_time_loop import OUTSIDE, DeadlockError, Process, StepLimitError, VirtualTimeLoop
 
 T = TypeVar("T")
 
@@ -208,3 +208,106 @@ def test_the_same_program_gives_the_same_trace_under_every_hash_seed() -> None:
             check=True,
         )
         assert answer.stdout == here
+
+
+class Clockwork:
+    """A process with a timer that ticks each second, and a log of who did what when."""
+
+    def __init__(self) -> None:
+        self.loop = VirtualTimeLoop()
+        self.process = Process()
+        self.seen: list[tuple[float, str]] = []
+
+    def note(self, what: str) -> None:
+        self.seen.append((self.loop.time(), what))
+
+    async def tick(self, name: str) -> None:
+        while True:
+            await asyncio.sleep(1)
+            self.note(name)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        return self.loop.create_task(work, context=self.process.context.copy())
+
+    async def pause_for(self, seconds: float) -> None:
+        self.loop.pause(self.process)
+        await asyncio.sleep(seconds)
+        self.loop.resume(self.process)
+
+
+def test_a_paused_process_runs_nothing_while_others_go_on() -> None:
+    world = Clockwork()
+
+    async def main() -> None:
+        tasks = [world.start(world.tick("it")), world.loop.create_task(world.tick("other"))]
+        await asyncio.sleep(1.5)
+        await world.pause_for(3)
+        await asyncio.sleep(1.2)
+        for task in tasks:
+            task.cancel()
+
+    world.loop.run_until_complete(main())
+    # Its timer was due at 2.0; it finds that out when it goes on, and sets the next one from there.
+    assert [time for time, name in world.seen if name == "it"] == [1, 4.5, 5.5]
+    assert [time for time, name in world.seen if name == "other"] == [1, 2, 3, 4, 5]
+
+
+def test_what_others_wake_in_a_paused_process_waits_in_the_order_in_which_it_came() -> None:
+    world = Clockwork()
+
+    async def wait_for(event: asyncio.Event, name: str) -> None:
+        await event.wait()
+        world.note(name)
+
+    async def main() -> None:
+        first, second = asyncio.Event(), asyncio.Event()
+        tasks = [world.start(wait_for(second, "second")), world.start(wait_for(first, "first"))]
+        await asyncio.sleep(1)
+        world.loop.pause(world.process)
+        world.loop.call_at(3, world.note, "timer of the outside", context=OUTSIDE)
+        world.loop.call_at(3, world.note, "timer of its own", context=world.process.context)
+        for event in (first, second):
+            await asyncio.sleep(1.5)
+            event.set()
+        await asyncio.sleep(1)
+        world.loop.resume(world.process)
+        await asyncio.gather(*tasks)
+
+    world.loop.run_until_complete(main())
+    assert world.seen == [(3, "timer of the outside"), (5, "first"), (5, "timer of its own"), (5, "second")]
+
+
+def test_tasks_made_by_a_paused_processs_tasks_are_paused_with_them() -> None:
+    world = Clockwork()
+
+    async def parent() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(child())
+
+    async def child() -> None:
+        await asyncio.sleep(1)
+        world.note("child")
+
+    async def main() -> None:
+        family = world.start(parent())
+        await asyncio.sleep(0.5)
+        await world.pause_for(2)
+        await family
+
+    world.loop.run_until_complete(main())
+    assert world.seen == [(2.5, "child")]
+
+
+def test_what_is_cancelled_while_its_process_is_paused_never_runs() -> None:
+    world = Clockwork()
+
+    async def main() -> None:
+        timer = world.loop.call_later(1, world.note, "timer", context=world.process.context)
+        world.loop.pause(world.process)
+        await asyncio.sleep(2)
+        timer.cancel()
+        world.loop.resume(world.process)
+        await asyncio.sleep(1)
+
+    world.loop.run_until_complete(main())
+    assert world.seen == []

@@ -88,6 +88,46 @@ def test_a_client_stopped_for_less_than_its_session_goes_on() -> None:
     run(test)
 
 
+def test_a_session_opened_while_its_client_is_stopped_expires() -> None:
+    async def test(server: SimulatedZooKeeper) -> None:
+        client, heard = SimulatedZooKeeperClient(server, session_timeout_ms=2000), []
+        client.listen(heard.append)
+        opening = asyncio.ensure_future(client.start_session())
+        await asyncio.sleep(0)
+        client.pause()
+        await asyncio.sleep(3)
+        assert server._sessions == {}
+        client.resume()
+        await opening
+        await asyncio.sleep(1)
+        assert [event.state for event in heard] == [  # type: ignore[attr-defined]
+            SessionState.CONNECTED,
+            SessionState.DISCONNECTED,
+            SessionState.EXPIRED,
+        ]
+
+    run(test)
+
+
+def test_a_client_stopped_for_longer_than_its_session_ends_it_though_no_server_did() -> None:
+    async def test(server: SimulatedZooKeeper) -> None:
+        client, heard = await start(server)
+        await client.multi([Create("/e", ephemeral=True)])
+        server.shut_down()
+        client.pause()
+        await asyncio.sleep(2.1)
+        client.resume()
+        await asyncio.sleep(0.1)
+        server.start_up()
+        assert states(heard) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED]
+        await client.start_session()
+        assert await client.exists("/e") is not None
+        await asyncio.sleep(2.1)
+        assert await client.exists("/e") is None
+
+    run(test)
+
+
 def test_a_disconnection_longer_than_the_session_expires_it() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
         client, heard = await start(server)
