@@ -45,7 +45,6 @@ from controller.events import (
     ShutdownEventLoop,
     Startup,
     UpdateMetadataResponseReceived,
-    event_of_watch,
 )
 from controller.fenced_writes import FencedWriter
 from controller.handlers.activation import activate
@@ -53,6 +52,7 @@ from controller.handlers.topic_deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
 from controller.store import ControllerStore
+from controller.watched_znodes import event_of_watch
 
 NEXT_ATTEMPT_S: Final = 1
 """Between attempts to make a session, and before competing again for an office that was given up."""

@@ -46,9 +46,9 @@ from controller.events import (
     ShutdownEventLoop,
     Startup,
     TopicChange,
-    event_of_watch,
 )
 from controller.metrics import ControllerMetrics
+from controller.watched_znodes import event_of_watch
 from tests.controllers import run_virtually
 
 
