@@ -170,7 +170,9 @@ class Agent:
         self._note_registration()
         settings = self._around.settings
         lag_ms = settings.replica_lag_time_max_ms
-        checkpoint_ms = settings.log_flush_offset_checkpoint_interval_ms
+        logs = self._around.logs
+        points_ms = settings.log_flush_offset_checkpoint_interval_ms
+        starts_ms = settings.log_flush_start_offset_checkpoint_interval_ms
         flush_ms = max(1, min(settings.log_flush_scheduler_interval_ms, _FLUSH_LOOK_MS))
         failures = DirectoryFailures(
             self._around.failed_directories,
@@ -188,8 +190,9 @@ class Agent:
             ("log-directory-failures", failures.run()),
             ("isr-expiration", self._every(lag_ms / 2, self._shrink_isrs)),
             ("high-watermark-checkpoint", self._checkpoint_high_watermarks()),
-            ("recovery-point-checkpoint", self._every(checkpoint_ms, self._around.logs.write_recovery_points)),
-            ("log-flush", self._every(flush_ms, self._around.logs.flush_due)),
+            ("recovery-point-checkpoint", self._every(points_ms, logs.write_recovery_points)),
+            ("log-start-checkpoint", self._every(starts_ms, logs.write_log_start_offsets)),
+            ("log-flush", self._every(flush_ms, logs.flush_due)),
             ("log-retention", self._enforce_retention()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
         ):

@@ -219,7 +219,11 @@ class LogDirectories(Protocol):
     async def write_high_watermarks(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None: ...
 
     async def write_recovery_points(self) -> None:
-        """Rewrite the recovery-point and log-start checkpoints of all live directories (R9.1)."""
+        """Rewrite the recovery-point checkpoints of all live directories (R9.1)."""
+        ...
+
+    async def write_log_start_offsets(self) -> None:
+        """Rewrite the log-start checkpoints of all live directories (R9.1)."""
         ...
 
     async def flush_due(self) -> None:

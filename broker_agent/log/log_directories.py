@@ -4,7 +4,7 @@ Source: Kafka LogManager; KIP-112 for directories that fail one by one.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -131,6 +131,7 @@ class DiskLogDirectories:
         for path, deleted in touched.items():
             try:
                 await self._write_offsets(path)
+                await self._forget_high_watermarks(path, deleted)
             except StorageError as error:
                 failures.update(dict.fromkeys(deleted, error))
         return failures
@@ -149,25 +150,54 @@ class DiskLogDirectories:
                 await self._replace(directory, checkpoints.HIGH_WATERMARKS, content)
 
     async def write_recovery_points(self) -> None:
+        await self._in_each_directory(self._write_recovery_points)
+
+    async def write_log_start_offsets(self) -> None:
+        await self._in_each_directory(self._write_log_start_offsets)
+
+    async def _in_each_directory(self, write: Callable[[str], Awaitable[None]]) -> None:
         for path in self.live_directories:
             try:
-                await self._write_offsets(path)
+                await write(path)
             except StorageError:
                 continue  # Reported once already; the other directories are not to suffer from it.
 
     async def _write_offsets(self, directory: str) -> None:
+        await self._write_recovery_points(directory)
+        await self._write_log_start_offsets(directory)
+
+    async def _write_recovery_points(self, directory: str) -> None:
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
                 markers = self._directories[directory].take_cut_markers()
-                logs = [log for log in self._logs.values() if log.directory == directory]
-                points = {log.topic_partition: log.recovery_point for log in logs}
-                starts = {
-                    log.topic_partition: start for log in logs if (start := log.log_start_to_checkpoint) is not None
-                }
+                points = {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
                 await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
-                await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
                 if markers:
                     await self._around.disk.run(partial(remove_cut_markers, self._around.disk, markers))
+
+    async def _write_log_start_offsets(self, directory: str) -> None:
+        with self._directories[directory]:
+            async with self._directories[directory].checkpoint_writing:
+                starts = {
+                    log.topic_partition: start
+                    for log in self._logs_in(directory)
+                    if (start := log.log_start_to_checkpoint) is not None
+                }
+                await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
+
+    async def _forget_high_watermarks(self, directory: str, deleted: Sequence[TopicPartition]) -> None:
+        """A later log of the same partition must not come back from a crash with the watermark of this one (R9.9)."""
+        with self._directories[directory]:
+            async with self._directories[directory].checkpoint_writing:
+                kept = await self.read_high_watermarks(directory)
+                stale = kept.keys() & set(deleted)
+                for topic_partition in stale:
+                    del kept[topic_partition]
+                if stale:
+                    await self._replace(directory, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(kept))
+
+    def _logs_in(self, directory: str) -> list[PartitionLog]:
+        return [log for log in self._logs.values() if log.directory == directory]
 
     async def _replace(self, directory: str, name: str, content: bytes) -> None:
         disk = self._around.disk
@@ -222,7 +252,7 @@ class DiskLogDirectories:
 
     async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
         """The marker comes last: it stands only where every log was closed without an error."""
-        logs = [log for log in self._logs.values() if log.directory == path]
+        logs = self._logs_in(path)
         results = await asyncio.gather(*(log.close() for log in logs), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         await self._write_offsets(path)
@@ -231,7 +261,7 @@ class DiskLogDirectories:
 
     def _directory_failed(self, path: str, error: OSError) -> None:
         """Forget what is there, and tell the agent."""
-        for log in [log for log in self._logs.values() if log.directory == path]:
+        for log in self._logs_in(path):
             del self._logs[log.topic_partition]
             log.abandon()
         self._on_failure(path, error)

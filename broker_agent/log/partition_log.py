@@ -321,7 +321,7 @@ class PartitionLog:
     def flush_is_due(self, now_s: float) -> bool:
         unflushed = self._end - self._flush_captured
         is_late = unflushed > 0 and (now_s - self._flushed_at_s) * 1000 >= self.config.flush_ms
-        return self._has_rolled or unflushed >= self.config.flush_messages or is_late
+        return self._has_rolled or self._epochs_are_dirty or unflushed >= self.config.flush_messages or is_late
 
     async def flush(self) -> None:
         with self._usable():

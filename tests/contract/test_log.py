@@ -176,6 +176,47 @@ async def test_high_watermarks_are_read_back_as_they_were_written(node: Node) ->
     assert await node.logs.read_high_watermarks(node.paths[1]) == {}
 
 
+@pytest.mark.rule("R9.9", "R10.16")
+async def test_a_log_created_anew_does_not_inherit_the_high_watermark_of_the_deleted_one(node: Node) -> None:
+    await node.start()
+    log = await node.log()
+    other = TopicPartition("u", 0)
+    await node.logs.write_high_watermarks(log.directory, {TP: Offset(800), other: Offset(3)})
+    await node.logs.delete([TP])
+    assert await node.logs.read_high_watermarks(log.directory) == {other: 3}
+
+
+@pytest.mark.rule("R9.1")
+async def test_each_offset_checkpoint_is_written_for_itself(node: Node) -> None:
+    await node.start()
+    log = await node.log()
+    fill(log, 0, 0)
+    log.set_high_watermark(Offset(20))
+    log.raise_log_start_offset(Offset(7))
+    disk, line = node.world.new_disk(), f"{TP.topic} {TP.partition}"
+    await node.logs.write_log_start_offsets()
+    assert disk.read_file(f"{log.directory}/log-start-offset-checkpoint") == f"0\n1\n{line} 7\n".encode()
+    assert disk.read_file(f"{log.directory}/recovery-point-offset-checkpoint") is None
+    await log.flush()
+    await node.logs.write_recovery_points()
+    assert disk.read_file(f"{log.directory}/recovery-point-offset-checkpoint") == f"0\n1\n{line} 20\n".encode()
+
+
+@pytest.mark.rule("R9.10", "R9.11")
+async def test_epochs_that_a_follower_learns_are_on_disk_at_the_next_look_for_work(node: Node) -> None:
+    await node.start()
+    log = await node.log()
+    for at, epoch in ((0, 2), (10, 2), (20, 5)):
+        log.append_as_follower(fetched(at, 10, epoch=epoch), LeaderEpoch(5))
+    await node.logs.flush_due()
+    content = node.world.new_disk().read_file(f"{log.path}/leader-epoch-checkpoint")
+    assert content == b"0\n2\n2 0\n5 20\n"
+    log.truncate_to(Offset(15))
+    await node.logs.flush_due()
+    content = node.world.new_disk().read_file(f"{log.path}/leader-epoch-checkpoint")
+    assert content == b"0\n1\n2 0\n"
+
+
 async def test_new_logs_go_to_the_emptiest_directory(node: Node) -> None:
     await node.start()
     logs = [await node.log(tp=TopicPartition("t", number)) for number in range(6)]
