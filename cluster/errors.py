@@ -5,7 +5,10 @@ values with an `ErrorCode`; what is raised is either a failure of the environmen
 bug of ours (`AssertionError`).
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
+
+from msgspec import Struct
 
 
 class ErrorCode(IntEnum):
@@ -88,6 +91,14 @@ class ZooKeeperUnreachableError(ZooKeeperError):
     """No connection to ZooKeeper came about within the connection timeout."""
 
 
+class ZooKeeperAuthenticationError(ZooKeeperError):
+    """ZooKeeper refused the credentials of this process."""
+
+
+class ZooKeeperAccessError(ZooKeeperError):
+    """The access list of a node does not allow this; it was made under another identity, or by hand."""
+
+
 class SessionExpiredError(ZooKeeperError):
     """The ZooKeeper session is gone; requests in flight may or may not have been applied."""
 
@@ -132,11 +143,18 @@ class PeerUnreachableError(ClusterError):
         self.address, self.why = address, why
 
 
-class ApiError(ClusterError):
-    """An administrative request is refused as a whole; becomes a gRPC status with ErrorInfo.
+class FieldViolation(Struct, frozen=True):
+    """One thing that is wrong with a request, as in google.rpc.BadRequest."""
 
-    `field` and `value` name what is wrong; `leader_address` is where the active controller is
-    (NOT_CONTROLLER only).
+    field: str
+    description: str
+
+
+class ApiError(ClusterError):
+    """An administrative request, or one item of it, is refused; as a whole it becomes a gRPC status.
+
+    `field` and `value` name what is wrong, `violations` everything that is; `leader_address` is where the
+    active controller is (NOT_CONTROLLER only).
     """
 
     def __init__(
@@ -147,10 +165,26 @@ class ApiError(ClusterError):
         field: str | None = None,
         value: object = None,
         leader_address: str | None = None,
+        violations: Sequence[FieldViolation] = (),
     ) -> None:
         super().__init__(f"{code.name}: {message}")
         self.code, self.message, self.field, self.value = code, message, field, value
         self.leader_address = leader_address
+        self.violations = tuple(violations)
+        if field is not None and not violations:
+            self.violations = (FieldViolation(field, message),)
+
+
+def all_refusals(errors: Sequence[ApiError]) -> ApiError:
+    """One error that tells of all of them; code, field and value are those of the first."""
+    first = errors[0]
+    return ApiError(
+        first.code,
+        "; ".join(error.message for error in errors),
+        field=first.field,
+        value=first.value,
+        violations=[violation for error in errors for violation in error.violations],
+    )
 
 
 class ConfigError(ClusterError):

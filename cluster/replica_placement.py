@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cluster.broker import Broker, BrokerId
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError, ErrorCode, all_refusals
 
 MAX_PARTITIONS: Final = 100_000
 """Of one topic. Its node lists them all, and ZooKeeper takes about one megabyte; without a limit a request for
@@ -31,27 +31,7 @@ def place_replicas(
     counts that cannot be met and when only some brokers name a rack.
     """
     racks = {b.id: b.rack for b in sorted(brokers, key=lambda b: b.id)}
-    if partition_count <= 0:
-        raise ApiError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"the number of partitions must be above 0, not {partition_count}",
-            field="num_partitions",
-            value=partition_count,
-        )
-    if first_partition + partition_count > MAX_PARTITIONS:
-        raise ApiError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"a topic has at most {MAX_PARTITIONS} partitions, not {first_partition + partition_count}",
-            field="num_partitions",
-            value=partition_count,
-        )
-    if not 0 < replication_factor <= len(racks):
-        raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} must be between 1 and the number of live brokers ({len(racks)})",
-            field="replication_factor",
-            value=replication_factor,
-        )
+    _check_counts(partition_count, first_partition, replication_factor, len(racks))
     named = {b: rack for b, rack in racks.items() if rack is not None}
     if named and len(named) < len(racks):
         nameless = sorted(racks.keys() - named.keys())
@@ -69,6 +49,25 @@ def place_replicas(
         )
         for partition in range(first_partition, first_partition + partition_count)
     }
+
+
+def _check_counts(partition_count: int, first_partition: int, replication_factor: int, brokers: int) -> None:
+    """Raise ApiError that names both counts where both are wrong."""
+    errors: list[ApiError] = []
+    if partition_count <= 0 or first_partition + partition_count > MAX_PARTITIONS:
+        why = (
+            f"the number of partitions must be above 0, not {partition_count}"
+            if partition_count <= 0
+            else f"a topic has at most {MAX_PARTITIONS} partitions, not {first_partition + partition_count}"
+        )
+        errors.append(ApiError(ErrorCode.INVALID_PARTITIONS, why, field="num_partitions", value=partition_count))
+    if not 0 < replication_factor <= brokers:
+        why = f"replication factor {replication_factor} must be between 1 and the number of live brokers ({brokers})"
+        errors.append(
+            ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, why, field="replication_factor", value=replication_factor)
+        )
+    if errors:
+        raise all_refusals(errors)
 
 
 def alternate_racks(racks: Mapping[BrokerId, str]) -> tuple[BrokerId, ...]:

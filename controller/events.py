@@ -30,6 +30,7 @@ from cluster.requests import (
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
+    DescribeFeaturesRequest,
     DescribeReassignmentsRequest,
     DescribeTopicDeletionsRequest,
     DescribeTopicsRequest,
@@ -40,6 +41,7 @@ from cluster.requests import (
     ListTopicsRequest,
     Plan,
     PlanControlledShutdownRequest,
+    PlanFeatureUpdatesRequest,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
     UpdateMetadataResponse,
@@ -206,6 +208,7 @@ class TopicsDecided(Struct, frozen=True):
 
     results: tuple[CreatableTopicResult, ...]
     leaders_elected: "dict[str, Future[bool]]"
+    plan: Plan | None = None
 
 
 class PartitionsDecided(Struct, frozen=True):
@@ -213,6 +216,7 @@ class PartitionsDecided(Struct, frozen=True):
 
     results: tuple[CreatePartitionsResult, ...]
     leaders_elected: "dict[str, Future[bool]]"
+    plan: Plan | None = None
 
 
 class CreatePartitionsReceived(Struct, frozen=True):
@@ -227,6 +231,7 @@ class DeletionsDecided(Struct, frozen=True):
 
     results: tuple[DeletableTopicResult, ...]
     deleted: "dict[str, Future[bool]]"
+    plan: Plan | None = None
 
 
 class DeleteTopicsReceived(Struct, frozen=True):
@@ -254,6 +259,8 @@ Query = (
     | DescribeReassignmentsRequest
     | DescribeTopicDeletionsRequest
     | DescribeConfigsRequest
+    | DescribeFeaturesRequest
+    | PlanFeatureUpdatesRequest
 )
 
 

@@ -159,13 +159,14 @@ class ControllerNode:
         match request:
             case CreateTopicsRequest():
                 created = await self._decide(context, request, CreateTopicsReceived)
-                return CreateTopicsResponse(await wait_for_leaders(created, request.timeout_ms))
+                return CreateTopicsResponse(await wait_for_leaders(created, request.timeout_ms), created.plan)
             case CreatePartitionsRequest():
                 expanded = await self._decide(context, request, CreatePartitionsReceived)
-                return CreatePartitionsResponse(await wait_for_new_partitions(expanded, request.timeout_ms))
+                results = await wait_for_new_partitions(expanded, request.timeout_ms)
+                return CreatePartitionsResponse(results, expanded.plan)
             case DeleteTopicsRequest():
                 marked = await self._decide(context, request, DeleteTopicsReceived)
-                return DeleteTopicsResponse(await wait_for_deletions(marked, request.timeout_ms))
+                return DeleteTopicsResponse(await wait_for_deletions(marked, request.timeout_ms), marked.plan)
 
     async def _decide(
         self, context: RequestContext, request: _Mutation, event: Callable[[_Mutation, asyncio.Future[Any]], Event]

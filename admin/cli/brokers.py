@@ -13,19 +13,15 @@ from admin.cli.broker_documents import (
 )
 from admin.cli.config_documents import config_documents
 from admin.cli.options import (
-    DEFAULT_DATA,
     EXIT_FINDINGS,
     EXIT_REFUSED,
-    BootstrapOption,
-    DataOption,
+    Cluster,
     DryRunOption,
     Format,
-    FormatOption,
-    TimeoutOption,
     WaitOption,
-    connect,
     examples,
     run,
+    talks_to_cluster,
 )
 from admin.cli.output import say, write
 from admin.cli.parsing import parse_configs
@@ -43,20 +39,19 @@ _POLL_S = 0.2
 
 
 @app.command("list")
+@talks_to_cluster()
 def list_(
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    *,
+    cluster: Cluster,
 ) -> None:
     """List the live brokers."""
 
     async def main() -> "list[DescribedBroker]":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             return list((await client.describe_controller()).brokers)
 
     brokers = [broker_document(b) for b in sorted(run(main()), key=lambda b: b.id)]
-    write({"brokers": brokers}, form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
+    write({"brokers": brokers}, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
 @app.command(
@@ -65,19 +60,17 @@ def list_(
         "klamm brokers describe 2 --configs -o json",
     )
 )
+@talks_to_cluster()
 def describe(
     ids: Annotated[list[int] | None, typer.Argument(metavar="ID", help="Default: all live brokers.")] = None,
     *,
     configs: Annotated[bool, typer.Option("--configs", help="Show what is configured, and where.")] = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Show what each broker carries: leaderships, replicas, and those that are out of sync."""
 
     async def main() -> list[dict[str, Any]]:
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             live = {b.id: b for b in (await client.describe_controller()).brokers}
             missing = [broker for broker in ids or () if broker not in live]
             if missing:
@@ -92,12 +85,15 @@ def describe(
 
     described = run(main())
     columns = (*BROKER_COLUMNS, "leaders", "preferred", "replicas", "out of sync")
-    write({"brokers": described}, form, columns, (tuple(b.values())[: len(columns)] for b in described))
-    if configs and form is Format.TABLE:
+    write({"brokers": described}, cluster.form, columns, (tuple(b.values())[: len(columns)] for b in described))
+    if configs and cluster.form is Format.TABLE:
         for broker in described:
             typer.echo(f"\nbroker {broker['id']}")
             write(
-                {}, form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in broker["configs"])
+                {},
+                cluster.form,
+                ("config", "value", "from"),
+                ((c["name"], c["value"], c["source"]) for c in broker["configs"]),
             )
 
 
@@ -107,6 +103,7 @@ def describe(
         "klamm brokers alter 2 --delete-config log.cleaner.threads --dry-run",
     )
 )
+@talks_to_cluster()
 def alter(
     broker: Annotated[str, typer.Argument(metavar="ID|default", help="One broker, or the default of all of them.")],
     *,
@@ -115,10 +112,7 @@ def alter(
         list[str] | None, typer.Option(metavar="KEY", help="Go back to what it is without; may be repeated.")
     ] = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Change the configuration of a running broker, or of all."""
     from cluster.requests import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, AlterableConfig, AlterConfigsResource
@@ -133,7 +127,7 @@ def alter(
     name = "" if broker == "default" else broker
 
     async def main() -> list[dict[str, Any]]:
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             resource = AlterConfigsResource(BROKER_RESOURCE, name, tuple(changes))
             (result,) = (await client.alter_configs([resource], validate_only=dry_run)).responses
             if result.error_code is not ErrorCode.NONE:
@@ -143,7 +137,7 @@ def alter(
     after = run(main())
     say(f"configuration of broker {broker} {'would be ' if dry_run else ''}changed")
     document = {"broker": broker, "dry_run": dry_run, "set": configs, "deleted": deleted, "configs": after}
-    write(document, form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in after))
+    write(document, cluster.form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in after))
 
 
 @app.command(
@@ -153,16 +147,14 @@ def alter(
         "klamm brokers shutdown 2 --force",
     )
 )
+@talks_to_cluster(timeout=60)
 def shutdown(
     broker: BrokerArgument,
     *,
     force: Annotated[bool, typer.Option("--force", help="Go on although partitions would suffer.")] = False,
     wait: WaitOption = True,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 60,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Move a broker's leaderships away and let it end, as SIGTERM does.
 
@@ -173,13 +165,13 @@ def shutdown(
     from cluster.broker import BrokerId
 
     async def main() -> "tuple[PlanControlledShutdownResponse, bool]":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             plan = await client.plan_controlled_shutdown(BrokerId(broker))
             if dry_run or ((plan.leaderless or plan.below_min_isr) and not force):
                 return plan, False
             leaving = await _begin_shutdown(client, broker)
             if wait:
-                await _wait_until_gone(client, leaving, timeout)
+                await _wait_until_gone(client, leaving, cluster.timeout)
             return plan, True
 
     plan, begun = run(main())
@@ -191,8 +183,8 @@ def shutdown(
         **threats,
         "plan": plan_document(plan.plan),
     }
-    if form is not Format.TABLE:
-        write(document, form, (), ())
+    if cluster.form is not Format.TABLE:
+        write(document, cluster.form, (), ())
     elif dry_run:
         write_plan(plan.plan)
     _say_threats(threats)

@@ -1,21 +1,17 @@
 """`klamm cluster`: who is in office, and what is wrong."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import (
-    DEFAULT_DATA,
     EXIT_FINDINGS,
-    BootstrapOption,
-    DataOption,
+    Cluster,
     Format,
-    FormatOption,
-    TimeoutOption,
-    connect,
     examples,
     run,
+    talks_to_cluster,
 )
 from admin.cli.output import counted, say, write
 
@@ -27,16 +23,15 @@ app = typer.Typer(no_args_is_help=True, help="Look at the whole cluster.")
 
 
 @app.command()
+@talks_to_cluster()
 def describe(
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    *,
+    cluster: Cluster,
 ) -> None:
     """Show the cluster id, the controller in office and the live brokers."""
 
     async def main() -> "DescribeClusterResponse":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             return await client.describe_controller()
 
     described = run(main())
@@ -47,10 +42,10 @@ def describe(
     }
     brokers = [broker_document(b) for b in sorted(described.brokers, key=lambda b: b.id)]
     document = {"cluster_id": described.cluster_id, "controller": controller, "brokers": brokers}
-    if form is Format.TABLE:
+    if cluster.form is Format.TABLE:
         typer.echo(f"cluster {described.cluster_id}")
         typer.echo("controller {id} at {address}, epoch {epoch}\n".format_map(controller))
-    write(document, form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
+    write(document, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
 @app.command(
@@ -58,11 +53,10 @@ def describe(
         "until klamm cluster health; do sleep 1; done   (exit code 0: nothing found, 3: findings)",
     )
 )
+@talks_to_cluster()
 def health(
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    *,
+    cluster: Cluster,
 ) -> None:
     """Look for trouble, the worst first.
 
@@ -71,7 +65,7 @@ def health(
     and deletions that are stuck; leaderships that are not where they should
     be.
     """
-    findings, counts = run(_examine(bootstrap, data, timeout))
+    findings, counts = run(_examine(cluster))
     document = {
         "healthy": not findings,
         "counts": counts,
@@ -87,18 +81,18 @@ def health(
         ],
     }
     rows = ((f.trouble.value, _place(f), f.detail) for f in findings)
-    if findings or form is not Format.TABLE:
-        write(document, form, ("trouble", "where", "detail"), rows)
+    if findings or cluster.form is not Format.TABLE:
+        write(document, cluster.form, ("trouble", "where", "detail"), rows)
     seen = ", ".join(counted(counts[f"{thing}s"], thing) for thing in ("broker", "topic", "partition"))
     say(f"{seen}: {counted(len(findings), 'finding') if findings else 'nothing is wrong'}")
     if findings:
         raise typer.Exit(EXIT_FINDINGS)
 
 
-async def _examine(bootstrap: Any, data: Any, timeout_s: float) -> "tuple[list[Finding], dict[str, int]]":
+async def _examine(cluster: Cluster) -> "tuple[list[Finding], dict[str, int]]":
     from admin.health import find_trouble
 
-    async with connect(bootstrap, data, timeout_s) as client:
+    async with cluster.connect() as client:
         brokers = (await client.describe_controller()).brokers
         topics = (await client.describe_topics()).topics
         reassignments = (await client.describe_reassignments()).reassignments

@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from admin.cli.options import (
-    DEFAULT_DATA,
     EXIT_REFUSED,
-    BootstrapOption,
-    DataOption,
+    Cluster,
     DryRunOption,
     Format,
-    FormatOption,
-    TimeoutOption,
     YesOption,
     confirm,
-    connect,
     examples,
     run,
+    talks_to_cluster,
 )
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import by_topic, read_input
@@ -49,6 +45,7 @@ FileOption = Annotated[
         "klamm elect preferred --path-to-json-file partitions.json",
     )
 )
+@talks_to_cluster()
 def preferred(
     *,
     topic: TopicOption = None,
@@ -56,10 +53,7 @@ def preferred(
     all_topic_partitions: AllOption = False,
     path_to_json_file: FileOption = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Give leadership back to the first replica of each partition, where it is in sync."""
     from cluster.requests import PREFERRED
@@ -67,11 +61,11 @@ def preferred(
     _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
 
     async def main() -> "ElectLeadersResponse":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             chosen = await _chosen(client, topic, partition, path_to_json_file)
             return await _elect(client, PREFERRED, chosen, dry_run)
 
-    _report(run(main()), dry_run, form)
+    _report(run(main()), dry_run, cluster.form)
 
 
 @app.command(
@@ -80,6 +74,7 @@ def preferred(
         "klamm elect unclean --topic orders --partition 3 --yes",
     )
 )
+@talks_to_cluster()
 def unclean(
     *,
     topic: TopicOption = None,
@@ -88,10 +83,7 @@ def unclean(
     path_to_json_file: FileOption = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Let a replica lead that is not in sync, where no one in sync is alive.
 
@@ -105,11 +97,11 @@ def unclean(
         confirm("An unclean election loses acknowledged records. Go on?", yes)
 
     async def main() -> "ElectLeadersResponse":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             chosen = await _chosen(client, topic, partition, path_to_json_file)
             return await _elect(client, UNCLEAN, chosen, dry_run)
 
-    _report(run(main()), dry_run, form)
+    _report(run(main()), dry_run, cluster.form)
 
 
 def _check_choice(topic: str | None, partition: int | None, all_: bool, file: Path | None) -> None:

@@ -1,11 +1,13 @@
 """Options that several commands share, and the way from them to a cluster."""
 
 import asyncio
+import functools
+import inspect
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
@@ -86,6 +88,55 @@ def bootstrap_of(data: Path) -> list[str]:
         raise StartupError(
             f"there is no cluster in {data}: start one with 'klamm up --detach', or name one with --bootstrap HOST:PORT"
         ) from None
+
+
+class Cluster(NamedTuple):
+    """Which cluster a command talks to, for how long it tries, and how it answers."""
+
+    bootstrap: str | None
+    data: Path
+    timeout: float
+    form: Format
+
+    def connect(self) -> "AdminClient":
+        return connect(self.bootstrap, self.data, self.timeout)
+
+
+_OPTIONS_OF_CLUSTER: Final = {
+    "bootstrap": BootstrapOption,
+    "data": DataOption,
+    "timeout": TimeoutOption,
+    "form": FormatOption,
+}
+
+
+def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that make up its keyword argument `cluster`. `timeout`: the default, in seconds."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_options(**values: Any) -> None:
+            cluster = Cluster(**{name: values.pop(name) for name in _OPTIONS_OF_CLUSTER})
+            command(**values, cluster=cluster)
+
+        defaults: dict[str, object] = {
+            "bootstrap": None,
+            "data": DEFAULT_DATA,
+            "timeout": timeout,
+            "form": Format.TABLE,
+        }
+        signature = inspect.signature(command)
+        own = [parameter for name, parameter in signature.parameters.items() if name != "cluster"]
+        shared = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
+            for name, annotation in _OPTIONS_OF_CLUSTER.items()
+        ]
+        # The command line is made from what the function says of itself.
+        with_options.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+        with_options.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
+        return with_options
+
+    return decorate
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:

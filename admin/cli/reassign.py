@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from admin.cli.options import (
-    DEFAULT_DATA,
     EXIT_FINDINGS,
     EXIT_REFUSED,
-    BootstrapOption,
-    DataOption,
+    Cluster,
     DryRunOption,
     Format,
-    FormatOption,
-    TimeoutOption,
-    connect,
     examples,
     run,
+    talks_to_cluster,
 )
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_brokers, read_input
@@ -53,6 +49,7 @@ WaitForMoves = Annotated[
         "klamm reassign execute moves.json --wait",
     )
 )
+@talks_to_cluster()
 def generate(
     *,
     broker_list: Annotated[str, typer.Option(metavar="B,B,…", help="The brokers that are to host the topics.")],
@@ -64,10 +61,7 @@ def generate(
     rollback: Annotated[
         Path | None, typer.Option(help="Write what is there now to this file; executing it moves everything back.")
     ] = None,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Propose where the partitions of some topics could go. Changes nothing.
 
@@ -85,7 +79,7 @@ def generate(
     brokers = parse_brokers(broker_list)
 
     async def main() -> "Proposal":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             return await _propose(client, list(dict.fromkeys(names)), brokers, not disable_rack_aware)
 
     proposal = run(main())
@@ -94,10 +88,10 @@ def generate(
         rollback.write_text(json.dumps(current) + "\n")
         say(f"what is there now is in {rollback}")
     say(f"{counted(len(proposal.proposed), 'partition')} would move")
-    if form is Format.TABLE:
+    if cluster.form is Format.TABLE:
         typer.echo(json.dumps(proposed))
     else:
-        write({"current": current, "proposed": proposed}, form, (), ())
+        write({"current": current, "proposed": proposed}, cluster.form, (), ())
 
 
 @app.command(
@@ -107,6 +101,7 @@ def generate(
         'echo \'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3]}]}\' | klamm reassign execute -',
     )
 )
+@talks_to_cluster(timeout=60)
 def execute(
     file: FileArgument,
     *,
@@ -118,10 +113,7 @@ def execute(
         Path | None, typer.Option(help="Write what is there now to this file; executing it moves everything back.")
     ] = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 60,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Begin the moves of a reassignment file. Without --wait it returns when they are accepted and recorded."""
     moves = _read_moves(file)
@@ -129,7 +121,7 @@ def execute(
     async def main() -> "tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]":
         from admin.partition_files import reassignment_document
 
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             if not additional and not dry_run:
                 await _refuse_others(client)
             if rollback is not None:
@@ -138,11 +130,11 @@ def execute(
                 rollback.write_text(json.dumps(reassignment_document(here)) + "\n")
                 say(f"what is there now is in {rollback}")
             response = await _alter(client, dict(moves), dry_run)
-            left = await wait_for_moves(client, set(moves), timeout) if wait and not dry_run else []
+            left = await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
             return response, left
 
     response, left = run(main())
-    _report(response, left, dry_run, form, "moved" if wait else "moving")
+    _report(response, left, dry_run, cluster.form, "moved" if wait else "moving")
 
 
 @app.command(
@@ -150,19 +142,17 @@ def execute(
         "klamm reassign verify moves.json  (exit code 3 while anything is not as the file says)",
     )
 )
+@talks_to_cluster()
 def verify(
     file: FileArgument,
     *,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Compare a reassignment file with the cluster: what has arrived, what is on its way and what it waits for."""
     moves = _read_moves(file)
 
     async def main() -> "tuple[Assignment, list[DescribedReassignment]]":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             names = sorted({tp.topic for tp in moves})
             return await _present_assignment(client, names), await describe_moves(client, names)
 
@@ -182,7 +172,7 @@ def verify(
         )
     write(
         {"partitions": rows},
-        form,
+        cluster.form,
         ("topic", "partition", "wanted", "state", "detail"),
         (tuple(r.values()) for r in rows),
     )
@@ -196,15 +186,13 @@ def verify(
         "klamm reassign cancel --all",
     )
 )
+@talks_to_cluster()
 def cancel(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file that was executed.")] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="Cancel everything that is going on.")] = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Bring partitions back to the replicas they had. New replicas are deleted, in sync or not."""
     if (file is None) != all_:
@@ -212,7 +200,7 @@ def cancel(
     chosen = None if file is None else list(_read_moves(file))
 
     async def main() -> "AlterPartitionReassignmentsResponse":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             partitions = chosen
             if partitions is None:
                 from cluster.partition import TopicPartition
@@ -220,7 +208,7 @@ def cancel(
                 partitions = [TopicPartition(r.topic, r.partition) for r in await describe_moves(client, None)]
             return await _alter(client, dict.fromkeys(partitions), dry_run)
 
-    _report(run(main()), [], dry_run, form, "cancelled")
+    _report(run(main()), [], dry_run, cluster.form, "cancelled")
 
 
 @app.command(
@@ -229,21 +217,22 @@ def cancel(
         "klamm reassign list -o json",
     ),
 )
+@talks_to_cluster()
 def list_(
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    *,
+    cluster: Cluster,
 ) -> None:
     """Show what is being moved, how far it is, and what it waits for."""
 
     async def main() -> "list[DescribedReassignment]":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             return await describe_moves(client, None)
 
     going_on = run(main())
-    if going_on or form is not Format.TABLE:
-        write({"reassignments": [move_document(r) for r in going_on]}, form, MOVE_COLUMNS, map(move_row, going_on))
+    if going_on or cluster.form is not Format.TABLE:
+        write(
+            {"reassignments": [move_document(r) for r in going_on]}, cluster.form, MOVE_COLUMNS, map(move_row, going_on)
+        )
     if not going_on:
         say("nothing is being reassigned")
 

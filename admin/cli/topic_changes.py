@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from admin.cli.options import (
-    DEFAULT_DATA,
     EXIT_REFUSED,
-    BootstrapOption,
-    DataOption,
+    Cluster,
     DryRunOption,
     Format,
-    FormatOption,
-    TimeoutOption,
     WaitOption,
     YesOption,
     confirm,
-    connect,
     examples,
     run,
+    talks_to_cluster,
 )
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_assignment, parse_configs
@@ -44,6 +40,7 @@ DELETE_EXAMPLES = examples(
 _POLL_S = 0.5
 
 
+@talks_to_cluster()
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
@@ -57,10 +54,7 @@ def alter(
         list[str] | None, typer.Option(metavar="KEY", help="Go back to the default; may be repeated.")
     ] = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Add partitions to a topic, or change its configuration."""
     configs, deleted = parse_configs(config), list(delete_config or ())
@@ -70,7 +64,7 @@ def alter(
         raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
 
     async def main() -> "CreatePartitionsResult | None":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             if configs or deleted:
                 await _alter_configs(client, name, configs, deleted, dry_run)
             if partitions is None:
@@ -86,20 +80,18 @@ def alter(
     if configs or deleted:
         say(f"configuration of {name} {would}changed")
     rows = [(p["partition"], p["replicas"]) for p in document["added"]]
-    if rows or form is not Format.TABLE:
-        write({"topics": [document]}, form, ("new partition", "replicas"), rows)
+    if rows or cluster.form is not Format.TABLE:
+        write({"topics": [document]}, cluster.form, ("new partition", "replicas"), rows)
 
 
+@talks_to_cluster()
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC")],
     *,
     yes: YesOption = False,
     wait: WaitOption = True,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Delete topics with all their records, and wait until they are gone everywhere.
 
@@ -111,14 +103,14 @@ def delete(
         confirm(f"Delete {', '.join(names)} with all records?", yes)
 
     async def main() -> "tuple[dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             refused = await _mark(client, names, dry_run)
             accepted = [name for name in names if name not in refused]
             if not accepted:
                 return refused, []
             if dry_run:
                 return refused, await _foretell(client, accepted)
-            return refused, await _watch_deletions(client, accepted, timeout if wait else 0)
+            return refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
 
     refused, pending = run(main())
     left = {d.topic: d for d in pending}
@@ -128,9 +120,9 @@ def delete(
             say(f"topic {document['name']}: {document['error']}: {document['reason']}")
         elif document["name"] not in left:
             say(f"topic {document['name']} {document['state']}")
-    if left or form is not Format.TABLE:
+    if left or cluster.form is not Format.TABLE:
         columns = ("topic", "state", "deleted replicas", "waits for")
-        write({"topics": documents}, form, columns, map(_deletion_row, pending))
+        write({"topics": documents}, cluster.form, columns, map(_deletion_row, pending))
     late = left and wait and not dry_run
     if late:
         say("not deleted in time: the deletion goes on by itself as soon as what it waits for is there")

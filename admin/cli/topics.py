@@ -6,16 +6,12 @@ import typer
 
 from admin.cli.config_documents import config_documents
 from admin.cli.options import (
-    DEFAULT_DATA,
-    BootstrapOption,
-    DataOption,
+    Cluster,
     DryRunOption,
     Format,
-    FormatOption,
-    TimeoutOption,
-    connect,
     examples,
     run,
+    talks_to_cluster,
 )
 from admin.cli.output import say, write
 from admin.cli.parsing import parse_assignment, parse_configs
@@ -41,6 +37,7 @@ _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "
         "klamm topics create placed --replica-assignment 1:2:3,2:3:1",
     )
 )
+@talks_to_cluster()
 def create(
     name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'; at most 249 of them.")],
     *,
@@ -51,10 +48,7 @@ def create(
         str | None, typer.Option(metavar="B:B,B:B", help="Brokers of each partition, the preferred leader first.")
     ] = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Create a topic and wait until its partitions have leaders."""
     from cluster.requests import NewTopic
@@ -68,7 +62,7 @@ def create(
         parse_assignment(replica_assignment),
         parse_configs(config),
     )
-    result = run(_create(bootstrap, data, timeout, topic, dry_run))
+    result = run(_create(cluster, topic, dry_run))
     row = {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -76,18 +70,17 @@ def create(
         "replication_factor": result.replication_factor,
     }
     say(f"topic {name} {'could be created' if dry_run else 'created'}")
-    write({"topics": [row]}, form, list(row), [list(row.values())])
+    write({"topics": [row]}, cluster.form, list(row), [list(row.values())])
 
 
 @app.command("list")
+@talks_to_cluster()
 def list_(
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    *,
+    cluster: Cluster,
 ) -> None:
     """List all topics."""
-    listed = run(_list(bootstrap, data, timeout))
+    listed = run(_list(cluster))
     rows = [
         {
             "name": t.name,
@@ -98,7 +91,7 @@ def list_(
         for t in listed
     ]
     columns = ("name", "topic_id", "partitions", "replication_factor")
-    write({"topics": rows}, form, columns, ([row[c] for c in columns] for row in rows))
+    write({"topics": rows}, cluster.form, columns, ([row[c] for c in columns] for row in rows))
 
 
 @app.command(
@@ -108,21 +101,19 @@ def list_(
         "klamm topics describe -o json",
     )
 )
+@talks_to_cluster()
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.")] = None,
     *,
     configs: Annotated[
         bool, typer.Option("--configs", help="Show the settings in force, and where they are made.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Show who leads, who is in sync and who hosts each partition."""
 
     async def main() -> "tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]":
-        async with connect(bootstrap, data, timeout) as client:
+        async with cluster.connect() as client:
             topics = list((await client.describe_topics(names if names else None)).topics)
             return topics, await _settings(client, topics) if configs else {}
 
@@ -146,11 +137,11 @@ def describe(
         for p in t.partitions
     )
     documents = [_document(t) | ({"settings": settings[t.name]} if configs else {}) for t in known]
-    write({"topics": documents}, form, columns, rows)
-    if configs and form is Format.TABLE:
+    write({"topics": documents}, cluster.form, columns, rows)
+    if configs and cluster.form is Format.TABLE:
         for name, found in settings.items():
             typer.echo(f"\ntopic {name}")
-            write({}, form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in found))
+            write({}, cluster.form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in found))
     for topic in known:
         if topic.queued_for_deletion:
             say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' tells how far that is")
@@ -159,9 +150,9 @@ def describe(
             raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows what there is")
 
 
-async def _create(bootstrap: Any, data: Any, timeout_s: float, topic: "NewTopic", dry: bool) -> "CreatableTopicResult":
-    async with connect(bootstrap, data, timeout_s) as client:
-        response = await client.create_topics([topic], validate_only=dry)
+async def _create(cluster: Cluster, topic: "NewTopic", dry_run: bool) -> "CreatableTopicResult":
+    async with cluster.connect() as client:
+        response = await client.create_topics([topic], validate_only=dry_run)
     result = response.topics[0]
     if result.error_code is not ErrorCode.NONE:
         raise ApiError(
@@ -173,8 +164,8 @@ async def _create(bootstrap: Any, data: Any, timeout_s: float, topic: "NewTopic"
     return result
 
 
-async def _list(bootstrap: Any, data: Any, timeout_s: float) -> "list[ListedTopic]":
-    async with connect(bootstrap, data, timeout_s) as client:
+async def _list(cluster: Cluster) -> "list[ListedTopic]":
+    async with cluster.connect() as client:
         return sorted((await client.list_topics()).topics, key=lambda t: t.name)
 
 

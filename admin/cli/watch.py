@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from admin.cli.options import (
-    DEFAULT_DATA,
-    BootstrapOption,
-    DataOption,
+    Cluster,
     Format,
-    FormatOption,
-    TimeoutOption,
-    connect,
     examples,
     run,
+    talks_to_cluster,
 )
 from admin.cli.output import say
 
@@ -31,6 +27,7 @@ WATCH_EXAMPLES = examples(
 )
 
 
+@talks_to_cluster()
 def watch(
     *,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic and the brokers; may be repeated.")] = None,
@@ -39,10 +36,7 @@ def watch(
     ] = "",
     max_events: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
     for_: Annotated[float | None, typer.Option("--for", min=0.1, metavar="SECONDS", help="End after so long.")] = None,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
-    timeout: TimeoutOption = 30,
-    form: FormatOption = Format.TABLE,
+    cluster: Cluster,
 ) -> None:
     """Print leader changes, brokers that come and go, topics and reassignments as they happen. End with Ctrl-C.
 
@@ -53,12 +47,12 @@ def watch(
     async def main() -> None:
         left = max_events
         async with (
-            connect(bootstrap, data, timeout) as client,
+            cluster.connect() as client,
             contextlib.aclosing(client.watch(topic or None, cursor=since)) as responses,
         ):
             async for response in responses:
                 shown = response.events[:left]
-                _show(response, shown, form)
+                _show(response, shown, cluster.form)
                 left = None if left is None else left - len(shown)
                 if left == 0:
                     return

@@ -2,7 +2,9 @@
 
 from msgspec import Struct
 
-from cluster.errors import ErrorCode
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode, FieldViolation
+from cluster.requests.plans import Plan
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -73,10 +75,14 @@ class AlterConfigsResourceResponse(Struct, frozen=True):
     error_message: str | None
     resource_type: int
     resource_name: str
+    violations: tuple[FieldViolation, ...] = ()
 
 
 class AlterConfigsResponse(Struct, frozen=True):
+    """`plan`, with `validate_only` only: the settings, and the elections that they lead to."""
+
     responses: tuple[AlterConfigsResourceResponse, ...]
+    plan: Plan | None = None
 
 
 class FeatureUpdate(Struct, frozen=True):
@@ -88,7 +94,7 @@ class FeatureUpdate(Struct, frozen=True):
 
 
 class UpdateFeaturesRequest(Struct, frozen=True):
-    """`validate_only` is not honoured, as in Kafka's ZooKeeper mode."""
+    """`validate_only` is not honoured, as in Kafka's ZooKeeper mode; PlanFeatureUpdates tells without doing."""
 
     feature_updates: tuple[FeatureUpdate, ...]
     timeout_ms: int = 60_000
@@ -103,3 +109,45 @@ class UpdatableFeatureResult(Struct, frozen=True):
 
 class UpdateFeaturesResponse(Struct, frozen=True):
     results: tuple[UpdatableFeatureResult, ...]
+
+
+class PlanFeatureUpdatesRequest(Struct, frozen=True):
+    """What UpdateFeatures would do. Nothing is changed."""
+
+    feature_updates: tuple[FeatureUpdate, ...]
+
+
+class PlanFeatureUpdatesResponse(Struct, frozen=True):
+    """`levels`: all finalized features as they would be."""
+
+    results: tuple[UpdatableFeatureResult, ...]
+    levels: dict[str, int] = {}
+
+
+class DescribeFeaturesRequest(Struct, frozen=True):
+    pass
+
+
+class FeatureSupport(Struct, frozen=True):
+    """Levels of a feature that one broker supports."""
+
+    broker_id: BrokerId
+    min_version_level: int
+    max_version_level: int
+
+
+class DescribedFeature(Struct, frozen=True):
+    """`finalized_level` None: not finalized; the other levels are the controller's, None where it does not know it."""
+
+    feature: str
+    finalized_level: int | None
+    min_version_level: int | None
+    max_version_level: int | None
+    brokers: tuple[FeatureSupport, ...] = ()
+
+
+class DescribeFeaturesResponse(Struct, frozen=True):
+    """`enabled`: whether the protocol version finalizes features at all."""
+
+    enabled: bool
+    features: tuple[DescribedFeature, ...] = ()

@@ -2,8 +2,21 @@
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.requests.topics import DescribedPartition
+from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
+
+
+class DescribedPartition(Struct, frozen=True):
+    """`leader` -1 none; epochs -1 while the partition has no state node."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    offline_replicas: tuple[BrokerId, ...] = ()
 
 
 class PlannedChange(Struct, frozen=True):
@@ -22,6 +35,17 @@ class PlannedRequest(Struct, frozen=True):
     partitions: int
 
 
+class PlannedSetting(Struct, frozen=True):
+    """A setting as it is written down and as it would be; None: not at all, so that a default holds."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    before: str | None
+    after: str | None
+
+
 class Plan(Struct, frozen=True):
     changes: tuple[PlannedChange, ...] = ()
     requests: tuple[PlannedRequest, ...] = ()
+    settings: tuple[PlannedSetting, ...] = ()

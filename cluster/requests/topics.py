@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.errors import ErrorCode
+from cluster.broker import BrokerId, TopicId
+from cluster.errors import ErrorCode, FieldViolation
+from cluster.requests.plans import DescribedPartition, Plan
 
 
 class NewTopic(Struct, frozen=True):
@@ -25,7 +26,7 @@ class CreateTopicsRequest(Struct, frozen=True):
 
 
 class CreatableTopicResult(Struct, frozen=True):
-    """`error_field` / `error_value` name what was wrong with the request."""
+    """`error_field` / `error_value` name what was wrong with the request, `violations` all that was."""
 
     name: str
     error_code: ErrorCode
@@ -35,10 +36,14 @@ class CreatableTopicResult(Struct, frozen=True):
     topic_id: TopicId | None = None
     num_partitions: int = -1
     replication_factor: int = -1
+    violations: tuple[FieldViolation, ...] = ()
 
 
 class CreateTopicsResponse(Struct, frozen=True):
+    """`plan`: with `validate_only` only."""
+
     topics: tuple[CreatableTopicResult, ...]
+    plan: Plan | None = None
 
 
 class ListTopicsRequest(Struct, frozen=True):
@@ -60,20 +65,6 @@ class DescribeTopicsRequest(Struct, frozen=True):
     """`topics` None: all of them."""
 
     topics: tuple[str, ...] | None = None
-
-
-class DescribedPartition(Struct, frozen=True):
-    """`leader` -1 none; epochs -1 while the partition has no state node."""
-
-    partition: int
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    isr: tuple[BrokerId, ...]
-    replicas: tuple[BrokerId, ...]
-    adding_replicas: tuple[BrokerId, ...] = ()
-    removing_replicas: tuple[BrokerId, ...] = ()
-    offline_replicas: tuple[BrokerId, ...] = ()
 
 
 class DescribedTopic(Struct, frozen=True):
@@ -120,7 +111,10 @@ class CreatePartitionsResult(Struct, frozen=True):
 
 
 class CreatePartitionsResponse(Struct, frozen=True):
+    """`plan`: with `validate_only` only."""
+
     results: tuple[CreatePartitionsResult, ...]
+    plan: Plan | None = None
 
 
 class TopicToDelete(Struct, frozen=True):
@@ -144,7 +138,10 @@ class DeletableTopicResult(Struct, frozen=True):
 
 
 class DeleteTopicsResponse(Struct, frozen=True):
+    """`plan`: with `validate_only` only; as far as the deletion comes at once."""
+
     responses: tuple[DeletableTopicResult, ...]
+    plan: Plan | None = None
 
 
 class DescribeTopicDeletionsRequest(Struct, frozen=True):

@@ -73,7 +73,9 @@ CONTROLLER_SERVICE: Final = _methods(
         "PlanControlledShutdown",
         "DescribeConfigs",
         "AlterConfigs",
+        "DescribeFeatures",
         "UpdateFeatures",
+        "PlanFeatureUpdates",
         "Watch",
     ),
 )

@@ -1,18 +1,19 @@
 """Errors as gRPC statuses and back: the code for gRPC's tools, `google.rpc.ErrorInfo` for ours.
 
 ErrorInfo's reason is Kafka's name of the error; its metadata may have `field`, `value` and
-`leader_address`.
+`leader_address`. `google.rpc.BadRequest` beside it lists every field that is wrong.
 """
 
 from typing import Final
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
-from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
+from cluster.errors import ApiError, ClusterError, ErrorCode, FieldViolation, PeerUnreachableError
 
 DOMAIN: Final = "klamm"
 
@@ -80,24 +81,38 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
 
 
 def status_of(error: ClusterError) -> grpc.Status:
-    """The status that ends the call: code, message and ErrorInfo."""
+    """The status that ends the call: code, message, ErrorInfo, and BadRequest where fields are wrong."""
     info = ErrorInfo(reason=error.code.name, domain=DOMAIN)
+    details: list[Message] = [info]
     message = str(error)
     if isinstance(error, ApiError):
         message = error.message
         given = {"field": error.field, "value": error.value, "leader_address": error.leader_address}
         info.metadata.update({key: str(value) for key, value in given.items() if value is not None})
-    detail = AnyMessage()
-    detail.Pack(info)
+        wrong = [BadRequest.FieldViolation(field=v.field, description=v.description) for v in error.violations]
+        if wrong:
+            details.append(BadRequest(field_violations=wrong))
     number: int = STATUS_OF_ERROR[error.code].value[0]
-    status: grpc.Status = rpc_status.to_status(Status(code=number, message=message, details=[detail]))
+    status: grpc.Status = rpc_status.to_status(
+        Status(code=number, message=message, details=[_packed(detail) for detail in details])
+    )
     return status
+
+
+def _packed(detail: Message) -> AnyMessage:
+    packed = AnyMessage()
+    packed.Pack(detail)
+    return packed
 
 
 def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreachableError:
     """What a failed call means: the peer refused (ApiError), or there was no answer of ours."""
     status = rpc_status.from_call(call)
-    for detail in () if status is None else status.details:
+    details = () if status is None else status.details
+    wrong = BadRequest()
+    for detail in details:
+        detail.Unpack(wrong)
+    for detail in details:
         info = ErrorInfo()
         if detail.Unpack(info) and info.domain == DOMAIN:
             known = ErrorCode.__members__.get(info.reason, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -107,5 +122,6 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
                 field=info.metadata.get("field"),
                 value=info.metadata.get("value"),
                 leader_address=info.metadata.get("leader_address"),
+                violations=[FieldViolation(v.field, v.description) for v in wrong.field_violations],
             )
     return PeerUnreachableError(address, f"{call.code().name}: {call.details()}")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError, ErrorCode, all_refusals
 from cluster.requests import (
     BROKER_RESOURCE,
     DELETE_CONFIG,
@@ -48,34 +48,38 @@ def config_entity(resource_type: int, name: str, topics: Collection[str]) -> Con
 
 
 def check_alterations(entity: ConfigEntity, configs: Sequence[AlterableConfig]) -> None:
-    """Raise ApiError that names key and value of the first alteration that makes no sense."""
-    repeated = sorted(name for name, count in Counter(c.name for c in configs).items() if count > 1)
-    if repeated:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{repeated[0]} is altered twice", field=repeated[0])
-    for config in configs:
-        if config.config_operation not in {SET_CONFIG, DELETE_CONFIG}:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                f"{config.name}: operation {config.config_operation} is neither set nor delete",
-                field=config.name,
-                value=config.config_operation,
-            )
-        if config.config_operation == SET_CONFIG and config.value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{config.name} needs a value", field=config.name)
-        if entity.type == "brokers" and config.config_operation == SET_CONFIG:
-            _check_dynamic(config)
-    check_topic_configs({c.name: c.value for c in configs if c.config_operation == SET_CONFIG and c.value is not None})
+    """Raise ApiError that names key and value of every alteration that makes no sense."""
+    errors = [
+        ApiError(ErrorCode.INVALID_REQUEST, f"{name} is altered twice", field=name)
+        for name, count in sorted(Counter(c.name for c in configs).items())
+        if count > 1
+    ]
+    errors += [error for config in configs if (error := _refuse(entity, config)) is not None]
+    named = {violation.field for error in errors for violation in error.violations}
+    wanted = [c for c in configs if c.config_operation == SET_CONFIG and c.name not in named]
+    try:
+        check_topic_configs({c.name: c.value for c in wanted if c.value is not None})
+    except ApiError as error:
+        errors.append(error)
+    if errors:
+        raise all_refusals(errors)
 
 
-def _check_dynamic(config: AlterableConfig) -> None:
-    if config.name not in DYNAMIC_BROKER_KEYS:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"{config.name} of a broker cannot be changed while it runs; "
-            f"those that can: {', '.join(sorted(DYNAMIC_BROKER_KEYS))}",
-            field=config.name,
-            value=config.value,
-        )
+def _refuse(entity: ConfigEntity, config: AlterableConfig) -> ApiError | None:
+    """What is wrong whatever the value is."""
+    key = config.name
+    if config.config_operation not in {SET_CONFIG, DELETE_CONFIG}:
+        why = f"{key}: operation {config.config_operation} is neither set nor delete"
+        return ApiError(ErrorCode.INVALID_REQUEST, why, field=key, value=config.config_operation)
+    if config.config_operation == DELETE_CONFIG:
+        return None
+    if config.value is None:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"{key} needs a value", field=key)
+    if entity.type == "brokers" and key not in DYNAMIC_BROKER_KEYS:
+        can = ", ".join(sorted(DYNAMIC_BROKER_KEYS))
+        why = f"{key} of a broker cannot be changed while it runs; those that can: {can}"
+        return ApiError(ErrorCode.INVALID_CONFIG, why, field=key, value=config.value)
+    return None
 
 
 def altered(overrides: Mapping[str, str], configs: Sequence[AlterableConfig]) -> dict[str, str]:

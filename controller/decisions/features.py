@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.broker import Broker, FeatureRange
-from cluster.requests import FeatureUpdate
+from cluster.requests import DescribedFeature, FeatureSupport, FeatureUpdate
 from cluster.znodes import FinalizedFeatures
 
 UPGRADE: Final = 1
@@ -44,6 +44,25 @@ def incompatible_features(broker: Broker, finalized: Mapping[str, int]) -> tuple
         if (supported := broker.features.get(name)) is None
         or not supported.min_version <= level <= supported.max_version
     )
+
+
+def describe(
+    finalized: Mapping[str, int], supported: Mapping[str, FeatureRange], brokers: Iterable[Broker]
+) -> tuple[DescribedFeature, ...]:
+    """Every feature that anybody knows, by name, with the brokers that support it, by id."""
+    registered = sorted(brokers, key=lambda broker: broker.id)
+    names = {*finalized, *supported, *(name for broker in registered for name in broker.features)}
+    described: list[DescribedFeature] = []
+    for name in sorted(names):
+        own = supported.get(name)
+        support = tuple(
+            FeatureSupport(broker.id, range_.min_version, range_.max_version)
+            for broker in registered
+            if (range_ := broker.features.get(name)) is not None
+        )
+        least, most = (None, None) if own is None else (own.min_version, own.max_version)
+        described.append(DescribedFeature(name, finalized.get(name), least, most, support))
+    return tuple(described)
 
 
 class FeaturePlan(Struct, frozen=True):

@@ -4,6 +4,7 @@ Source: Kafka KafkaController.processReplicaLeaderElection; KIP-183, KIP-460.
 """
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -122,14 +123,19 @@ class ElectionsPreview(Struct, frozen=True):
 
 
 def preview_elections(
-    view: ClusterView, elections: RequestedElections, controller: ControllerId, settings: RequestSettings
+    view: ClusterView,
+    elections: RequestedElections,
+    controller: ControllerId,
+    settings: RequestSettings,
+    *,
+    unclean_allowed: Mapping[str, bool | ElectionFailure] = MappingProxyType({}),
 ) -> ElectionsPreview:
-    """The decisions as they would be taken now; nothing is changed."""
+    """The decisions as they would be taken now; nothing is changed. `unclean_allowed`: per topic, as plan_elections."""
     planned = plan_elections(
         view,
         {tp: view.leaderships[tp] for tp in elections.partitions},
         elections.strategy,
-        {},
+        unclean_allowed,
         mark_recovering=settings.leader_recovery_state,
     )
     outcomes: dict[TopicPartition, Leadership | ElectionFailure] = dict(planned.failures)

@@ -7,7 +7,7 @@ Source: Kafka TopicConfig, LogConfig.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError, ErrorCode, all_refusals
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -92,14 +92,16 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise ApiError(INVALID_CONFIG) that names the first key, in order of keys, that is unknown or has a bad value."""
+    """Raise ApiError(INVALID_CONFIG) that names every key, in order of keys, that is unknown or has a bad value."""
+    errors: list[ApiError] = []
     for key in sorted(configs):
         check = _CHECKS.get(key)
-        if check is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"unknown topic config {key}", field=key, value=configs[key])
-        why = check(configs[key])
+        why = f"unknown topic config {key}" if check is None else check(configs[key])
         if why is not None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key}={configs[key]!r}: {why}", field=key, value=configs[key])
+            message = why if check is None else f"{key}={configs[key]!r}: {why}"
+            errors.append(ApiError(ErrorCode.INVALID_CONFIG, message, field=key, value=configs[key]))
+    if errors:
+        raise all_refusals(errors)
 
 
 def min_insync_replicas(configs: Mapping[str, str], default: int) -> int:

@@ -9,10 +9,11 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cluster.broker import Broker, BrokerId, TopicId
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError, ErrorCode, all_refusals
 from cluster.partition import ReplicaAssignment
 from cluster.replica_placement import place_replicas
 from cluster.requests import NewTopic
@@ -39,9 +40,27 @@ def plan_new_topic(
     default_replication_factor: int,
     random: "Random",
 ) -> dict[int, ReplicaAssignment]:
-    """The assignment of a new topic, after every test of TP-1. Raises ApiError naming what is wrong."""
-    check_topic_name(topic.name, existing)
-    check_topic_configs(topic.configs)
+    """The assignment of a new topic, after every test of TP-1. Raises ApiError naming all that is wrong."""
+    errors: list[ApiError] = []
+    placed: dict[int, ReplicaAssignment] = {}
+    for check in (partial(check_topic_name, topic.name, existing), partial(check_topic_configs, topic.configs)):
+        try:
+            check()
+        except ApiError as error:
+            errors.append(error)
+    try:
+        placed = _place(topic, live_brokers, default_partitions, default_replication_factor, random)
+    except ApiError as error:
+        errors.append(error)
+    if errors:
+        raise all_refusals(errors)
+    return placed
+
+
+def _place(
+    topic: NewTopic, live_brokers: Collection[Broker], partitions: int, replication_factor: int, random: "Random"
+) -> dict[int, ReplicaAssignment]:
+    """As the topic asks, or as many as these defaults say."""
     if topic.assignments:
         if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
             raise ApiError(
@@ -57,8 +76,8 @@ def plan_new_topic(
         brokers = max(1, len(live_brokers))
         placed = place_replicas(
             live_brokers,
-            default_partitions if topic.num_partitions == _UNSET else topic.num_partitions,
-            default_replication_factor if topic.replication_factor == _UNSET else topic.replication_factor,
+            partitions if topic.num_partitions == _UNSET else topic.num_partitions,
+            replication_factor if topic.replication_factor == _UNSET else topic.replication_factor,
             start=random.randrange(brokers),
             shift=random.randrange(brokers),
         )

@@ -19,6 +19,7 @@ from cluster.requests import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribedConfig,
+    Plan,
 )
 from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
 from controller.active_controller import ActiveController
@@ -30,6 +31,7 @@ from controller.decisions.config_descriptions import (
     describe_topic_configs,
 )
 from controller.fenced_writes import Conflict, Outcome, Written
+from controller.handlers.config_previews import preview_alterations
 
 _ATTEMPTS = 5
 """At a node that others change at the same time."""
@@ -56,7 +58,12 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
             errors[position] = error
         else:
             accepted[entity] = resource
-    refused = {} if request.validate_only else await _write(active, accepted)
+    plan: Plan | None = None
+    refused: dict[ConfigEntity, ApiError] = {}
+    if request.validate_only:
+        plan = await preview_alterations(active, accepted)
+    else:
+        refused = await _write(active, accepted)
     by_resource = {_key(accepted[entity]): error for entity, error in refused.items()}
     responses: list[AlterConfigsResourceResponse] = []
     for position, resource in enumerate(request.resources):
@@ -67,9 +74,10 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
                 None if failure is None else failure.message,
                 resource.resource_type,
                 resource.resource_name,
+                () if failure is None else failure.violations,
             )
         )
-    return AlterConfigsResponse(tuple(responses))
+    return AlterConfigsResponse(tuple(responses), plan)
 
 
 def _key(resource: AlterConfigsResource | ConfigResource) -> tuple[int, str]:

@@ -8,6 +8,7 @@ from collections import Counter
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests import DeletableTopicResult, DeleteTopicsRequest, TopicToDelete
 from controller.active_controller import ActiveController
+from controller.decisions.deletion_preview import preview_deletions
 from controller.events import DeletionsDecided
 from controller.fenced_writes import Conflict, Written
 from controller.handlers.waiting import late
@@ -31,7 +32,8 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
             results.append(DeletableTopicResult(name, topic_id, ErrorCode.NONE))
     accepted = [result.name for result in results if result.error_code is ErrorCode.NONE and result.name is not None]
     if request.validate_only:
-        return DeletionsDecided(tuple(results), {})
+        plan = preview_deletions(active.context, accepted, active.config.id, active.config.request_settings)
+        return DeletionsDecided(tuple(results), {}, plan)
     outcomes = await active.store.mark_for_deletion(accepted)
     marked = {topic for topic, outcome in outcomes.items() if isinstance(outcome, Written | Conflict)}
     results = [

@@ -3,13 +3,23 @@
 Source: Kafka KafkaController.setupFeatureVersioning, processFeatureUpdates; KIP-584.
 """
 
+from collections.abc import Mapping, Sequence
+
 import structlog
 
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, SessionExpiredError, ZooKeeperError
-from cluster.requests import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+from cluster.requests import (
+    DescribeFeaturesResponse,
+    FeatureUpdate,
+    PlanFeatureUpdatesRequest,
+    PlanFeatureUpdatesResponse,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from cluster.znodes import FinalizedFeatures
 from controller.active_controller import ActiveController
-from controller.decisions.features import features_at_failover, plan_feature_updates
+from controller.decisions.features import FeaturePlan, describe, features_at_failover, plan_feature_updates
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -39,12 +49,9 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
     Raises ApiError when features are not versioned here, MalformedZnodeError when the present ones are unreadable.
     """
     version = active.config.protocol_version
-    if not version.has_features:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"protocol version {version} does not version features")
-    found = await active.store.read_features()
-    finalized = found.levels if found is not None and found.enabled else {}
-    brokers = active.context.brokers.values()
-    plan = plan_feature_updates(request.feature_updates, finalized, active.config.supported_features, brokers)
+    found = await _read_versioned(active)
+    finalized = _levels(found)
+    plan = _plan(active, request.feature_updates, finalized)
     failure: str | None = None
     if plan.levels != finalized:
         wanted = FinalizedFeatures(enabled=True, levels=plan.levels, version=version.feature_node_version)
@@ -61,6 +68,42 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
             for update, refusal in zip(request.feature_updates, plan.refusals, strict=True)
         )
     )
+
+
+async def foretell_feature_updates(
+    active: ActiveController, request: PlanFeatureUpdatesRequest
+) -> PlanFeatureUpdatesResponse:
+    """What `update_features` would answer and finalize; raises what it raises."""
+    plan = _plan(active, request.feature_updates, _levels(await _read_versioned(active)))
+    results = tuple(
+        _result(update.feature, refusal, None)
+        for update, refusal in zip(request.feature_updates, plan.refusals, strict=True)
+    )
+    return PlanFeatureUpdatesResponse(results, plan.levels)
+
+
+async def describe_features(active: ActiveController) -> DescribeFeaturesResponse:
+    """Every feature that is finalized, or known to this controller or a registered broker, by name."""
+    if not active.config.protocol_version.has_features:
+        return DescribeFeaturesResponse(enabled=False)
+    finalized = _levels(await active.store.read_features())
+    features = describe(finalized, active.config.supported_features, active.context.brokers.values())
+    return DescribeFeaturesResponse(True, features)
+
+
+async def _read_versioned(active: ActiveController) -> FinalizedFeatures | None:
+    version = active.config.protocol_version
+    if not version.has_features:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"protocol version {version} does not version features")
+    return await active.store.read_features()
+
+
+def _levels(found: FinalizedFeatures | None) -> dict[str, int]:
+    return found.levels if found is not None and found.enabled else {}
+
+
+def _plan(active: ActiveController, updates: Sequence[FeatureUpdate], finalized: Mapping[str, int]) -> FeaturePlan:
+    return plan_feature_updates(updates, finalized, active.config.supported_features, active.context.brokers.values())
 
 
 def _result(feature: str, refusal: str | None, failure: str | None) -> UpdatableFeatureResult:

@@ -156,7 +156,7 @@ async def _elect(
             active.context,
             current,
             strategy,
-            await _unclean_allowed(active, current, strategy),
+            await unclean_allowed(active, current, strategy, default=active.settings.unclean_leader_election_enable),
             mark_recovering=active.config.protocol_version.has_leader_recovery_state,
         )
         results |= plan.failures
@@ -246,10 +246,17 @@ def versions_moved(outcomes: Mapping[TopicPartition, Outcome]) -> list[TopicPart
     return [tp for tp, outcome in outcomes.items() if isinstance(outcome, Conflict) and not outcome.exists]
 
 
-async def _unclean_allowed(
-    active: ActiveController, current: Mapping[TopicPartition, Leadership | None], strategy: Strategy
+async def unclean_allowed(
+    active: ActiveController,
+    current: Mapping[TopicPartition, Leadership | None],
+    strategy: Strategy,
+    *,
+    default: bool,
 ) -> dict[str, bool | ElectionFailure]:
-    """Per topic of a partition without an online ISR member, whether its settings allow an unclean leader (PS-20)."""
+    """Per topic of a partition without an online ISR member, whether its settings allow an unclean leader (PS-20).
+
+    `default` holds for topics that do not say it themselves.
+    """
     if not isinstance(strategy, Offline) or strategy.allow_unclean:
         return {}
     context = active.context
@@ -268,7 +275,7 @@ async def _unclean_allowed(
         except ValueError as error:
             allowed[topic] = ElectionFailure(str(error))
         else:
-            allowed[topic] = active.settings.unclean_leader_election_enable if override is None else override
+            allowed[topic] = default if override is None else override
     return allowed
 
 

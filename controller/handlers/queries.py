@@ -9,6 +9,7 @@ from cluster.requests import (
     DescribedBroker,
     DescribedPartition,
     DescribedTopic,
+    DescribeFeaturesRequest,
     DescribeReassignmentsRequest,
     DescribeTopicDeletionsRequest,
     DescribeTopicDeletionsResponse,
@@ -18,6 +19,7 @@ from cluster.requests import (
     ListTopicsRequest,
     ListTopicsResponse,
     PlanControlledShutdownRequest,
+    PlanFeatureUpdatesRequest,
 )
 from cluster.znodes import CLUSTER_ID, decode_cluster_id
 from controller.active_controller import ActiveController
@@ -28,6 +30,7 @@ from controller.decisions.topic_configs import min_insync_replicas
 from controller.events import Query
 from controller.handlers.configs import describe_configs
 from controller.handlers.controlled_shutdown import plan_controlled_shutdown
+from controller.handlers.features import describe_features, foretell_feature_updates
 from controller.handlers.reassignment_requests import describe_reassignments
 
 
@@ -40,12 +43,24 @@ async def answer_query(active: ActiveController, query: Query) -> object:
             return list_topics(active.context)
         case DescribeTopicsRequest():
             return await describe_topics(active, query)
-        case DescribeConfigsRequest():
-            return await describe_configs(active, query)
         case PlanControlledShutdownRequest():
             return await plan_controlled_shutdown(active, query)
-        case _:
+        case DescribeReassignmentsRequest() | DescribeTopicDeletionsRequest():
             return _describe_progress(active.context, query)
+        case _:
+            return await _describe_settings(active, query)
+
+
+async def _describe_settings(
+    active: ActiveController, query: DescribeConfigsRequest | DescribeFeaturesRequest | PlanFeatureUpdatesRequest
+) -> object:
+    match query:
+        case DescribeConfigsRequest():
+            return await describe_configs(active, query)
+        case DescribeFeaturesRequest():
+            return await describe_features(active)
+        case PlanFeatureUpdatesRequest():
+            return await foretell_feature_updates(active, query)
 
 
 def _describe_progress(

@@ -10,19 +10,21 @@ from msgspec.structs import replace
 
 from cluster.broker import TopicId, ZkVersion
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicAssignment
+from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests import (
     CreatableTopicResult,
     CreatePartitionsRequest,
     CreatePartitionsResult,
     CreateTopicsRequest,
     NewTopic,
+    Plan,
 )
 from controller.active_controller import ActiveController
 from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topic_expansion import plan_expansion
 from controller.events import PartitionsDecided, TopicsDecided
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
+from controller.handlers.topic_previews import preview_new_partitions
 from controller.handlers.waiting import late
 
 
@@ -47,7 +49,10 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
             # Two new topics of one request may collide with each other as well.
             taken = taken | {topic.name}
     outcomes: dict[str, Outcome] = {}
-    if not request.validate_only:
+    plan: Plan | None = None
+    if request.validate_only:
+        plan = preview_new_partitions(active, {request.topics[i].name: a.partitions for i, a in accepted.items()})
+    else:
         outcomes = await active.store.create_topics(
             {request.topics[i].name: (assignment, request.topics[i].configs) for i, assignment in accepted.items()}
         )
@@ -57,6 +62,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     return TopicsDecided(
         tuple(results[position] for position in range(len(request.topics))),
         {name: active.leaders_elected(name) for name, outcome in outcomes.items() if isinstance(outcome, Written)},
+        plan,
     )
 
 
@@ -109,6 +115,7 @@ def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
         error.message,
         error_field="" if error.field is None else error.field,
         error_value="" if error.value is None else str(error.value),
+        violations=error.violations,
     )
 
 
@@ -148,6 +155,7 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
     live = [context.brokers[b] for b in sorted(context.live_broker_ids)]
     results: dict[int, CreatePartitionsResult] = {}
     planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
+    growth: dict[str, dict[int, ReplicaAssignment]] = {}
     for position, item in enumerate(request.topics):
         try:
             if names.count(item.name) > 1:
@@ -162,6 +170,7 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
             results[position] = CreatePartitionsResult(item.name, error.code, error.message)
         else:
             planned[item.name] = replace(topic, partitions=topic.partitions | added), version
+            growth[item.name] = added
             replicas = {partition: assignment.replicas for partition, assignment in added.items()}
             results[position] = CreatePartitionsResult(item.name, ErrorCode.NONE, None, replicas)
     outcomes = {} if request.validate_only else await active.store.change_topics(planned)
@@ -169,6 +178,7 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
     return PartitionsDecided(
         tuple(_expanded(results[position], outcomes) for position in range(len(request.topics))),
         {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},
+        preview_new_partitions(active, growth) if request.validate_only else None,
     )
 
 

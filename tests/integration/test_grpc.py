@@ -8,8 +8,10 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import BadRequest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_status import rpc_status
 
 from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
@@ -22,7 +24,14 @@ from cluster.broker import (
     Endpoint,
     Offset,
 )
-from cluster.errors import ApiError, ControllerMovedError, ErrorCode, PeerUnreachableError, StartupError
+from cluster.errors import (
+    ApiError,
+    ControllerMovedError,
+    ErrorCode,
+    FieldViolation,
+    PeerUnreachableError,
+    StartupError,
+)
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.requests import (
@@ -147,6 +156,20 @@ async def test_a_refusal_travels_with_its_code_and_details() -> None:
         cause = error.__cause__
         assert isinstance(cause, grpc.aio.AioRpcError)
         assert cause.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_everything_that_is_wrong_with_a_request_travels_as_bad_request() -> None:
+    wrong = (FieldViolation("a", "too small"), FieldViolation("b", "unknown"))
+    refusal = ApiError(ErrorCode.INVALID_CONFIG, "both", field="a", value=1, violations=wrong)
+    async with controller(refuse(refusal)) as (server, _, client):
+        with pytest.raises(ApiError) as caught:
+            await client.call(server.address, CreateTopicsRequest((NewTopic("t"),)), TIMEOUT_MS)
+        assert caught.value.violations == wrong
+        status = rpc_status.from_call(caught.value.__cause__)
+        assert status is not None
+        details = BadRequest()
+        assert any(detail.Unpack(details) for detail in status.details)
+        assert [(v.field, v.description) for v in details.field_violations] == [("a", "too small"), ("b", "unknown")]
 
 
 @pytest.mark.parametrize(

@@ -22,43 +22,61 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from cluster.rpc.v1 import partition_pb2 as cluster_dot_rpc_dot_v1_dot_partition__pb2
+from cluster.rpc.v1 import plans_pb2 as cluster_dot_rpc_dot_v1_dot_plans__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63luster/rpc/v1/configs.proto\x12\x0e\x63luster.rpc.v1\"\x8d\x01\n\x0e\x43onfigResource\x12\x1a\n\rresource_type\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x36\n\x12\x63onfiguration_keys\x18\x03 \x01(\x0b\x32\x1a.cluster.rpc.v1.ConfigKeysB\x10\n\x0e_resource_type\"K\n\x16\x44\x65scribeConfigsRequest\x12\x31\n\tresources\x18\x01 \x03(\x0b\x32\x1e.cluster.rpc.v1.ConfigResource\"\x94\x01\n\x0f\x44\x65scribedConfig\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tread_only\x18\x03 \x01(\x08\x12\x1a\n\rconfig_source\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x14\n\x0cis_sensitive\x18\x05 \x01(\x08\x42\x08\n\x06_valueB\x10\n\x0e_config_source\"\xe4\x01\n\x15\x44\x65scribeConfigsResult\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\rerror_message\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1a\n\rresource_type\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x15\n\rresource_name\x18\x04 \x01(\t\x12\x30\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x1f.cluster.rpc.v1.DescribedConfigB\r\n\x0b_error_codeB\x10\n\x0e_error_messageB\x10\n\x0e_resource_type\"Q\n\x17\x44\x65scribeConfigsResponse\x12\x36\n\x07results\x18\x01 \x03(\x0b\x32%.cluster.rpc.v1.DescribeConfigsResult\"q\n\x0f\x41lterableConfig\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1d\n\x10\x63onfig_operation\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\x05value\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\x13\n\x11_config_operationB\x08\n\x06_value\"\x8d\x01\n\x14\x41lterConfigsResource\x12\x1a\n\rresource_type\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x30\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32\x1f.cluster.rpc.v1.AlterableConfigB\x10\n\x0e_resource_type\"e\n\x13\x41lterConfigsRequest\x12\x37\n\tresources\x18\x01 \x03(\x0b\x32$.cluster.rpc.v1.AlterConfigsResource\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"\xb9\x01\n\x1c\x41lterConfigsResourceResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\rerror_message\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1a\n\rresource_type\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x15\n\rresource_name\x18\x04 \x01(\tB\r\n\x0b_error_codeB\x10\n\x0e_error_messageB\x10\n\x0e_resource_type\"W\n\x14\x41lterConfigsResponse\x12?\n\tresponses\x18\x01 \x03(\x0b\x32,.cluster.rpc.v1.AlterConfigsResourceResponse\"\x82\x01\n\rFeatureUpdate\x12\x0f\n\x07\x66\x65\x61ture\x18\x01 \x01(\t\x12\x1e\n\x11max_version_level\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cupgrade_type\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x14\n\x12_max_version_levelB\x0f\n\r_upgrade_type\"\x8e\x01\n\x15UpdateFeaturesRequest\x12\x36\n\x0f\x66\x65\x61ture_updates\x18\x01 \x03(\x0b\x32\x1d.cluster.rpc.v1.FeatureUpdate\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\x7f\n\x16UpdatableFeatureResult\x12\x0f\n\x07\x66\x65\x61ture\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\rerror_message\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\r\n\x0b_error_codeB\x10\n\x0e_error_message\"Q\n\x16UpdateFeaturesResponse\x12\x37\n\x07results\x18\x01 \x03(\x0b\x32&.cluster.rpc.v1.UpdatableFeatureResult\"\x1a\n\nConfigKeys\x12\x0c\n\x04keys\x18\x01 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63luster/rpc/v1/configs.proto\x12\x0e\x63luster.rpc.v1\x1a\x1e\x63luster/rpc/v1/partition.proto\x1a\x1a\x63luster/rpc/v1/plans.proto\"\x8d\x01\n\x0e\x43onfigResource\x12\x1a\n\rresource_type\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x36\n\x12\x63onfiguration_keys\x18\x03 \x01(\x0b\x32\x1a.cluster.rpc.v1.ConfigKeysB\x10\n\x0e_resource_type\"K\n\x16\x44\x65scribeConfigsRequest\x12\x31\n\tresources\x18\x01 \x03(\x0b\x32\x1e.cluster.rpc.v1.ConfigResource\"\x94\x01\n\x0f\x44\x65scribedConfig\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tread_only\x18\x03 \x01(\x08\x12\x1a\n\rconfig_source\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x14\n\x0cis_sensitive\x18\x05 \x01(\x08\x42\x08\n\x06_valueB\x10\n\x0e_config_source\"\xe4\x01\n\x15\x44\x65scribeConfigsResult\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\rerror_message\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1a\n\rresource_type\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x15\n\rresource_name\x18\x04 \x01(\t\x12\x30\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x1f.cluster.rpc.v1.DescribedConfigB\r\n\x0b_error_codeB\x10\n\x0e_error_messageB\x10\n\x0e_resource_type\"Q\n\x17\x44\x65scribeConfigsResponse\x12\x36\n\x07results\x18\x01 \x03(\x0b\x32%.cluster.rpc.v1.DescribeConfigsResult\"q\n\x0f\x41lterableConfig\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1d\n\x10\x63onfig_operation\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\x05value\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\x13\n\x11_config_operationB\x08\n\x06_value\"\x8d\x01\n\x14\x41lterConfigsResource\x12\x1a\n\rresource_type\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x30\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32\x1f.cluster.rpc.v1.AlterableConfigB\x10\n\x0e_resource_type\"e\n\x13\x41lterConfigsRequest\x12\x37\n\tresources\x18\x01 \x03(\x0b\x32$.cluster.rpc.v1.AlterConfigsResource\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"\xed\x01\n\x1c\x41lterConfigsResourceResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\rerror_message\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1a\n\rresource_type\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x15\n\rresource_name\x18\x04 \x01(\t\x12\x32\n\nviolations\x18\x05 \x03(\x0b\x32\x1e.cluster.rpc.v1.FieldViolationB\r\n\x0b_error_codeB\x10\n\x0e_error_messageB\x10\n\x0e_resource_type\"{\n\x14\x41lterConfigsResponse\x12?\n\tresponses\x18\x01 \x03(\x0b\x32,.cluster.rpc.v1.AlterConfigsResourceResponse\x12\"\n\x04plan\x18\x02 \x01(\x0b\x32\x14.cluster.rpc.v1.Plan\"\x82\x01\n\rFeatureUpdate\x12\x0f\n\x07\x66\x65\x61ture\x18\x01 \x01(\t\x12\x1e\n\x11max_version_level\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cupgrade_type\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x14\n\x12_max_version_levelB\x0f\n\r_upgrade_type\"\x8e\x01\n\x15UpdateFeaturesRequest\x12\x36\n\x0f\x66\x65\x61ture_updates\x18\x01 \x03(\x0b\x32\x1d.cluster.rpc.v1.FeatureUpdate\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\x7f\n\x16UpdatableFeatureResult\x12\x0f\n\x07\x66\x65\x61ture\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\rerror_message\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\r\n\x0b_error_codeB\x10\n\x0e_error_message\"Q\n\x16UpdateFeaturesResponse\x12\x37\n\x07results\x18\x01 \x03(\x0b\x32&.cluster.rpc.v1.UpdatableFeatureResult\"\x19\n\x17\x44\x65scribeFeaturesRequest\"\xa2\x01\n\x0e\x46\x65\x61tureSupport\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1e\n\x11min_version_level\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x1e\n\x11max_version_level\x18\x03 \x01(\x05H\x02\x88\x01\x01\x42\x0c\n\n_broker_idB\x14\n\x12_min_version_levelB\x14\n\x12_max_version_level\"\xf2\x01\n\x10\x44\x65scribedFeature\x12\x0f\n\x07\x66\x65\x61ture\x18\x01 \x01(\t\x12\x1c\n\x0f\x66inalized_level\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1e\n\x11min_version_level\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x1e\n\x11max_version_level\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12/\n\x07\x62rokers\x18\x05 \x03(\x0b\x32\x1e.cluster.rpc.v1.FeatureSupportB\x12\n\x10_finalized_levelB\x14\n\x12_min_version_levelB\x14\n\x12_max_version_level\"_\n\x18\x44\x65scribeFeaturesResponse\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x32\n\x08\x66\x65\x61tures\x18\x02 \x03(\x0b\x32 .cluster.rpc.v1.DescribedFeature\"S\n\x19PlanFeatureUpdatesRequest\x12\x36\n\x0f\x66\x65\x61ture_updates\x18\x01 \x03(\x0b\x32\x1d.cluster.rpc.v1.FeatureUpdate\"\xcc\x01\n\x1aPlanFeatureUpdatesResponse\x12\x37\n\x07results\x18\x01 \x03(\x0b\x32&.cluster.rpc.v1.UpdatableFeatureResult\x12\x46\n\x06levels\x18\x02 \x03(\x0b\x32\x36.cluster.rpc.v1.PlanFeatureUpdatesResponse.LevelsEntry\x1a-\n\x0bLevelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x1a\n\nConfigKeys\x12\x0c\n\x04keys\x18\x01 \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.rpc.v1.configs_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONFIGRESOURCE']._serialized_start=49
-  _globals['_CONFIGRESOURCE']._serialized_end=190
-  _globals['_DESCRIBECONFIGSREQUEST']._serialized_start=192
-  _globals['_DESCRIBECONFIGSREQUEST']._serialized_end=267
-  _globals['_DESCRIBEDCONFIG']._serialized_start=270
-  _globals['_DESCRIBEDCONFIG']._serialized_end=418
-  _globals['_DESCRIBECONFIGSRESULT']._serialized_start=421
-  _globals['_DESCRIBECONFIGSRESULT']._serialized_end=649
-  _globals['_DESCRIBECONFIGSRESPONSE']._serialized_start=651
-  _globals['_DESCRIBECONFIGSRESPONSE']._serialized_end=732
-  _globals['_ALTERABLECONFIG']._serialized_start=734
-  _globals['_ALTERABLECONFIG']._serialized_end=847
-  _globals['_ALTERCONFIGSRESOURCE']._serialized_start=850
-  _globals['_ALTERCONFIGSRESOURCE']._serialized_end=991
-  _globals['_ALTERCONFIGSREQUEST']._serialized_start=993
-  _globals['_ALTERCONFIGSREQUEST']._serialized_end=1094
-  _globals['_ALTERCONFIGSRESOURCERESPONSE']._serialized_start=1097
-  _globals['_ALTERCONFIGSRESOURCERESPONSE']._serialized_end=1282
-  _globals['_ALTERCONFIGSRESPONSE']._serialized_start=1284
-  _globals['_ALTERCONFIGSRESPONSE']._serialized_end=1371
-  _globals['_FEATUREUPDATE']._serialized_start=1374
-  _globals['_FEATUREUPDATE']._serialized_end=1504
-  _globals['_UPDATEFEATURESREQUEST']._serialized_start=1507
-  _globals['_UPDATEFEATURESREQUEST']._serialized_end=1649
-  _globals['_UPDATABLEFEATURERESULT']._serialized_start=1651
-  _globals['_UPDATABLEFEATURERESULT']._serialized_end=1778
-  _globals['_UPDATEFEATURESRESPONSE']._serialized_start=1780
-  _globals['_UPDATEFEATURESRESPONSE']._serialized_end=1861
-  _globals['_CONFIGKEYS']._serialized_start=1863
-  _globals['_CONFIGKEYS']._serialized_end=1889
+  _globals['_PLANFEATUREUPDATESRESPONSE_LEVELSENTRY']._loaded_options = None
+  _globals['_PLANFEATUREUPDATESRESPONSE_LEVELSENTRY']._serialized_options = b'8\001'
+  _globals['_CONFIGRESOURCE']._serialized_start=109
+  _globals['_CONFIGRESOURCE']._serialized_end=250
+  _globals['_DESCRIBECONFIGSREQUEST']._serialized_start=252
+  _globals['_DESCRIBECONFIGSREQUEST']._serialized_end=327
+  _globals['_DESCRIBEDCONFIG']._serialized_start=330
+  _globals['_DESCRIBEDCONFIG']._serialized_end=478
+  _globals['_DESCRIBECONFIGSRESULT']._serialized_start=481
+  _globals['_DESCRIBECONFIGSRESULT']._serialized_end=709
+  _globals['_DESCRIBECONFIGSRESPONSE']._serialized_start=711
+  _globals['_DESCRIBECONFIGSRESPONSE']._serialized_end=792
+  _globals['_ALTERABLECONFIG']._serialized_start=794
+  _globals['_ALTERABLECONFIG']._serialized_end=907
+  _globals['_ALTERCONFIGSRESOURCE']._serialized_start=910
+  _globals['_ALTERCONFIGSRESOURCE']._serialized_end=1051
+  _globals['_ALTERCONFIGSREQUEST']._serialized_start=1053
+  _globals['_ALTERCONFIGSREQUEST']._serialized_end=1154
+  _globals['_ALTERCONFIGSRESOURCERESPONSE']._serialized_start=1157
+  _globals['_ALTERCONFIGSRESOURCERESPONSE']._serialized_end=1394
+  _globals['_ALTERCONFIGSRESPONSE']._serialized_start=1396
+  _globals['_ALTERCONFIGSRESPONSE']._serialized_end=1519
+  _globals['_FEATUREUPDATE']._serialized_start=1522
+  _globals['_FEATUREUPDATE']._serialized_end=1652
+  _globals['_UPDATEFEATURESREQUEST']._serialized_start=1655
+  _globals['_UPDATEFEATURESREQUEST']._serialized_end=1797
+  _globals['_UPDATABLEFEATURERESULT']._serialized_start=1799
+  _globals['_UPDATABLEFEATURERESULT']._serialized_end=1926
+  _globals['_UPDATEFEATURESRESPONSE']._serialized_start=1928
+  _globals['_UPDATEFEATURESRESPONSE']._serialized_end=2009
+  _globals['_DESCRIBEFEATURESREQUEST']._serialized_start=2011
+  _globals['_DESCRIBEFEATURESREQUEST']._serialized_end=2036
+  _globals['_FEATURESUPPORT']._serialized_start=2039
+  _globals['_FEATURESUPPORT']._serialized_end=2201
+  _globals['_DESCRIBEDFEATURE']._serialized_start=2204
+  _globals['_DESCRIBEDFEATURE']._serialized_end=2446
+  _globals['_DESCRIBEFEATURESRESPONSE']._serialized_start=2448
+  _globals['_DESCRIBEFEATURESRESPONSE']._serialized_end=2543
+  _globals['_PLANFEATUREUPDATESREQUEST']._serialized_start=2545
+  _globals['_PLANFEATUREUPDATESREQUEST']._serialized_end=2628
+  _globals['_PLANFEATUREUPDATESRESPONSE']._serialized_start=2631
+  _globals['_PLANFEATUREUPDATESRESPONSE']._serialized_end=2835
+  _globals['_PLANFEATUREUPDATESRESPONSE_LEVELSENTRY']._serialized_start=2790
+  _globals['_PLANFEATUREUPDATESRESPONSE_LEVELSENTRY']._serialized_end=2835
+  _globals['_CONFIGKEYS']._serialized_start=2837
+  _globals['_CONFIGKEYS']._serialized_end=2863
 # @@protoc_insertion_point(module_scope)

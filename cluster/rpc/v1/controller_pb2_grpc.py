@@ -119,10 +119,20 @@ class ControllerServiceStub:
                 request_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsRequest.SerializeToString,
                 response_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsResponse.FromString,
                 _registered_method=True)
+        self.DescribeFeatures = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/DescribeFeatures',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeFeaturesRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeFeaturesResponse.FromString,
+                _registered_method=True)
         self.UpdateFeatures = channel.unary_unary(
                 '/cluster.rpc.v1.ControllerService/UpdateFeatures',
                 request_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesRequest.SerializeToString,
                 response_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesResponse.FromString,
+                _registered_method=True)
+        self.PlanFeatureUpdates = channel.unary_unary(
+                '/cluster.rpc.v1.ControllerService/PlanFeatureUpdates',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.PlanFeatureUpdatesRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.PlanFeatureUpdatesResponse.FromString,
                 _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/cluster.rpc.v1.ControllerService/Watch',
@@ -236,8 +246,21 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeFeatures(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def UpdateFeatures(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanFeatureUpdates(self, request, context):
+        """What an update of features would come to; changes nothing.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -332,10 +355,20 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     request_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsRequest.FromString,
                     response_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.AlterConfigsResponse.SerializeToString,
             ),
+            'DescribeFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeFeatures,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeFeaturesRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeFeaturesResponse.SerializeToString,
+            ),
             'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateFeatures,
                     request_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesRequest.FromString,
                     response_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesResponse.SerializeToString,
+            ),
+            'PlanFeatureUpdates': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanFeatureUpdates,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.PlanFeatureUpdatesRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_configs__pb2.PlanFeatureUpdatesResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -786,6 +819,33 @@ class ControllerService:
             _registered_method=True)
 
     @staticmethod
+    def DescribeFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/DescribeFeatures',
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeFeaturesRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.DescribeFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def UpdateFeatures(request,
             target,
             options=(),
@@ -802,6 +862,33 @@ class ControllerService:
             '/cluster.rpc.v1.ControllerService/UpdateFeatures',
             cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesRequest.SerializeToString,
             cluster_dot_rpc_dot_v1_dot_configs__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanFeatureUpdates(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.ControllerService/PlanFeatureUpdates',
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.PlanFeatureUpdatesRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_configs__pb2.PlanFeatureUpdatesResponse.FromString,
             options,
             channel_credentials,
             insecure,

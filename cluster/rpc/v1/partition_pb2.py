@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/rpc/v1/partition.proto\x12\x0e\x63luster.rpc.v1\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t\"!\n\x0bReplicaList\x12\x12\n\nbroker_ids\x18\x01 \x03(\x05\"a\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x11\n\x04port\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08listener\x18\x03 \x01(\t\x12\x19\n\x11security_protocol\x18\x04 \x01(\tB\x07\n\x05_portb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/rpc/v1/partition.proto\x12\x0e\x63luster.rpc.v1\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t\"!\n\x0bReplicaList\x12\x12\n\nbroker_ids\x18\x01 \x03(\x05\"a\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x11\n\x04port\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08listener\x18\x03 \x01(\t\x12\x19\n\x11security_protocol\x18\x04 \x01(\tB\x07\n\x05_port\"\xa5\x02\n\x12\x44\x65scribedPartition\x12\x16\n\tpartition\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06leader\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1c\n\x0fpartition_epoch\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x08 \x03(\x05\x12\x18\n\x10offline_replicas\x18\t \x03(\x05\x42\x0c\n\n_partitionB\t\n\x07_leaderB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,4 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICALIST']._serialized_end=112
   _globals['_ENDPOINT']._serialized_start=114
   _globals['_ENDPOINT']._serialized_end=211
+  _globals['_DESCRIBEDPARTITION']._serialized_start=214
+  _globals['_DESCRIBEDPARTITION']._serialized_end=507
+  _globals['_FIELDVIOLATION']._serialized_start=509
+  _globals['_FIELDVIOLATION']._serialized_end=561
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,4 @@
-from cluster.rpc.v1 import topics_pb2 as _topics_pb2
+from cluster.rpc.v1 import partition_pb2 as _partition_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -13,9 +13,9 @@ class PlannedChange(_message.Message):
     BEFORE_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    before: _topics_pb2.DescribedPartition
-    after: _topics_pb2.DescribedPartition
-    def __init__(self, topic: _Optional[str] = ..., before: _Optional[_Union[_topics_pb2.DescribedPartition, _Mapping]] = ..., after: _Optional[_Union[_topics_pb2.DescribedPartition, _Mapping]] = ...) -> None: ...
+    before: _partition_pb2.DescribedPartition
+    after: _partition_pb2.DescribedPartition
+    def __init__(self, topic: _Optional[str] = ..., before: _Optional[_Union[_partition_pb2.DescribedPartition, _Mapping]] = ..., after: _Optional[_Union[_partition_pb2.DescribedPartition, _Mapping]] = ...) -> None: ...
 
 class PlannedRequest(_message.Message):
     __slots__ = ("broker_id", "name", "partitions")
@@ -27,10 +27,26 @@ class PlannedRequest(_message.Message):
     partitions: int
     def __init__(self, broker_id: _Optional[int] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
 
+class PlannedSetting(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "name", "before", "after")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    resource_name: str
+    name: str
+    before: str
+    after: str
+    def __init__(self, resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., name: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
 class Plan(_message.Message):
-    __slots__ = ("changes", "requests")
+    __slots__ = ("changes", "requests", "settings")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[PlannedChange]
     requests: _containers.RepeatedCompositeFieldContainer[PlannedRequest]
-    def __init__(self, changes: _Optional[_Iterable[_Union[PlannedChange, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[PlannedRequest, _Mapping]]] = ...) -> None: ...
+    settings: _containers.RepeatedCompositeFieldContainer[PlannedSetting]
+    def __init__(self, changes: _Optional[_Iterable[_Union[PlannedChange, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[PlannedRequest, _Mapping]]] = ..., settings: _Optional[_Iterable[_Union[PlannedSetting, _Mapping]]] = ...) -> None: ...

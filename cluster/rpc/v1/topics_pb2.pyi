@@ -1,4 +1,5 @@
 from cluster.rpc.v1 import partition_pb2 as _partition_pb2
+from cluster.rpc.v1 import plans_pb2 as _plans_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -46,13 +47,15 @@ class NewTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Mapping[int, _partition_pb2.ReplicaList]] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicsResponse(_message.Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "plan")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[CreatableTopicResult]
-    def __init__(self, topics: _Optional[_Iterable[_Union[CreatableTopicResult, _Mapping]]] = ...) -> None: ...
+    plan: _plans_pb2.Plan
+    def __init__(self, topics: _Optional[_Iterable[_Union[CreatableTopicResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ...) -> None: ...
 
 class CreatableTopicResult(_message.Message):
-    __slots__ = ("name", "error_code", "error_message", "error_field", "error_value", "topic_id", "num_partitions", "replication_factor")
+    __slots__ = ("name", "error_code", "error_message", "error_field", "error_value", "topic_id", "num_partitions", "replication_factor", "violations")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +64,7 @@ class CreatableTopicResult(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     NUM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    VIOLATIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     error_code: int
     error_message: str
@@ -69,7 +73,8 @@ class CreatableTopicResult(_message.Message):
     topic_id: str
     num_partitions: int
     replication_factor: int
-    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., error_field: _Optional[str] = ..., error_value: _Optional[str] = ..., topic_id: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
+    violations: _containers.RepeatedCompositeFieldContainer[_partition_pb2.FieldViolation]
+    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., error_field: _Optional[str] = ..., error_value: _Optional[str] = ..., topic_id: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., violations: _Optional[_Iterable[_Union[_partition_pb2.FieldViolation, _Mapping]]] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
     __slots__ = ()
@@ -125,32 +130,10 @@ class DescribedTopic(_message.Message):
     error_code: int
     topic_id: str
     configs: _containers.ScalarMap[str, str]
-    partitions: _containers.RepeatedCompositeFieldContainer[DescribedPartition]
+    partitions: _containers.RepeatedCompositeFieldContainer[_partition_pb2.DescribedPartition]
     queued_for_deletion: bool
     min_insync_replicas: int
-    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., topic_id: _Optional[str] = ..., configs: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[_Iterable[_Union[DescribedPartition, _Mapping]]] = ..., queued_for_deletion: _Optional[bool] = ..., min_insync_replicas: _Optional[int] = ...) -> None: ...
-
-class DescribedPartition(_message.Message):
-    __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "adding_replicas", "removing_replicas", "offline_replicas")
-    PARTITION_FIELD_NUMBER: _ClassVar[int]
-    LEADER_FIELD_NUMBER: _ClassVar[int]
-    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ISR_FIELD_NUMBER: _ClassVar[int]
-    REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
-    partition: int
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: _containers.RepeatedScalarFieldContainer[int]
-    replicas: _containers.RepeatedScalarFieldContainer[int]
-    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
-    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
-    offline_replicas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., topic_id: _Optional[str] = ..., configs: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[_Iterable[_Union[_partition_pb2.DescribedPartition, _Mapping]]] = ..., queued_for_deletion: _Optional[bool] = ..., min_insync_replicas: _Optional[int] = ...) -> None: ...
 
 class NewPartitionsAssignment(_message.Message):
     __slots__ = ("broker_ids",)
@@ -198,10 +181,12 @@ class CreatePartitionsResult(_message.Message):
     def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., assignments: _Optional[_Mapping[int, _partition_pb2.ReplicaList]] = ...) -> None: ...
 
 class CreatePartitionsResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "plan")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[CreatePartitionsResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[CreatePartitionsResult, _Mapping]]] = ...) -> None: ...
+    plan: _plans_pb2.Plan
+    def __init__(self, results: _Optional[_Iterable[_Union[CreatePartitionsResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ...) -> None: ...
 
 class TopicToDelete(_message.Message):
     __slots__ = ("name", "topic_id")
@@ -234,10 +219,12 @@ class DeletableTopicResult(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DeleteTopicsResponse(_message.Message):
-    __slots__ = ("responses",)
+    __slots__ = ("responses", "plan")
     RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     responses: _containers.RepeatedCompositeFieldContainer[DeletableTopicResult]
-    def __init__(self, responses: _Optional[_Iterable[_Union[DeletableTopicResult, _Mapping]]] = ...) -> None: ...
+    plan: _plans_pb2.Plan
+    def __init__(self, responses: _Optional[_Iterable[_Union[DeletableTopicResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ...) -> None: ...
 
 class DescribeTopicDeletionsRequest(_message.Message):
     __slots__ = ("topics",)

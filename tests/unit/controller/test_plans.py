@@ -364,7 +364,8 @@ def test_an_unknown_setting_is_named() -> None:
     with pytest.raises(ApiError) as refused:
         check_topic_configs({"zz": "2", "no.such": "1"})
     assert refused.value.code is ErrorCode.INVALID_CONFIG
-    assert refused.value.message == "unknown topic config no.such"
+    assert refused.value.message == "unknown topic config no.such; unknown topic config zz"
+    assert [violation.field for violation in refused.value.violations] == ["no.such", "zz"]
     assert (refused.value.field, refused.value.value) == ("no.such", "1")
 
 

@@ -1,0 +1,217 @@
+"""A dry run tells what then happens: the same leaders and epochs, the same requests to the same brokers in order."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.errors import ErrorCode
+from cluster.requests import (
+    BROKER_RESOURCE,
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribedPartition,
+    LeaderAndIsrRequest,
+    NewPartitions,
+    NewTopic,
+    Plan,
+    PlannedSetting,
+    StopReplicaRequest,
+    TopicToDelete,
+    UpdateMetadataRequest,
+)
+from tests.contexts import ids
+from tests.controllers import RunningController, World, run_virtually, settle, until
+
+Requests = dict[int, list[tuple[str, int]]]
+
+
+async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
+    world = await World().start()
+    c = world.start_controller(**settings)
+    await until(lambda: c.rules)
+    await world.start_broker(*brokers)
+    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
+    return world, c
+
+
+def planned(plan: Plan) -> Requests:
+    by_broker: Requests = defaultdict(list)
+    for request in plan.requests:
+        by_broker[request.broker_id].append((request.name, request.partitions))
+    return by_broker
+
+
+def received(c: RunningController) -> Requests:
+    by_broker: Requests = defaultdict(list)
+    for broker, request in c.brokers.received:
+        match request:
+            case StopReplicaRequest():
+                count = len(request.partition_states)
+            case LeaderAndIsrRequest() | UpdateMetadataRequest():
+                count = sum(len(topic.partition_states) for topic in request.topic_states)
+        by_broker[broker].append((type(request).__name__.removesuffix("Request"), count))
+    return by_broker
+
+
+async def dry_and_real(c: RunningController, request: Any) -> Plan:
+    """The plan, after the request was carried out; asserts that brokers got the requests of the plan."""
+    await settle()
+    c.brokers.received.clear()
+    plan: Plan = (await c.ask(replace(request, validate_only=True))).plan
+    await settle()
+    assert not c.brokers.received, "a dry run tells nobody"
+    answer = await c.ask(request)
+    assert answer.plan is None
+    await settle()
+    assert received(c) == planned(plan)
+    return plan
+
+
+async def assert_as_planned(world: World, plan: Plan) -> None:
+    assert plan.changes
+    for change in plan.changes:
+        state = await world.state(change.topic, change.after.partition)
+        after = change.after
+        found: tuple[object, ...] = (-1, -1, -1, ())
+        if state is not None:
+            found = (state.leader, state.leader_epoch, state.partition_epoch, state.isr)
+        assert (after.leader, after.leader_epoch, after.partition_epoch, after.isr) == found, change.topic
+
+
+@pytest.mark.rule("TP-1", "PS-8")
+def test_the_plan_of_new_topics_is_what_happens() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3, 4)
+        await world.create_topic("other", [1, 2])
+        await world.leads("other", leader=1)
+        await world.stop_broker(4)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 3)
+        new = (
+            NewTopic("t", assignments={0: ids(3, 1), 1: ids(4, 2), 2: ids(2, 3)}),
+            NewTopic("nowhere", assignments={0: ids(4)}),
+            NewTopic("refused", num_partitions=0),
+        )
+        plan = await dry_and_real(c, CreateTopicsRequest(new, timeout_ms=0))
+        await assert_as_planned(world, plan)
+        led, partly, _, alone = plan.changes
+        assert led.before == DescribedPartition(0, *(-1,) * 3, (), ())  # type: ignore[arg-type]
+        assert (led.after.leader, led.after.isr, led.after.replicas) == (3, (3, 1), (3, 1))
+        assert (partly.after.isr, partly.after.offline_replicas) == ((2,), (4,))
+        assert (alone.topic, alone.after.leader, alone.after.replicas) == ("nowhere", -1, (4,))
+        assert "nowhere" in c.context.topics
+        assert "refused" not in c.context.topics
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TP-2")
+def test_the_plan_of_new_partitions_is_what_happens() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        plan = await dry_and_real(c, CreatePartitionsRequest((NewPartitions("t", 4),), timeout_ms=0))
+        await assert_as_planned(world, plan)
+        assert [change.after.partition for change in plan.changes] == [1, 2, 3]
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TD-13")
+@pytest.mark.parametrize("dead", [False, True], ids=["all-alive", "one-dead"])
+def test_the_plan_of_a_deletion_is_what_happens(dead: bool) -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await world.create_topic("t", [1, 2, 3], [2, 3])
+        await world.create_topic("kept", [1])
+        await world.leads("t", 1, leader=2)
+        if dead:
+            await world.stop_broker(3)
+            await world.leads("t", 1, leader=2, isr=[2])
+        before = [await world.state("t", 0), await world.state("t", 1)]
+        plan = await dry_and_real(c, DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=0))
+        assert [change.before.leader_epoch for change in plan.changes] == [s.leader_epoch for s in before if s]
+        assert [change.after.replicas for change in plan.changes] == ([(3,), (3,)] if dead else [(), ()])
+        assert all(change.after.leader == -1 for change in plan.changes)
+        if dead:
+            # Held by the dead broker, so the state nodes can still be looked at.
+            await assert_as_planned(world, plan)
+        else:
+            assert await world.topic("t") is None
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TP-3", "D-1")
+def test_a_topic_that_is_marked_or_moving_adds_nothing_to_the_plan_of_a_deletion() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1, 9])
+        await world.leads("t", leader=1)
+        plan = await dry_and_real(c, DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=0))
+        assert plan.requests
+        again = await c.ask(DeleteTopicsRequest((TopicToDelete("t"),), validate_only=True))
+        assert again.responses[0].error_code is ErrorCode.NONE
+        assert again.plan == Plan()
+
+    run_virtually(main)
+
+
+async def _orphan(world: World, *topics: str) -> None:
+    """Topics whose only ISR member is dead, while broker 2 has a replica that was not in sync."""
+    for topic in topics:
+        await world.create_topic(topic, [3, 2])
+        await world.leads(topic, leader=3)
+    await world.stop_broker(2)
+    for topic in topics:
+        await world.leads(topic, leader=3, isr=[3])
+    await world.stop_broker(3)
+    for topic in topics:
+        await world.leads(topic, leader=-1)
+    await world.start_broker(2)
+
+
+def _set(resource_type: int, name: str, **settings: str) -> AlterConfigsResource:
+    changes = tuple(AlterableConfig(key.replace("_", "."), SET_CONFIG, value) for key, value in settings.items())
+    return AlterConfigsResource(resource_type, name, changes)
+
+
+@pytest.mark.rule("EP-30", "EP-31")
+@pytest.mark.parametrize(
+    ("resource", "elected"),
+    [
+        (_set(TOPIC_RESOURCE, "t", unclean_leader_election_enable="true"), ["t"]),
+        (_set(BROKER_RESOURCE, "", unclean_leader_election_enable="true"), ["t", "u"]),
+        (_set(BROKER_RESOURCE, "1001", unclean_leader_election_enable="true"), ["t", "u"]),
+        (_set(BROKER_RESOURCE, "7", unclean_leader_election_enable="true"), []),
+        (_set(TOPIC_RESOURCE, "t", retention_ms="5"), []),
+    ],
+    ids=["topic", "all", "controller", "another-broker", "other-setting"],
+)
+def test_the_plan_of_a_setting_names_the_elections_it_leads_to(
+    resource: AlterConfigsResource, elected: list[str]
+) -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await _orphan(world, "t", "u", "strict")
+        strict = _set(TOPIC_RESOURCE, "strict", unclean_leader_election_enable="false")
+        await c.ask(AlterConfigsRequest((strict,)))
+        plan = await dry_and_real(c, AlterConfigsRequest((resource,)))
+        assert [change.topic for change in plan.changes] == elected
+        if elected:
+            await assert_as_planned(world, plan)
+        (alteration,) = resource.configs
+        key = (resource.resource_type, resource.resource_name, alteration.name)
+        assert plan.settings == (PlannedSetting(*key, None, alteration.value),)
+        again = await c.ask(AlterConfigsRequest((resource,), validate_only=True))
+        assert again.plan == Plan()
+
+    run_virtually(main)
