@@ -10,8 +10,7 @@ from deploy.local.zookeeper import EmbeddedZooKeeper
 from tests.recorded.compare import differences, load_golden
 from tests.recorded.engine import replay
 from tests.recorded.real_cluster import real_cluster
-from tests.recorded.scenario import load
-from tests.recorded.scope import ON_REAL_PROCESSES
+from tests.recorded.scenario import all_names, load
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -25,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeep
         yield server
 
 
-@pytest.mark.parametrize("name", ON_REAL_PROCESSES)
+@pytest.mark.parametrize("name", all_names())
 async def test_a_recorded_scenario_ends_every_step_as_it_did_in_kafka(
     name: str, server: EmbeddedZooKeeper, tmp_path: pathlib.Path
 ) -> None:

@@ -24,6 +24,8 @@ from tests.recorded.scenario import CONTROLLER_SESSION_MS, Scenario
 
 CONTROLLERS = frozenset({1001, 1002})
 DEADLINE_S = 90.0
+TICK_S = 2.0
+"""Of the recordings' ZooKeeper, which ends sessions at its ticks only; they are counted on the monotonic clock."""
 PRODUCE_S = 30.0
 
 
@@ -137,6 +139,13 @@ class RealCluster:
         await self._end(broker, signal.SIGTERM)
 
     async def kill_broker(self, broker: int) -> None:
+        """Kill it late in a tick of ZooKeeper's.
+
+        A session's time counts from the last ping, which is up to a second old, and is rounded up to a tick. Brokers
+        that are killed one right after the other, as all of them were heard of in the same tick, are gone together;
+        otherwise it would be chance whose session is the last one.
+        """
+        await until(_is_late_in_a_tick)
         await self._end(broker, signal.SIGKILL)
 
     async def pause_broker(self, broker: int) -> None:
@@ -207,6 +216,10 @@ async def until(holds: Callable[[], Awaitable[object]]) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while not await holds():  # noqa: ASYNC110 (processes and ZooKeeper set no event of ours)
             await asyncio.sleep(0.02)
+
+
+async def _is_late_in_a_tick() -> bool:
+    return 1.1 < asyncio.get_running_loop().time() % TICK_S < 1.7
 
 
 async def _has_ended(process: subprocess.Popen[bytes]) -> bool:

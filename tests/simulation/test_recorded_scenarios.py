@@ -5,8 +5,7 @@ import pytest
 from simulator.cluster import simulate
 from tests.recorded.compare import Difference, differences, load_golden
 from tests.recorded.engine import replay
-from tests.recorded.scenario import load
-from tests.recorded.scope import ON_TWINS
+from tests.recorded.scenario import all_names, load
 from tests.recorded.twin_cluster import TwinCluster
 
 
@@ -17,7 +16,7 @@ async def found_differences(name: str, seed: int) -> list[Difference]:
     return differences(load_golden(name), await replay(scenario, cluster, print))
 
 
-@pytest.mark.parametrize("name", ON_TWINS)
+@pytest.mark.parametrize("name", all_names())
 def test_a_recorded_scenario_ends_every_step_as_it_did_in_kafka(name: str) -> None:
     found = simulate(lambda: found_differences(name, seed=1))
     assert not found, "\n".join(map(str, found))

@@ -8,7 +8,6 @@ from tests.recorded.compare import Difference, GoldenTrace, differences, load_go
 from tests.recorded.conditions import holds
 from tests.recorded.engine import StepResult
 from tests.recorded.scenario import all_names, load
-from tests.recorded.scope import NOT_ON_REAL_PROCESSES, NOT_ON_TWINS
 
 
 def as_recorded(golden: GoldenTrace) -> list[StepResult]:
@@ -26,11 +25,6 @@ def test_every_scenario_has_a_golden_trace_of_its_steps(name: str) -> None:
     golden = load_golden(name)
     assert len(load(name).steps) == len(golden.steps)
     assert differences(golden, as_recorded(golden)) == []
-
-
-def test_every_scenario_is_replayed_somewhere() -> None:
-    assert NOT_ON_TWINS.keys() | NOT_ON_REAL_PROCESSES.keys() <= set(all_names())
-    assert not NOT_ON_TWINS.keys() & NOT_ON_REAL_PROCESSES.keys()
 
 
 def changed(results: list[StepResult], step: int, **fields: Any) -> list[StepResult]:
