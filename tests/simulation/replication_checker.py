@@ -93,6 +93,8 @@ class ReplicationChecker:
                 self._hurt.setdefault((broker, replica.look.leader_epoch), set()).add(agent.id)
         if self.state is not None and agent.id in self.state.isr:
             self._hurt_in_znode.add(agent.id)
+            # Who was elected may hear of it only later.
+            self._hurt.setdefault((self.state.leader, self.state.leader_epoch), set()).add(agent.id)
 
     @property
     def sound_isr(self) -> set[int]:
@@ -151,8 +153,8 @@ class ReplicationChecker:
         if known is not None and known.look == look:
             return False
         if known is None or known.look.log is not log:
-            known = self.replicas[simulated.id] = Replica(look._replace(end=0, leads=False, leader_epoch=-1))
-            known.look = known.look._replace(high_watermark=0, start=0)
+            # The high watermark that a process finds on its disk is not one that it has moved.
+            known = self.replicas[simulated.id] = Replica(look._replace(end=0, start=0, leads=False, leader_epoch=-1))
         self._check_log(simulated.id, known, look)
         self._check_role(simulated.id, known, look)
         assert agent.control.known_controller_epoch >= known.controller_epoch, "P17: controller epoch"
