@@ -312,7 +312,7 @@ class Agent:
                     self.finder.look_again()
                 case SessionEvent(state=SessionState.CONNECTED):
                     self.finder.look_again()
-                case SessionEvent(state=SessionState.EXPIRED, session_id=session_id):
+                case SessionEvent(state=SessionState.EXPIRED | SessionState.AUTH_FAILED, session_id=session_id):
                     # A session that ended while we were opening its successor is dealt with already.
                     if session_id == self._around.zookeeper.session_id:
                         await self._renew_session()

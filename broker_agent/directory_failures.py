@@ -13,7 +13,7 @@ from broker_agent.replica_manager import ReplicaManager
 from cluster.errors import OutcomeUnknownError, StartupError, ZooKeeperError
 from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
 from cluster.znodes import LOG_DIR_EVENT_NOTIFICATION, encode_log_dir_event
-from cluster.zookeeper.port import Create, ZooKeeper
+from cluster.zookeeper.port import Create, ZooKeeper, refusal
 
 _log = structlog.stdlib.get_logger()
 
@@ -89,7 +89,9 @@ class DirectoryFailures:
         )
         while True:
             try:
-                await self._zookeeper.multi([node])
+                created = (await self._zookeeper.multi([node]))[0]
+                if not created.ok:
+                    raise refusal(f"{LOG_DIR_EVENT_NOTIFICATION} cannot get a child", created.error)
             except OutcomeUnknownError:
                 continue  # Told twice does no harm, told never does.
             except ZooKeeperError as error:

@@ -7,10 +7,9 @@ import base64
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from random import Random
-from typing import Final
 
 from cluster.broker import BrokerId
-from cluster.errors import OutcomeUnknownError, StartupError, ZooKeeperError
+from cluster.errors import OutcomeUnknownError, StartupError
 from cluster.znodes import (
     BROKERS_SEQID,
     CLUSTER_ID,
@@ -19,9 +18,7 @@ from cluster.znodes import (
     decode_cluster_id,
     encode_cluster_id,
 )
-from cluster.zookeeper.port import Create, OpResult, SetData, ZkError, ZooKeeper
-
-_OK_OR_THERE: Final = (ZkError.OK, ZkError.NODE_EXISTS)
+from cluster.zookeeper.port import Create, OpResult, SetData, ZkError, ZooKeeper, refusal
 
 
 async def create_persistent_paths(zookeeper: ZooKeeper) -> None:
@@ -32,20 +29,26 @@ async def create_persistent_paths(zookeeper: ZooKeeper) -> None:
     results = await zookeeper.multi_many([[Create(path)] for path in ordered])
     for path, result in zip(ordered, results, strict=True):
         if isinstance(result, OutcomeUnknownError):
-            result = await _create_once_more(zookeeper, path)  # noqa: PLW2901 - the attempt that counts.
-        if isinstance(result, Exception):
+            await _create_where_missing(zookeeper, path)
+        elif isinstance(result, Exception):
             raise result
-        if result[0].error not in _OK_OR_THERE:
-            raise ZooKeeperError(f"{path} cannot be created: {result[0].error.name}")
+        else:
+            _check_present(path, result[0])
 
 
-async def _create_once_more(zookeeper: ZooKeeper, path: str, data: bytes = b"") -> list[OpResult]:
+async def _create_where_missing(zookeeper: ZooKeeper, path: str, data: bytes = b"") -> None:
     """Create until the outcome is known; an attempt that went through unseen shows as NODE_EXISTS."""
     while True:
         try:
-            return await zookeeper.multi([Create(path, data)])
+            results = await zookeeper.multi([Create(path, data)])
         except OutcomeUnknownError:
             continue
+        return _check_present(path, results[0])
+
+
+def _check_present(path: str, result: OpResult) -> None:
+    if result.error not in (ZkError.OK, ZkError.NODE_EXISTS):
+        raise refusal(f"{path} cannot be created", result.error)
 
 
 async def agree_on_cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
@@ -53,8 +56,8 @@ async def agree_on_cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
     while (node := await zookeeper.get(CLUSTER_ID)) is None:
         proposal = base64.urlsafe_b64encode(random.randbytes(16)).rstrip(b"=").decode()
         parent = str(PurePosixPath(CLUSTER_ID).parent)
-        await _create_once_more(zookeeper, parent)
-        await _create_once_more(zookeeper, CLUSTER_ID, encode_cluster_id(proposal))
+        await _create_where_missing(zookeeper, parent)
+        await _create_where_missing(zookeeper, CLUSTER_ID, encode_cluster_id(proposal))
     return decode_cluster_id(node.data)
 
 
@@ -90,7 +93,7 @@ async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> Broker
         except OutcomeUnknownError:
             continue
         if result.stat is None:
-            raise ZooKeeperError(f"{BROKERS_SEQID} cannot be written: {result.error.name}")
+            raise refusal(f"{BROKERS_SEQID} cannot be written", result.error)
         if (candidate := result.stat.version + reserved_max) not in taken:
             return BrokerId(candidate)
 

@@ -17,13 +17,14 @@ from broker_agent.log.opening import LoadOptions, open_log_directories, read_sto
 from broker_agent.log.segments import Surroundings as LogSurroundings
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
-from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError, ZooKeeperUnreachableError
+from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.diagnostics import configure_diagnostics
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
+from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.state_change_files import open_state_change_log
 from cluster.state_change_reader import read_lines
@@ -114,19 +115,12 @@ async def _serve(config: NodeConfig, agent: Agent, around: Surroundings, stop: a
 async def _connect(
     config: NodeConfig, metrics: Metrics, events: "asyncio.Queue[WatchEvent | SessionEvent]"
 ) -> KazooZooKeeper:
-    settings = config.settings
-    zookeeper = KazooZooKeeper(
-        config.zookeeper,
-        session_timeout_ms=settings.zookeeper_session_timeout_ms,
-        connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
-        max_in_flight=settings.zookeeper_max_in_flight_requests,
-        metrics=metrics,
-    )
+    zookeeper = zookeeper_client(config, metrics)
     zookeeper.listen(events.put_nowait)
     try:
         await zookeeper.start_session()
-    except ZooKeeperUnreachableError as error:
-        raise StartupError(f"{error}: check `zookeeper` in the configuration, and that the server runs") from error
+    except ZooKeeperError as error:
+        raise StartupError(why_no_session(config, error)) from error
     return zookeeper
 
 

@@ -10,10 +10,10 @@ import structlog
 from msgspec.structs import replace
 
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, Endpoint
-from cluster.errors import MalformedZnodeError, OutcomeUnknownError, StartupError, ZooKeeperError
+from cluster.errors import MalformedZnodeError, OutcomeUnknownError, StartupError
 from cluster.node import WallClock
 from cluster.znodes import BROKERS_IDS, broker_of_name, broker_path, decode_broker, encode_broker
-from cluster.zookeeper.port import Create, Delete, SetData, ZkError, ZooKeeper
+from cluster.zookeeper.port import Create, Delete, SetData, ZkError, ZooKeeper, refusal
 
 _RETRY_S: Final = 0.5
 _NEVER: Final = 0
@@ -75,7 +75,7 @@ class Registration:
                 if written.stat is not None:
                     return self._take(written.stat.czxid)
                 if created.error is not ZkError.NODE_EXISTS:
-                    raise ZooKeeperError(f"{path} cannot be created: {created.error.name}")
+                    raise refusal(f"{path} cannot be created", created.error)
                 if await self._resolve_existing(path):
                     return None
             except OutcomeUnknownError:
@@ -99,7 +99,9 @@ class Registration:
             self._take(stat.czxid)
             return True
         if stat.ephemeral_owner == self._session_id != _NEVER:
-            await self._zookeeper.multi([Delete(path)])
+            deleted = (await self._zookeeper.multi([Delete(path)]))[0]
+            if deleted.error not in (ZkError.OK, ZkError.NO_NODE):
+                raise refusal(f"{path} cannot be deleted", deleted.error)
             return False
         raise IdTakenError(
             f"broker id {self.broker.id} is registered by another session (0x{stat.ephemeral_owner:x}): "

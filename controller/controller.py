@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from cluster.broker import BrokerId
-from cluster.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
+from cluster.errors import ControllerMovedError, SessionExpiredError, StartupError, ZooKeeperAccessError, ZooKeeperError
 from cluster.node import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.tasks import TaskSet
@@ -138,7 +138,7 @@ class Controller:
     async def process(self, event: Event, cause: Cause) -> None:
         match event:
             case Startup() | RegisterAndReelect():
-                await self._enter(cause)
+                await self._enter(cause, is_start=isinstance(event, Startup))
             case Reelect():
                 await self._follow_office()
                 await self._elect(cause)
@@ -212,11 +212,19 @@ class Controller:
 
     # Coming to office and leaving it
 
-    async def _enter(self, cause: Cause) -> None:
-        """Register, then compete. While an earlier incarnation still owns the registration, wait for its end."""
-        await self.election.create_paths()
-        self._config_listener.changes.start_session()
-        self._is_registered = await self.election.register()
+    async def _enter(self, cause: Cause, *, is_start: bool) -> None:
+        """Register, then compete. While an earlier incarnation still owns the registration, wait for its end.
+
+        Raises StartupError when a process that starts is not allowed to register: trying again would change nothing.
+        """
+        try:
+            await self.election.create_paths()
+            self._config_listener.changes.start_session()
+            self._is_registered = await self.election.register()
+        except ZooKeeperAccessError as error:
+            if is_start:
+                raise StartupError(f"{error}: the credentials must be those of the rest of the cluster") from error
+            raise
         if self._is_registered:
             await self._follow_office()
             await self._elect(cause)

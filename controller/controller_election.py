@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.broker import INITIAL_CONTROLLER_EPOCH, NO_CONTROLLER, ControllerEpoch, ControllerId, Endpoint, ZkVersion
-from cluster.errors import ControllerMovedError, MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
+from cluster.errors import ControllerMovedError, MalformedZnodeError, OutcomeUnknownError
 from cluster.node import WallClock
 from cluster.znodes import (
     CLUSTER_ID,
@@ -32,7 +32,7 @@ from cluster.znodes import (
     encode_controller_epoch,
     encode_controller_registration,
 )
-from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper
+from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 from controller.config import ControllerConfig
 
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})
@@ -76,7 +76,7 @@ class ControllerElection:
             # One by one: another process may be creating the same nodes, and some of ours must not fail with others.
             results = await self._try([op])
             if results is not None and results[0].error not in {ZkError.OK, ZkError.NODE_EXISTS}:
-                raise ZooKeeperError(f"{op.path} cannot be created: {results[0].error.name}")
+                raise refusal(f"{op.path} cannot be created", results[0].error)
 
     async def register(self) -> bool:
         """Create `/controllers/ids/<id>` for this session, or find that another session still owns it.
@@ -91,7 +91,7 @@ class ControllerElection:
             if results is not None and all(result.ok for result in results):
                 break
             if results is not None and results[0].error not in {ZkError.NODE_EXISTS, ZkError.RUNTIME_INCONSISTENCY}:
-                raise ZooKeeperError(f"{path} cannot be created: {results[0].error.name}")
+                raise refusal(f"{path} cannot be created", results[0].error)
             stat = await self._zookeeper.exists(path, watch=True)
             if stat is None:
                 continue
@@ -100,9 +100,14 @@ class ControllerElection:
             if stat.ephemeral_owner not in self._former_sessions:
                 log.warning("Another session is registered under this id; waiting", path=path, id=self._config.id)
                 return False
-            await self._try([Delete(path)])
+            await self._remove_predecessor(path)
         self._former_sessions.add(session)
         return True
+
+    async def _remove_predecessor(self, path: str) -> None:
+        results = await self._try([Delete(path)])
+        if results is not None and results[0].error not in {ZkError.OK, ZkError.NO_NODE}:
+            raise refusal(f"{path} cannot be deleted", results[0].error)
 
     async def look(self) -> None:
         """Read `/controller` and arm its watch, whether or not the node exists (EL-9)."""
@@ -188,7 +193,7 @@ class ControllerElection:
         if results is not None:
             errors = {result.error for result in results} - {ZkError.OK, ZkError.RUNTIME_INCONSISTENCY}
             if not errors & _LOST_RACE:
-                raise ZooKeeperError(f"the election failed: {', '.join(sorted(e.name for e in errors))}")
+                raise refusal("the election failed", min(errors))
         await self.look()
         office = await self._won_by(attempts)
         if office is None and (results is not None or self.is_taken):
@@ -208,7 +213,9 @@ class ControllerElection:
             node = await self._zookeeper.get(CONTROLLER_EPOCH)
             if node is not None:
                 return decode_controller_epoch(node.data), ZkVersion(node.stat.version)
-            await self._try([Create(CONTROLLER_EPOCH, encode_controller_epoch(INITIAL_CONTROLLER_EPOCH))])
+            results = await self._try([Create(CONTROLLER_EPOCH, encode_controller_epoch(INITIAL_CONTROLLER_EPOCH))])
+            if results is not None and results[0].error not in {ZkError.OK, ZkError.NODE_EXISTS}:
+                raise refusal(f"{CONTROLLER_EPOCH} cannot be created", results[0].error)
 
     async def _try(self, ops: list[Op]) -> list[OpResult] | None:
         """One transaction; None when its answer was lost."""

@@ -11,7 +11,7 @@ from typing import Final, Protocol, assert_never
 
 import structlog
 
-from cluster.errors import ApiError, ControllerMovedError, ErrorCode, SessionExpiredError
+from cluster.errors import ApiError, ControllerMovedError, ErrorCode, SessionExpiredError, StartupError
 from cluster.requests import AllocateProducerIdsResponse, AlterPartitionResponse, ControlledShutdownResponse
 from cluster.state_change_log import Cause
 from controller.active_controller import UnsentDecisionsError
@@ -49,6 +49,8 @@ class Disposition(Enum):
     AWAIT_EXPIRY = "await expiry"
     """The session is gone; the event that says so is on its way."""
     CARRY_ON = "carry on"
+    END = "end"
+    """The process cannot do what it was started for: nothing is left to try."""
 
 
 def error_disposition(event: Event, error: Exception) -> Disposition:
@@ -57,6 +59,8 @@ def error_disposition(event: Event, error: Exception) -> Disposition:
             return Disposition.LOOK_WHO_RULES
         case SessionExpiredError():
             return Disposition.AWAIT_EXPIRY
+        case StartupError():
+            return Disposition.END
         case UnsentDecisionsError() | AssertionError():
             return Disposition.STEP_DOWN
         case _ if STATE_OF_EVENT[type(event)] is ControllerState.CONTROLLER_CHANGE:
@@ -157,6 +161,8 @@ class EventLoop:
             disposition=disposition.value,
             exc_info=None if expected else error,
         )
+        if disposition is Disposition.END:
+            raise error
         try:
             match disposition:
                 case Disposition.LOOK_WHO_RULES:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cluster.broker import ZkVersion
 from cluster.errors import ControllerMovedError, OutcomeUnknownError, ZooKeeperError
-from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper
+from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 
 MAX_OPS: Final = 250
 MAX_BYTES: Final = 400_000
@@ -104,7 +104,7 @@ class FencedWriter:
         if not results[0].ok and results[0].error is not ZkError.RUNTIME_INCONSISTENCY:
             if results[0].error is ZkError.BAD_VERSION:
                 raise ControllerMovedError("another controller was elected: its epoch fences this write")
-            raise ZooKeeperError(f"the check of {self._fence.path} failed: {results[0].error.name}")
+            raise refusal(f"{self._fence.path} cannot be checked", results[0].error)
         if all(result.ok for result in results):
             last = 0
             for pending in chunk:

@@ -7,17 +7,23 @@ from random import SystemRandom
 import structlog
 
 from cluster.broker import ControllerId
-from cluster.errors import ConfigError, StartupError, ZooKeeperUnreachableError
+from cluster.errors import (
+    ConfigError,
+    StartupError,
+    ZooKeeperAccessError,
+    ZooKeeperAuthenticationError,
+    ZooKeeperUnreachableError,
+)
 from cluster.node import RequestHandler
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.diagnostics import configure_diagnostics
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
+from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse, RequestContext
 from cluster.state_change_files import open_state_change_log
 from cluster.state_change_reader import read_lines
-from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from controller.config import ControllerConfig
@@ -39,13 +45,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     metrics, clock = Metrics(), SystemClock()
     state_changes, directory = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
     client = GrpcBrokerClient(config.settings)
-    zookeeper = KazooZooKeeper(
-        config.zookeeper,
-        session_timeout_ms=config.settings.zookeeper_session_timeout_ms,
-        connection_timeout_ms=config.settings.zookeeper_connection_timeout_ms,
-        max_in_flight=config.settings.zookeeper_max_in_flight_requests,
-        metrics=metrics,
-    )
+    zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
     server = await serve_controller(config.listen, entrance, metrics)
     async with AsyncExitStack() as cleanup:
@@ -76,8 +76,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             async with TaskSet() as tasks:
                 tasks.start(state_changes.run(), name="state-change log")
                 await controller.run(stop)
-        except* ZooKeeperUnreachableError as group:
-            raise StartupError(f"ZooKeeper at {config.zookeeper} cannot be reached: {group.exceptions[0]}") from group
+        except* (ZooKeeperUnreachableError, ZooKeeperAuthenticationError, ZooKeeperAccessError) as group:
+            raise StartupError(why_no_session(config, group.exceptions[0])) from group
 
 
 class _Entrance:

@@ -47,7 +47,7 @@ from cluster.znodes import (
     topic_config_path,
     topic_path,
 )
-from cluster.zookeeper.port import Create, Delete, Node, Op, SetData, ZkError, ZooKeeper
+from cluster.zookeeper.port import Create, Delete, Node, Op, SetData, ZkError, ZooKeeper, refusal
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
 _DELETION_ROUNDS: Final = 3
@@ -334,7 +334,7 @@ class ControllerStore:
             if result.error is ZkError.NODE_EXISTS:
                 await self._check_features_written(data)
             elif not result.ok:
-                raise ZooKeeperError(f"{FEATURE} cannot be written: {result.error.name}")
+                raise refusal(f"{FEATURE} cannot be written", result.error)
 
     async def _check_features_written(self, data: bytes) -> None:
         if await self.read_node(FEATURE) != data:
@@ -361,7 +361,7 @@ class ControllerStore:
         except OutcomeUnknownError:
             return False
         if not result.ok and result.error is not ZkError.BAD_VERSION:
-            raise ZooKeeperError(f"{PRODUCER_ID_BLOCK} cannot be written: {result.error.name}")
+            raise refusal(f"{PRODUCER_ID_BLOCK} cannot be written", result.error)
         return result.ok
 
     # The office

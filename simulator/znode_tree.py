@@ -3,13 +3,14 @@
 Pure: no time, no sessions beyond the owner of ephemeral nodes, no watches. What changed is returned as the watch
 events that a watcher of the path would get.
 
-Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks), DataTree (versions, sequence numbers).
+Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks, access lists), DataTree (versions, sequence numbers).
 """
 
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from cluster.node_access import Access, access_of
 from cluster.zookeeper.port import (
     ANY_VERSION,
     Check,
@@ -26,6 +27,18 @@ from cluster.zookeeper.port import (
 )
 
 
+class Author(Struct, frozen=True):
+    """In whose name something is done. `identity` None: anonymous."""
+
+    session_id: int = 0
+    identity: str | None = None
+    sets_acl: bool = False
+    chroot: str = ""
+
+    def access_of(self, path: str) -> Access:
+        return access_of(path.removeprefix(self.chroot), sets_acl=self.sets_acl)
+
+
 class Znode(Struct):
     """One node. `creates` counts the children ever created, which numbers sequential ones."""
 
@@ -39,11 +52,20 @@ class Znode(Struct):
     version: int = 0
     creates: int = 0
     children: set[str] = set()
+    access: Access = Access.OPEN
+    creator: str | None = None
 
     def stat(self) -> Stat:
         return Stat(
             self.czxid, self.mzxid, self.version, self.owner, self.ctime, self.mtime, num_children=len(self.children)
         )
+
+    def lets_write(self, identity: str | None) -> bool:
+        """Also create and delete children."""
+        return self.access is Access.OPEN or (identity is not None and identity == self.creator)
+
+    def lets_read(self, identity: str | None) -> bool:
+        return self.access is Access.CREATOR_AND_READERS or self.lets_write(identity)
 
 
 class RefusalError(Exception):
@@ -74,10 +96,10 @@ class ZnodeTree:
         node = self.nodes.get(path)
         return None if node is None else tuple(sorted(node.children))
 
-    def apply(self, ops: Sequence[Op], session_id: int, now_ms: int) -> tuple[list[OpResult], list[WatchEvent]]:
+    def apply(self, ops: Sequence[Op], author: Author, now_ms: int) -> tuple[list[OpResult], list[WatchEvent]]:
         """Carry out all operations, or none; one zxid is used up either way."""
         self.zxid += 1
-        transaction = _Transaction(self, session_id, now_ms)
+        transaction = _Transaction(self, author, now_ms)
         results: list[OpResult] = []
         for op in ops:
             try:
@@ -92,9 +114,9 @@ class ZnodeTree:
     def end_session(self, session_id: int) -> list[WatchEvent]:
         """Delete the ephemeral nodes of the session, as one transaction."""
         self.zxid += 1
-        transaction = _Transaction(self, session_id, now_ms=0)
+        transaction = _Transaction(self, Author(), now_ms=0)
         for path in sorted(self._ephemerals.get(session_id, ())):
-            transaction.carry_out(Delete(path))
+            transaction.remove(path, self.nodes[path])
         return transaction.changes
 
     def note_owner(self, path: str, owner: int) -> None:
@@ -107,8 +129,8 @@ class ZnodeTree:
 class _Transaction:
     """Operations in progress: what they changed, and how to take it back."""
 
-    def __init__(self, tree: ZnodeTree, session_id: int, now_ms: int) -> None:
-        self._tree, self._session_id, self._now_ms = tree, session_id, now_ms
+    def __init__(self, tree: ZnodeTree, author: Author, now_ms: int) -> None:
+        self._tree, self._author, self._now_ms = tree, author, now_ms
         self._undo: list[Callable[[], None]] = []
         self.changes: list[WatchEvent] = []
 
@@ -121,7 +143,9 @@ class _Transaction:
             case Delete():
                 return self._delete(op)
             case Check():
-                self._versioned(op.path, op.version)
+                checked = self._present(op.path)
+                _require(checked.lets_read(self._author.identity), ZkError.NO_AUTH)
+                _require(op.version in (ANY_VERSION, checked.version), ZkError.BAD_VERSION)
                 return OpResult(ZkError.OK)
 
     def undo(self) -> None:
@@ -129,16 +153,18 @@ class _Transaction:
             step()
 
     def _create(self, op: Create) -> OpResult:
-        nodes, zxid = self._tree.nodes, self._tree.zxid
+        nodes, zxid, author = self._tree.nodes, self._tree.zxid, self._author
+        access = author.access_of(op.path)
+        _require(access is Access.OPEN or author.identity is not None, ZkError.INVALID_ACL)
         parent_path = _parent(op.path)
         parent = self._present(parent_path)
+        _require(parent.lets_write(author.identity), ZkError.NO_AUTH)
         path = f"{op.path}{parent.creates:010d}" if op.sequential else op.path
-        if path in nodes:
-            raise RefusalError(ZkError.NODE_EXISTS)
-        if parent.owner:
-            raise RefusalError(ZkError.NO_CHILDREN_FOR_EPHEMERALS)
-        owner = self._session_id if op.ephemeral else 0
+        _require(path not in nodes, ZkError.NODE_EXISTS)
+        _require(not parent.owner, ZkError.NO_CHILDREN_FOR_EPHEMERALS)
+        owner = author.session_id if op.ephemeral else 0
         node = Znode(op.data, zxid, zxid, zxid, self._now_ms, self._now_ms, owner, children=set())
+        node.access, node.creator = access, author.identity
         name, pzxid_before = path.rpartition("/")[2], parent.pzxid
         self._attach(path, node, parent, name)
         parent.creates, parent.pzxid = parent.creates + 1, zxid
@@ -152,7 +178,9 @@ class _Transaction:
         return OpResult(ZkError.OK, path, node.stat())
 
     def _set_data(self, op: SetData) -> OpResult:
-        node = self._versioned(op.path, op.version)
+        node = self._present(op.path)
+        _require(node.lets_write(self._author.identity), ZkError.NO_AUTH)
+        _require(op.version in (ANY_VERSION, node.version), ZkError.BAD_VERSION)
         before = (node.data, node.version, node.mzxid, node.mtime)
 
         def undo() -> None:
@@ -164,22 +192,27 @@ class _Transaction:
         return OpResult(ZkError.OK, stat=node.stat())
 
     def _delete(self, op: Delete) -> OpResult:
-        node = self._versioned(op.path, op.version)
-        if node.children:
-            raise RefusalError(ZkError.NOT_EMPTY)
-        parent_path = _parent(op.path)
-        parent, name = self._tree.nodes[parent_path], op.path.rpartition("/")[2]
+        node = self._present(op.path)
+        _require(self._tree.nodes[_parent(op.path)].lets_write(self._author.identity), ZkError.NO_AUTH)
+        _require(op.version in (ANY_VERSION, node.version), ZkError.BAD_VERSION)
+        _require(not node.children, ZkError.NOT_EMPTY)
+        self.remove(op.path, node)
+        return OpResult(ZkError.OK)
+
+    def remove(self, path: str, node: Znode) -> None:
+        """Delete a node that may go."""
+        parent_path = _parent(path)
+        parent, name = self._tree.nodes[parent_path], path.rpartition("/")[2]
         pzxid_before = parent.pzxid
-        self._detach(op.path, node, parent, name)
+        self._detach(path, node, parent, name)
         parent.pzxid = self._tree.zxid
 
         def undo() -> None:
-            self._attach(op.path, node, parent, name)
+            self._attach(path, node, parent, name)
             parent.pzxid = pzxid_before
 
         self._undo.append(undo)
-        self.changes += (WatchEvent(op.path, WatchKind.DELETED), WatchEvent(parent_path, WatchKind.CHILDREN))
-        return OpResult(ZkError.OK)
+        self.changes += (WatchEvent(path, WatchKind.DELETED), WatchEvent(parent_path, WatchKind.CHILDREN))
 
     def _attach(self, path: str, node: Znode, parent: Znode, name: str) -> None:
         self._tree.nodes[path] = node
@@ -199,11 +232,10 @@ class _Transaction:
             raise RefusalError(ZkError.NO_NODE)
         return node
 
-    def _versioned(self, path: str, version: int) -> Znode:
-        node = self._present(path)
-        if version not in (ANY_VERSION, node.version):
-            raise RefusalError(ZkError.BAD_VERSION)
-        return node
+
+def _require(condition: bool, otherwise: ZkError) -> None:
+    if not condition:
+        raise RefusalError(otherwise)
 
 
 def _parent(path: str) -> str:

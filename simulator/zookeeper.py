@@ -12,9 +12,11 @@ from contextvars import Context
 from random import Random
 from typing import Protocol
 
-from cluster.zookeeper.port import Node, Op, OpResult, Stat, WatchEvent, WatchKind
+from msgspec.structs import replace
+
+from cluster.zookeeper.port import Node, Op, OpResult, Stat, WatchEvent, WatchKind, ZkError, refusal
 from simulator.virtual_time_loop import OUTSIDE, START_MS
-from simulator.znode_tree import ZnodeTree
+from simulator.znode_tree import Author, ZnodeTree
 
 
 class Peer(Protocol):
@@ -56,9 +58,9 @@ class SimulatedZooKeeper:
         for session in self._sessions.values():
             session.let_expire()
 
-    def open_session(self, client: Peer, timeout_seconds: float) -> "ServerSession":
+    def open_session(self, client: Peer, timeout_seconds: float, author: Author) -> "ServerSession":
         self._last_session_id += 1
-        session = ServerSession(self, client, self._last_session_id, timeout_seconds)
+        session = ServerSession(self, client, replace(author, session_id=self._last_session_id), timeout_seconds)
         self._sessions[session.id] = session
         return session
 
@@ -71,7 +73,7 @@ class SimulatedZooKeeper:
 
     def write(self, session: "ServerSession", ops: Sequence[Op]) -> list[OpResult]:
         now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
-        results, changes = self.tree.apply(ops, session.id, now_ms)
+        results, changes = self.tree.apply(ops, session.author, now_ms)
         self._notify(changes)
         return results
 
@@ -84,8 +86,8 @@ class SimulatedZooKeeper:
 class ServerSession:
     """One session as the server sees it: its watches, and whether it will expire."""
 
-    def __init__(self, server: SimulatedZooKeeper, client: Peer, id_: int, timeout_seconds: float) -> None:
-        self.server, self.client, self.id = server, client, id_
+    def __init__(self, server: SimulatedZooKeeper, client: Peer, author: Author, timeout_seconds: float) -> None:
+        self.server, self.client, self.author, self.id = server, client, author, author.session_id
         self.is_alive = True
         self._timeout_seconds = timeout_seconds
         self._expiry: TimerHandle | None = None
@@ -126,11 +128,13 @@ class ServerSession:
             self.client.send_event(change)
 
     def exists(self, path: str, watch: bool) -> Stat | None:
+        self._check_readable(path)
         if watch:
             self._data.add(path)
         return self.server.tree.exists(path)
 
     def children(self, path: str, watch: bool) -> tuple[str, ...] | None:
+        self._check_readable(path)
         names = self.server.tree.children(path)
         if watch and names is not None:
             self._children.add(path)
@@ -139,7 +143,14 @@ class ServerSession:
     def get_many(self, paths: Sequence[str], watch: bool) -> list[Node | None]:
         if watch:
             self._data.update(paths)
+        for path in paths:
+            self._check_readable(path)
         return [self.server.tree.get(path) for path in paths]
+
+    def _check_readable(self, path: str) -> None:
+        node = self.server.tree.nodes.get(path)
+        if node is not None and not node.lets_read(self.author.identity):
+            raise refusal(f"{path.removeprefix(self.author.chroot)} cannot be read", ZkError.NO_AUTH)
 
     def watch_again(self, data: Iterable[str], exists: Iterable[str], children: Iterable[str], since_zxid: int) -> None:
         """What SetWatches does on reconnection: report what happened meanwhile, watch the rest."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
+from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperAccessError, ZooKeeperUnreachableError
 from cluster.zookeeper.port import (
     Create,
     Listener,
@@ -26,6 +26,7 @@ from cluster.zookeeper.port import (
     WatchKind,
 )
 from simulator.virtual_time_loop import OUTSIDE, Process, VirtualTimeLoop
+from simulator.znode_tree import Author
 from simulator.zookeeper import Line, ServerSession, SimulatedZooKeeper
 
 READS_PER_REQUEST: Final = 1000
@@ -64,9 +65,11 @@ class SimulatedZooKeeperClient:
         connection_timeout_ms: int = 18_000,
         chroot: str = "",
         process: Process | None = None,
+        author: Author | None = None,
     ) -> None:
         self._process = Process() if process is None else process
         self._server, self._chroot = server, chroot.rstrip("/")
+        self._author = structs.replace(Author() if author is None else author, chroot=self._chroot)
         self._session_timeout, self._connection_timeout = session_timeout_ms / 1000, connection_timeout_ms / 1000
         self._listener: Listener | None = None
         self._session: ServerSession | None = None
@@ -235,7 +238,7 @@ class SimulatedZooKeeperClient:
     def _open_at_server(self) -> None:
         if not self._server.is_reachable:
             return
-        session = self._server.open_session(self, self._session_timeout)
+        session = self._server.open_session(self, self._session_timeout, self._author)
         names = self._chroot.split("/")[1:]
         for depth in range(len(names)):
             self._server.write(session, [Create("/" + "/".join(names[: depth + 1]))])
@@ -340,7 +343,10 @@ class SimulatedZooKeeperClient:
         if not session.is_alive:
             # The server has hung up, which is under way to us.
             return
-        answer = call.perform(session)
+        try:
+            answer = call.perform(session)
+        except ZooKeeperAccessError as refused:
+            answer = refused
         if call.is_write and self._loses_next_answer:
             self._loses_next_answer = False
             self.disconnect()
@@ -350,7 +356,7 @@ class SimulatedZooKeeperClient:
     def _on_answer(self, call: Call, answer: Any, zxid: int) -> None:
         assert self._in_flight.popleft() is call, "answers come in the order of the requests"
         self._last_zxid = zxid
-        if call.on_answer is not None:
+        if call.on_answer is not None and not isinstance(answer, Exception):
             call.on_answer(answer)
         if not call.answer.done():
             call.answer.set_result(answer)

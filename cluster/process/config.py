@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster.broker import Endpoint
 from cluster.errors import ConfigError
+from cluster.process.credentials import read_credentials
 from cluster.process.settings import INT32_MAX, Settings
 
 _PORT_MAX: Final = 65_535
@@ -161,8 +162,8 @@ def load_config(
         )
     except ValidationError as error:
         raise ConfigError(_mistakes(error)) from error
-    if disagreements := _disagreements(config):
-        raise ConfigError(disagreements)
+    if further := _disagreements(config) + _unusable_credentials(config):
+        raise ConfigError(further)
     return config
 
 
@@ -205,6 +206,15 @@ def _describe(detail: ErrorDetails) -> str:
     why = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     # A check of a default names the attribute instead of the key.
     return f"{name.replace('_', '.') if in_settings else name}: {detail['input']!r}: {why}"
+
+
+def _unusable_credentials(config: NodeConfig) -> list[str]:
+    """Told with the other mistakes, and not by a process that is half started."""
+    try:
+        read_credentials(config.settings)
+    except ConfigError as error:
+        return error.mistakes
+    return []
 
 
 def _disagreements(config: NodeConfig) -> list[str]:

@@ -75,7 +75,12 @@ class _ClusterKeys(_Keys):
     zookeeper_connection_timeout_ms: Positive = Field(default_factory=lambda keys: keys["zookeeper_session_timeout_ms"])
     """For the first connection; the session timeout unless given."""
     zookeeper_max_in_flight_requests: Positive = 10
+    java_security_auth_login_config: str | None = None
+    """A JAAS file, as Kafka gets it by this system property: who this process is to ZooKeeper; None: anonymous."""
+    zookeeper_sasl_clientconfig: str = "Client"
+    """The section of that file."""
     zookeeper_set_acl: bool = False
+    """Whether nodes belong to who creates them, instead of being open to everyone."""
     controller_socket_timeout_ms: Positive = 30_000
     request_timeout_ms: Positive = 30_000
     socket_connection_setup_timeout_max_ms: Positive = 30_000
@@ -193,6 +198,8 @@ class _KlammKeys(_Keys):
     """Whether retention spares segments that no audit has taken yet."""
     klamm_replica_truncation_mode: Literal["fetch", "epoch-query"] = "fetch"
     """How a follower finds where its log diverges: from fetch answers, or by asking for epoch end offsets."""
+    klamm_zookeeper_auth_scheme: Literal["sasl", "digest"] = "sasl"
+    """How the user is proven: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no set-up there."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
 
@@ -205,6 +212,16 @@ class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _Cluster
     def _fetch_wait_is_shorter_than_lag(cls, value: int, info: ValidationInfo) -> int:
         _at_most(value, info, "replica.lag.time.max.ms")
         return _at_most(value, info, "replica.socket.timeout.ms")
+
+    @field_validator("zookeeper_set_acl")
+    @classmethod
+    def _owners_have_an_identity(cls, value: bool, info: ValidationInfo) -> bool:
+        # Not a second mistake where the file's name is itself mistaken.
+        if value and info.data.get("java_security_auth_login_config", "") is None:
+            raise ValueError(
+                "needs an authenticated ZooKeeper session: java.security.auth.login.config must name a JAAS file"
+            )
+        return value
 
     @field_validator("socket_connection_setup_timeout_ms")
     @classmethod

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperError, ZooKeeperUnreachableError
+from cluster.errors import (
+    OutcomeUnknownError,
+    SessionExpiredError,
+    ZooKeeperAuthenticationError,
+    ZooKeeperError,
+    ZooKeeperUnreachableError,
+)
 from cluster.zookeeper.armed_watches import chunks_by_size
 from cluster.zookeeper.kazoo_requests import (
     GET_CHILDREN,
@@ -29,6 +35,7 @@ from cluster.zookeeper.kazoo_requests import (
     SetWatches,
 )
 from cluster.zookeeper.kazoo_session import Delivery, Exchange, Session
+from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import (
     Create,
     Listener,
@@ -40,6 +47,7 @@ from cluster.zookeeper.port import (
     Stat,
     WatchEvent,
     ZkError,
+    refusal,
 )
 from cluster.zookeeper.session_metrics import ClientMetrics, SessionMetrics
 
@@ -55,7 +63,8 @@ class KazooZooKeeper:
     """`cluster.zookeeper.port.ZooKeeper` on a real server. To be made and used on one event loop.
 
     `connect` is "host:port,host:port/chroot". `max_in_flight` bounds the requests that were sent and not yet
-    answered, over all callers; further ones wait in order.
+    answered, over all callers; further ones wait in order. `credentials` None: the sessions are anonymous. `sets_acl`:
+    nodes belong to who creates them, as `cluster.node_access` has it, instead of being open.
     """
 
     def __init__(
@@ -66,12 +75,16 @@ class KazooZooKeeper:
         connection_timeout_ms: int,
         max_in_flight: int = 10,
         metrics: ClientMetrics | None = None,
+        credentials: Credentials | None = None,
+        sets_acl: bool = False,
     ) -> None:
         self._hosts, slash, chroot = connect.partition("/")
         self._chroot = slash + chroot.strip("/") if chroot.strip("/") else ""
         self._session_timeout_ms, self._connection_timeout_ms = session_timeout_ms, connection_timeout_ms
         self._max_in_flight = max_in_flight
-        self._metrics = None if metrics is None else SessionMetrics(metrics)
+        self._credentials, self._sets_acl = credentials, sets_acl
+        uses_sasl = credentials is not None and credentials.scheme is Scheme.SASL
+        self._metrics = None if metrics is None else SessionMetrics(metrics, uses_sasl=uses_sasl)
         self._listener: Listener | None = None
         self._session: Session | None = None
         self._is_over = True
@@ -99,7 +112,9 @@ class KazooZooKeeper:
         assert self._is_over, "the present session has not ended"
         self._loop = asyncio.get_running_loop()
         await self._dismiss()
-        self._session = Session(self._hosts, self._session_timeout_ms, self._max_in_flight, self._on_delivery)
+        self._session = Session(
+            self._hosts, self._session_timeout_ms, self._max_in_flight, self._on_delivery, self._credentials
+        )
         self._is_over = False
         self._connected = self._loop.create_future()
         self._beat(self._session)
@@ -127,19 +142,19 @@ class KazooZooKeeper:
         # An exists-request leaves the watch whether the node is there or not; both travel together.
         requests = [Exists(self._chroot_of(path), watch=True), read] if watch else [read]
         await self._exchange(requests)
-        node: Node | None = _present(read)
+        node: Node | None = _present(read, path)
         return node
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         request = Exists(self._chroot_of(path), watch)
         await self._exchange([request])
-        stat: Stat | None = _present(request)
+        stat: Stat | None = _present(request, path)
         return stat
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
         request = GetChildren(self._chroot_of(path), watch)
         await self._exchange([request])
-        names: tuple[str, ...] | None = _present(request)
+        names: tuple[str, ...] | None = _present(request, path)
         return names
 
     async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
@@ -166,7 +181,7 @@ class KazooZooKeeper:
         return result
 
     async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | Exception]:
-        requests = [Multi(ops, self._chroot) for ops in transactions]
+        requests = [Multi(ops, self._chroot, sets_acl=self._sets_acl) for ops in transactions]
         await self._exchange(requests, is_write=True)
         return [self._transaction_result(request) for request in requests]
 
@@ -183,11 +198,12 @@ class KazooZooKeeper:
             ]
             await self._exchange([*arming, *reads])
             if not any(isinstance(read.outcome, ErrorAnswer) and read.outcome.code == UNIMPLEMENTED for read in reads):
-                return [_readable(result) for read in reads for result in _present(read)]
+                results = (result for read in reads for result in _present(read))
+                return [_readable(result, path) for path, result in zip(paths, results, strict=True)]
             self._server_knows_multi_read = False
         singles = [single(path) for path in absolute]
         await self._exchange([*arming, *singles])
-        return [_present(request) for request in singles]
+        return [_present(request, path) for path, request in zip(paths, singles, strict=True)]
 
     async def _exchange(self, requests: Sequence[Request], *, is_write: bool = False) -> None:
         """Send all, wait for all, leave the outcomes in the requests.
@@ -226,13 +242,20 @@ class KazooZooKeeper:
     async def _create_chroot(self) -> None:
         names = self._chroot.split("/")[1:]
         ancestors = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
-        requests = [Multi([Create(path)], chroot="") for path in ancestors]
+        if not ancestors:
+            return
+        # Who may use a chroot may still not be allowed to create it, and would hear of that first.
+        known = Exists(self._chroot, watch=False)
+        await self._exchange([known])
+        if _present(known, self._chroot) is not None:
+            return
+        requests = [Multi([Create(path)], chroot="", sets_acl=self._sets_acl) for path in ancestors]
         # Whether a lost request was carried out does not matter: an existing node is as good.
         await self._exchange(requests)
         for path, request in zip(ancestors, requests, strict=True):
             error = _present(request)[0].error
             if error not in (ZkError.OK, ZkError.NODE_EXISTS):
-                raise ZooKeeperError(f"cannot create the chroot {path}: {error.name}")
+                raise refusal(f"the chroot {path} cannot be created", error)
 
     def _on_delivery(self, session: Session, delivery: Delivery) -> None:
         """Called on the connection's thread."""
@@ -268,7 +291,7 @@ class KazooZooKeeper:
                 self._connected.set_result(None)
         elif event.state in (SessionState.EXPIRED, SessionState.AUTH_FAILED):
             self._is_over = True
-            self._fail_waiting()
+            self._fail_waiting(event.state)
         self._tell(event)
 
     def _tell(self, event: WatchEvent | SessionEvent) -> None:
@@ -283,9 +306,13 @@ class KazooZooKeeper:
         if not done.done():
             done.set_result(None)
 
-    def _fail_waiting(self) -> None:
+    def _fail_waiting(self, end: SessionState = SessionState.EXPIRED) -> None:
         if self._connected is not None and not self._connected.done():
-            self._connected.set_exception(SessionExpiredError("the ZooKeeper session ended before it was usable"))
+            self._connected.set_exception(
+                ZooKeeperAuthenticationError("ZooKeeper refused the credentials")
+                if end is SessionState.AUTH_FAILED
+                else SessionExpiredError("the ZooKeeper session ended before it was usable")
+            )
             # Whoever closes while nobody waits for the connection any more must not be warned of it.
             self._connected.exception()
         for exchange, done in self._waiting.items():
@@ -327,27 +354,30 @@ def _mark_expired(requests: Sequence[Request]) -> None:
         request.outcome = SessionExpiredError("the ZooKeeper session is over")
 
 
-def _present(request: Request) -> Any:
+def _present(request: Request, path: str = "") -> Any:
     """The answer, or None where the node is absent. Raises for every other outcome."""
     outcome = request.outcome
     if isinstance(outcome, ErrorAnswer) and outcome.code == NO_NODE:
         return None
     if isinstance(outcome, ErrorAnswer | Exception):
-        raise _failure(outcome)
+        raise _failure(outcome, path)
     return outcome
 
 
-def _failure(outcome: ErrorAnswer | Exception) -> Exception:
-    if isinstance(outcome, ZooKeeperError):
-        return outcome
-    if isinstance(outcome, ErrorAnswer) and outcome.code == SESSION_EXPIRED:
-        return SessionExpiredError("the server does not know the session any more")
+def _failure(outcome: ErrorAnswer | Exception, path: str = "") -> Exception:
+    match outcome:
+        case ZooKeeperError():
+            return outcome
+        case ErrorAnswer(code=code) if code == SESSION_EXPIRED:
+            return SessionExpiredError("the server does not know the session any more")
+        case ErrorAnswer(code=code) if code == ZkError.NO_AUTH:
+            return refusal(f"{path} cannot be read", ZkError.NO_AUTH)
     return ZooKeeperError(f"ZooKeeper refused the request: {outcome}")
 
 
-def _readable(result: Any) -> Any:
+def _readable(result: Any, path: str) -> Any:
     if isinstance(result, int):
-        raise ZooKeeperError(f"ZooKeeper refused to read a node: error {result}")
+        raise _failure(ErrorAnswer(result), path)
     return result
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
+from cluster.node_access import Access, access_of
 from cluster.zookeeper.port import Check, Create, Delete, Node, Op, OpResult, SetData, Stat, ZkError
 
 EXISTS: Final = 3
@@ -37,14 +38,39 @@ _DATA_RESULT: Final = struct.Struct("!iBii")
 _STAT: Final = struct.Struct("!qqqqi8xq4xi8x")
 _STAT_SIZE: Final = _STAT.size
 _END_OF_RESULTS: Final = _RESULT_HEADER.pack(-1, True, -1)
-# One entry of an access control list: everything to everyone.
-_OPEN_ACL: Final = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack(6) + b"anyone"
 _EPHEMERAL: Final = 1
 _SEQUENTIAL: Final = 2
 
 _HEADERS: Final = {
     operation: _RESULT_HEADER.pack(operation, False, -1)
     for operation in (GET_DATA, GET_CHILDREN, CHECK, CREATE_WITH_STAT, SET_DATA, DELETE)
+}
+
+
+_READ: Final = 1
+_ALL: Final = 31
+
+
+def _acl(*entries: tuple[int, str, str]) -> bytes:
+    """An access control list of (permissions, scheme, id)."""
+    parts = [_INT.pack(len(entries))]
+    for permissions, scheme, identity in entries:
+        parts += (_INT.pack(permissions), _string(scheme), _string(identity))
+    return b"".join(parts)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _INT.pack(len(encoded)) + encoded
+
+
+_WORLD: Final = ("world", "anyone")
+# The server puts the identities of the session in its place.
+_CREATOR: Final = ("auth", "")
+_ACLS: Final = {
+    Access.OPEN: _acl((_ALL, *_WORLD)),
+    Access.CREATOR_AND_READERS: _acl((_ALL, *_CREATOR), (_READ, *_WORLD)),
+    Access.CREATOR: _acl((_ALL, *_CREATOR)),
 }
 
 
@@ -163,14 +189,17 @@ class MultiRead(Request):
 
 
 class Multi(Request):
-    """A transaction. Answer: a list of OpResult; paths of created nodes still have the chroot."""
+    """A transaction. Answer: a list of OpResult; paths of created nodes still have the chroot.
+
+    `sets_acl`: created nodes get the access list of their path, instead of being open.
+    """
 
     type = MULTI
 
-    def __init__(self, ops: Sequence[Op], chroot: str) -> None:
+    def __init__(self, ops: Sequence[Op], chroot: str, *, sets_acl: bool = False) -> None:
         parts: list[bytes] = []
         for op in ops:
-            parts += _encode_operation(op, chroot)
+            parts += _encode_operation(op, chroot, sets_acl)
         parts.append(_END_OF_RESULTS)
         super().__init__(b"".join(parts))
 
@@ -218,7 +247,7 @@ class SetWatches(Request):
         return None
 
 
-def _encode_operation(op: Op, chroot: str) -> tuple[bytes, ...]:
+def _encode_operation(op: Op, chroot: str, sets_acl: bool) -> tuple[bytes, ...]:
     match op:
         case SetData(path=path, data=data, version=version):
             return (_HEADERS[SET_DATA], _string(chroot + path), _buffer(data), _INT.pack(version))
@@ -226,7 +255,8 @@ def _encode_operation(op: Op, chroot: str) -> tuple[bytes, ...]:
             return (_HEADERS[CHECK], _string(chroot + path), _INT.pack(version))
         case Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential):
             flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
-            return (_HEADERS[CREATE_WITH_STAT], _string(chroot + path), _buffer(data), _OPEN_ACL, _INT.pack(flags))
+            acl = _ACLS[access_of(path, sets_acl=sets_acl)]
+            return (_HEADERS[CREATE_WITH_STAT], _string(chroot + path), _buffer(data), acl, _INT.pack(flags))
         case Delete(path=path, version=version):
             return (_HEADERS[DELETE], _string(chroot + path), _INT.pack(version))
 
@@ -234,11 +264,6 @@ def _encode_operation(op: Op, chroot: str) -> tuple[bytes, ...]:
 def _failure(code: int) -> ZkError:
     """The server reports 0 for operations before the one that failed: they were undone."""
     return ZkError.RUNTIME_INCONSISTENCY if code == 0 else ZkError(code)
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    return _INT.pack(len(encoded)) + encoded
 
 
 def _buffer(data: bytes) -> bytes:

@@ -15,12 +15,14 @@ from time import monotonic
 from typing import Any, Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, ConnectionLoss
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import Close, Watch
+from kazoo.protocol.serialization import SASL, Close, Watch
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
+from puresasl import SASLError, SASLProtocolException
+from puresasl.client import SASLClient
 
 from cluster.errors import SessionExpiredError
 from cluster.zookeeper.armed_watches import Watches
@@ -31,6 +33,7 @@ from cluster.zookeeper.kazoo_requests import (
     LostAnswer,
     Request,
 )
+from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, WatchKind
 
 logger = logging.getLogger(__name__)
@@ -91,8 +94,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
     client: "Session"
     _xid: int
 
-    def __init__(self, client: "Session", retry: Any, max_in_flight: int) -> None:
-        super().__init__(client, retry, logger=_kazoo_logger)
+    def __init__(self, client: "Session", retry: Any, max_in_flight: int, sasl: dict[str, str] | None) -> None:
+        super().__init__(client, retry, logger=_kazoo_logger, sasl_options=sasl)
         self._max_in_flight = max_in_flight
         self._received = bytearray()
         # How much of what was received has been handed out.
@@ -102,13 +105,37 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._received.clear()
         self._taken = 0
+        # Returns when the session is there and authenticated.
         read_timeout, connect_timeout = super()._connect(host, hostip, port)
         # kazoo does not keep the timeout which the server granted; its read timeout is two thirds of it.
         self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
         self._heard_at = monotonic()
+        self.client.begin()
         # kazoo pings after half of this. The server counts a session's time from what it heard last, so with pings as
         # frequent as those of ZooKeeper's own client whoever died last expires last, and not whoever pinged last.
         return read_timeout / 2, connect_timeout
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        """Answer one challenge. kazoo would ask a server that does not know SASL over and over, without end."""
+        sasl = SASLClient("zk-sasl-md5", service="zookeeper", **self.sasl_options)
+        try:
+            challenge = self._exchange_tokens(b"", timeout, xid=1)
+            if not challenge:
+                raise AuthFailedError("the server knows no SASL users")
+            sasl.process(self._exchange_tokens(sasl.process(challenge), timeout, xid=2))
+        except (SASLError, SASLProtocolException, ConnectionDropped) as error:
+            # ZooKeeper hangs up on whom it does not believe.
+            raise AuthFailedError(str(error)) from error
+        if not sasl.complete:
+            raise AuthFailedError("the server did not prove that it knows the password")
+
+    def _exchange_tokens(self, token: bytes, timeout: float, xid: int) -> bytes:
+        self._submit(SASL(token), timeout, xid)
+        header, buffer, offset = self._read_header(timeout)
+        if header.err:
+            raise AuthFailedError(f"error {header.err}")
+        answer: bytes = SASL.deserialize(buffer, offset)[0]
+        return answer
 
     def _send_ping(self, connect_timeout: float) -> None:
         super()._send_ping(connect_timeout)
@@ -204,6 +231,18 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
             self.client.deliver(WatchEvent(event.path, kind))
 
 
+def _digest_of(credentials: Credentials | None) -> list[tuple[str, str]]:
+    if credentials is None or credentials.scheme is not Scheme.DIGEST:
+        return []
+    return [("digest", f"{credentials.username}:{credentials.password}")]
+
+
+def _sasl_options(credentials: Credentials | None) -> dict[str, str] | None:
+    if credentials is None or credentials.scheme is not Scheme.SASL:
+        return None
+    return {"mechanism": "DIGEST-MD5", "username": credentials.username, "password": credentials.password}
+
+
 def _decode(request: Request, buffer: bytes, offset: int) -> Any:
     try:
         return request.deserialize(buffer, offset)
@@ -226,20 +265,23 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         session_timeout_ms: int,
         max_in_flight: int,
         on_delivery: Callable[["Session", Delivery], None],
+        credentials: Credentials | None = None,
     ) -> None:
         super().__init__(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
+            auth_data=_digest_of(credentials),
             handler=_Handler(addresses=hosts.count(",") + 1),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1.0),
             logger=_kazoo_logger,
         )
-        self._connection = _Connection(self, self._conn_retry.copy(), max_in_flight)
+        self._connection = _Connection(self, self._conn_retry.copy(), max_in_flight, _sasl_options(credentials))
         self._on_delivery = on_delivery
         self._over = threading.Event()
         self._last_beat = monotonic()
         self.granted_timeout_seconds = session_timeout_ms / 1000
         self.watches = Watches()
+        self._is_usable = False
 
     def open(self) -> None:
         """Begin to connect; returns at once."""
@@ -275,19 +317,24 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
     def deliver(self, delivery: Delivery) -> None:
         self._on_delivery(self, delivery)
 
+    def begin(self) -> None:
+        """The connection stands and its user is proven: from here on requests are sent."""
+        self._is_usable = True
+        if not self._over.is_set():
+            self._arm_again()
+            self.deliver(SessionEvent(SessionState.CONNECTED, self._session_id))
+
     def _session_callback(self, state: Any) -> None:
-        before, session_id = self._state, self._session_id
+        was_usable, session_id = self._is_usable, self._session_id
+        self._is_usable = False
         super()._session_callback(state)
         if self._over.is_set():
             return
-        if state == KeeperState.CONNECTED:
-            self._arm_again()
-            self.deliver(SessionEvent(SessionState.CONNECTED, self._session_id))
-        elif state == KeeperState.AUTH_FAILED:
+        if state == KeeperState.AUTH_FAILED:
             self._end(SessionState.AUTH_FAILED, session_id)
         elif state in (KeeperState.EXPIRED_SESSION, KeeperState.CLOSED):
             self._end(SessionState.EXPIRED, session_id)
-        elif before == KeeperState.CONNECTED:
+        elif was_usable:
             self.deliver(SessionEvent(SessionState.DISCONNECTED, session_id))
 
     def _end(self, state: SessionState, session_id: int | None) -> None:

@@ -10,7 +10,8 @@ answer that already shows the change.
 Outcomes. Per-item results are values. A whole call raises `SessionExpiredError` (the session is gone
 for good, and whatever was in flight may or may not have been applied) or, for writes only,
 `OutcomeUnknownError` (the connection was lost after the request had left: it may or may not have been
-applied; re-read to find out). Reads are repeated by the adapter after a reconnection and do not raise
+applied; re-read to find out). A node that must not be read raises `ZooKeeperAccessError`; what must not be written is a
+value, NO_AUTH. Reads are repeated by the adapter after a reconnection and do not raise
 the latter. Calls made while disconnected wait for the connection.
 """
 
@@ -19,6 +20,8 @@ from enum import Enum, IntEnum
 from typing import Final, Protocol
 
 from msgspec import Struct
+
+from cluster.errors import ZooKeeperAccessError, ZooKeeperError
 
 ANY_VERSION: Final = -1
 
@@ -66,6 +69,7 @@ class SessionState(Enum):
     EXPIRED = "expired"
     """This session is gone with its ephemerals and watches. `start_session` makes a new one."""
     AUTH_FAILED = "auth_failed"
+    """The credentials were refused, at first or on a reconnection: this session is over as if it had expired."""
 
 
 class SessionEvent(Struct, frozen=True):
@@ -136,6 +140,16 @@ class OpResult(Struct, frozen=True, gc=False):
         return self.error is ZkError.OK
 
 
+def refusal(what: str, error: ZkError) -> ZooKeeperError:
+    """The error to raise for a result that nobody expects; `what` could not be done, in words."""
+    match error:
+        case ZkError.NO_AUTH:
+            return ZooKeeperAccessError(f"{what}: NO_AUTH: the node's access list does not allow it to this process")
+        case ZkError.INVALID_ACL:
+            return ZooKeeperAccessError(f"{what}: INVALID_ACL: the session has no identity that could own the node")
+    return ZooKeeperError(f"{what}: {error.name}")
+
+
 class ZooKeeper(Protocol):
     """One client with one session at a time. All methods are called on the event loop."""
 
@@ -152,7 +166,7 @@ class ZooKeeper(Protocol):
         """Connect and open a session; the first call and, after EXPIRED, each new one.
 
         Creates a missing chroot. Raises ZooKeeperUnreachableError when no connection came about within
-        the connection timeout.
+        the connection timeout, ZooKeeperAuthenticationError when the credentials were refused.
         """
         ...
 

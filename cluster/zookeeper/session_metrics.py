@@ -11,11 +11,8 @@ _EVENT_METERS: Final = {
     SessionState.EXPIRED: "ZooKeeperExpiresPerSec",
     SessionState.AUTH_FAILED: "ZooKeeperAuthFailuresPerSec",
 }
-_NEVER: Final = ("ZooKeeperReadOnlyConnectsPerSec", "ZooKeeperSaslAuthenticationsPerSec")
-"""This client connects neither read-only nor by SASL: shown as 0, for dashboards that were made for Kafka."""
-
-_NEVER_MARKED: Final = ("ZooKeeperReadOnlyConnectsPerSec", "ZooKeeperSaslAuthenticationsPerSec")
-"""For dashboards made for Kafka: this client asks for neither."""
+_NEVER_MARKED: Final = "ZooKeeperReadOnlyConnectsPerSec"
+"""For dashboards made for Kafka: this client never asks for a read-only connection."""
 
 
 class ClientMetrics(Protocol):
@@ -29,17 +26,16 @@ class ClientMetrics(Protocol):
 class SessionMetrics:
     """The metrics of the client library, by Kafka's names (kafka.server) where Kafka has them."""
 
-    def __init__(self, metrics: ClientMetrics) -> None:
+    def __init__(self, metrics: ClientMetrics, *, uses_sasl: bool) -> None:
         listener = ("kafka.server", "SessionExpireListener")
         self._latency = metrics.histogram("kafka.server", "ZooKeeperClientMetrics", "ZooKeeperRequestLatencyMs")
         # Kafka counts neither; benchmarks do, because batching is what makes the difference.
         self._requests = metrics.meter("klamm.zookeeper", "Client", "Requests")
         self._round_trips = metrics.meter("klamm.zookeeper", "Client", "RoundTrips")
         self._meters = {state: metrics.meter(*listener, name) for state, name in _EVENT_METERS.items()}
-        for name in _NEVER:
-            metrics.meter(*listener, name)
-        for name in _NEVER_MARKED:
-            metrics.meter(*listener, name)
+        metrics.meter(*listener, _NEVER_MARKED)
+        self._sasl_authentications = metrics.meter(*listener, "ZooKeeperSaslAuthenticationsPerSec")
+        self._uses_sasl = uses_sasl
         self._state = metrics.text(*listener, "SessionState")
 
     def sent(self, requests: int, round_trips: int) -> None:
@@ -53,4 +49,7 @@ class SessionMetrics:
 
     def session_event(self, state: SessionState) -> None:
         self._meters[state].mark()
+        if self._uses_sasl and state is SessionState.CONNECTED:
+            # Connections are reported when their user is proven.
+            self._sasl_authentications.mark()
         self._state.set(state.name)

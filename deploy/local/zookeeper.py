@@ -62,6 +62,8 @@ class ServerSettings(Struct, frozen=True):
     heap_mb: int = 1024
     # Both requests and stored nodes are limited by this; one transaction of many small writes counts as a whole.
     max_buffer_bytes: int = 16 * 1024 * 1024
+    login_file: Path | None = None
+    """A JAAS file whose section `Server` names the users that may authenticate by SASL; None: the server knows none."""
 
 
 class ServerCommand(Struct, frozen=True):
@@ -93,6 +95,7 @@ def prepare(port: int | None, data: Path, settings: ServerSettings | None = None
         f"-Djute.maxbuffer={settings.max_buffer_bytes}",
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         f"-Dklamm.log={folder / 'zookeeper.log'}",
+        *([] if settings.login_file is None else [f"-Djava.security.auth.login.config={settings.login_file.resolve()}"]),
         "-cp",
         os.pathsep.join(_class_path()),
         MAIN_CLASS,
@@ -222,6 +225,8 @@ def _server_config(folder: Path, port: int, settings: ServerSettings) -> str:
     ]
     if settings.min_session_timeout_ms is not None:
         lines.append(f"minSessionTimeout={settings.min_session_timeout_ms}")
+    if settings.login_file is not None:
+        lines.append("authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
     return "\n".join(lines) + "\n"
 
 

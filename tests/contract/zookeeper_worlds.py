@@ -12,8 +12,10 @@ from typing import Any, Protocol
 from kazoo.client import KazooClient
 
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import Create, SessionEvent, SessionState, WatchEvent, WatchKind, ZooKeeper
 from simulator.virtual_time_loop import VirtualTimeLoop
+from simulator.znode_tree import Author
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
@@ -46,8 +48,10 @@ class World(Protocol):
     def run(self, test: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         """Run one test to its end."""
 
-    async def client(self, chroot: str | None = None) -> tuple[ZooKeeper, Events]:
-        """A client with a session, and what its listener hears."""
+    async def client(
+        self, chroot: str | None = None, *, user: str | None = None, sets_acl: bool = False
+    ) -> tuple[ZooKeeper, Events]:
+        """A client with a session, and what its listener hears. `user` None: anonymous."""
 
     async def expire(self, client: ZooKeeper) -> None:
         """Let the server end the session while the client lives."""
@@ -79,12 +83,15 @@ class SimulatedWorld:
         loop.run_until_complete(test(self))
         assert loop.unhandled == []
 
-    async def client(self, chroot: str | None = None) -> tuple[ZooKeeper, Events]:
+    async def client(
+        self, chroot: str | None = None, *, user: str | None = None, sets_acl: bool = False
+    ) -> tuple[ZooKeeper, Events]:
         events = Events()
         client = SimulatedZooKeeperClient(
             self._server,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             chroot=self.chroot if chroot is None else chroot,
+            author=Author(identity=user, sets_acl=sets_acl),
         )
         client.listen(events)
         await client.start_session()
@@ -183,13 +190,17 @@ class RealWorld:
 
         asyncio.run(main())
 
-    async def client(self, chroot: str | None = None) -> tuple[ZooKeeper, Events]:
+    async def client(
+        self, chroot: str | None = None, *, user: str | None = None, sets_acl: bool = False
+    ) -> tuple[ZooKeeper, Events]:
         relay, events = Relay(int(self._address.partition(":")[2])), Events()
         port = await relay.open()
         client = KazooZooKeeper(
             f"127.0.0.1:{port}{self.chroot if chroot is None else chroot}",
             session_timeout_ms=SESSION_TIMEOUT_MS,
             connection_timeout_ms=20_000,
+            credentials=None if user is None else Credentials(Scheme.DIGEST, user, "secret"),
+            sets_acl=sets_acl,
         )
         self._relays[client] = relay
         client.listen(events)
