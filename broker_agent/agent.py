@@ -16,6 +16,7 @@ from broker_agent.control_requests import ControlRequests
 from broker_agent.controlled_shutdown import ControlledShutdown
 from broker_agent.controller_finder import ControllerFinder
 from broker_agent.directory_failures import DirectoryFailures
+from broker_agent.dynamic_settings import DynamicSettings
 from broker_agent.fetch_requests import FetchRequests
 from broker_agent.isr_proposals import IsrProposals
 from broker_agent.log_reconciliation import FetchSetup
@@ -144,8 +145,13 @@ class Agent:
             broker_epoch=lambda: self.registration.epoch,
             sink=around.sink,
         )
-        self._topic_changes = TopicConfigChanges(
-            around.zookeeper, around.clock, around.configs, around.logs, self.control.lock
+        self._setting_changes = DynamicSettings(
+            broker.id,
+            around.zookeeper,
+            around.clock,
+            topics=TopicConfigChanges(around.configs, around.logs, self.control.lock),
+            fetchers=self.fetchers,
+            fetchers_of_file=settings.num_replica_fetchers,
         ).changes
         self._handlers = self._build_handlers()
 
@@ -163,7 +169,6 @@ class Agent:
 
         Raises StartupError when the id or the address is taken.
         """
-        self.metrics.broker_state.set(STARTING)
         self.registration.advertise(endpoint)
         await self.registration.check_address_is_free()
         await self.registration.register()
@@ -185,7 +190,7 @@ class Agent:
         for name, coroutine in (
             ("zookeeper-events", self._follow_zookeeper()),
             ("controller-finder", self.finder.run()),
-            ("topic-settings", self._topic_changes.run()),
+            ("dynamic-settings", self._setting_changes.run()),
             ("isr-proposals", self.proposals.run()),
             ("log-directory-failures", failures.run()),
             ("isr-expiration", self._every(lag_ms / 2, self._shrink_isrs)),
@@ -197,7 +202,7 @@ class Agent:
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
         ):
             self._background.append(self._tasks.start(coroutine, name=name))
-        self._topic_changes.start_session()
+        self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
         self._is_serving.set()
 
@@ -307,7 +312,7 @@ class Agent:
             event = await self._around.zookeeper_events.get()
             match event:
                 case WatchEvent(path=path) if path == CONFIG_CHANGES:
-                    self._topic_changes.changed()
+                    self._setting_changes.changed()
                 case WatchEvent():
                     self.finder.look_again()
                 case SessionEvent(state=SessionState.CONNECTED):
@@ -350,7 +355,7 @@ class Agent:
             await asyncio.sleep(_RETRY_S)
         self._note_registration()
         self.finder.look_again()
-        self._topic_changes.start_session()
+        self._setting_changes.start_session()
 
     def _note_registration(self) -> None:
         self._around.sink.append(

@@ -37,7 +37,8 @@ class FetchState(Struct, frozen=True):
 class FetchStates:
     """The partitions of one fetcher, in the order in which they are requested next."""
 
-    def __init__(self, metrics: Metrics, *, per_partition_metrics: bool) -> None:
+    def __init__(self, client_id: str, metrics: Metrics, *, per_partition_metrics: bool) -> None:
+        self._client_id = client_id
         self._states: dict[TopicPartition, FetchState] = {}
         self._metrics = metrics
         self._per_partition_metrics = per_partition_metrics
@@ -55,7 +56,7 @@ class FetchStates:
         """Replace the state in its place, or add it at the end."""
         self._states[tp] = state
         if self._per_partition_metrics and state.lag is not None:
-            self._metrics.gauge(*_LAG_METRIC, **_lag_tags(tp)).set(state.lag)
+            self._metrics.gauge(*_LAG_METRIC, **self._lag_tags(tp)).set(state.lag)
 
     def move_to_end(self, tp: TopicPartition) -> None:
         """It received data: let the others come first next time (R5.11)."""
@@ -63,13 +64,14 @@ class FetchStates:
 
     def remove(self, tp: TopicPartition) -> FetchState | None:
         if self._per_partition_metrics:
-            self._metrics.remove(*_LAG_METRIC, **_lag_tags(tp))
+            self._metrics.remove(*_LAG_METRIC, **self._lag_tags(tp))
         return self._states.pop(tp, None)
 
-    def delay(self, tp: TopicPartition, until: float) -> None:
-        """Back off; offset, epoch and state stay, and several back-offs do not add up (R5.28)."""
+    def delay(self, tp: TopicPartition, *, now: float, until: float) -> None:
+        """Back off; offset, epoch and state stay. A back-off that is not over yet is not made longer (R5.28)."""
         state = self._states[tp]
-        self._states[tp] = replace(state, delayed_until=until)
+        if state.delayed_until is None or state.delayed_until <= now:
+            self._states[tp] = replace(state, delayed_until=until)
 
     def ready(self, now: float, *, truncating: bool) -> list[tuple[TopicPartition, FetchState]]:
         """Those that may be truncated, or fetched, now. An elapsed delay is cleared on the way."""
@@ -79,10 +81,14 @@ class FetchStates:
                 found.append((tp, state))
         return found
 
+    def seconds_until_ready(self, now: float) -> float | None:
+        """How long until the first back-off is over; None without any."""
+        delays = (state.delayed_until - now for state in self._states.values() if state.delayed_until is not None)
+        return min(delays, default=None)
+
     @property
     def max_lag(self) -> int:
         return max((state.lag for state in self._states.values() if state.lag is not None), default=0)
 
-
-def _lag_tags(tp: TopicPartition) -> dict[str, str]:
-    return {"clientId": "Replica", "topic": tp.topic, "partition": str(tp.partition)}
+    def _lag_tags(self, tp: TopicPartition) -> dict[str, str]:
+        return {"clientId": self._client_id, "topic": tp.topic, "partition": str(tp.partition)}

@@ -19,7 +19,7 @@ from broker_agent.fetch_states import FetchState, FetchStates
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.ports import ClusterClient, Log
 from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Offset
-from cluster.errors import ErrorCode, PeerUnreachableError, StorageError
+from cluster.errors import ClusterError, ErrorCode, PeerUnreachableError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
 from cluster.requests import (
@@ -38,6 +38,10 @@ _GIVEN_UP: Final = "replica fetching stopped until the next LeaderAndIsr"
 
 _T = TypeVar("_T")
 _log = structlog.stdlib.get_logger()
+
+
+class ProtocolViolationError(ClusterError):
+    """A leader answered what it was not asked (R5.14). Nothing of such an answer is used."""
 
 
 class Leader(NamedTuple):
@@ -74,13 +78,14 @@ class FetchSetup(Struct, frozen=True):
 class LogReconciliation:
     """The partitions of one fetcher and the means to make their logs agree with the leader's.
 
-    `failed` is the agent-wide set of partitions given up on (R5.4).
+    `client_id` is that of the lag's gauges, `failed` the agent-wide set of partitions given up on (R5.4).
     """
 
-    def __init__(self, leader: Leader, setup: FetchSetup, failed: dict[TopicPartition, None]) -> None:
+    def __init__(self, client_id: str, leader: Leader, setup: FetchSetup, failed: dict[TopicPartition, None]) -> None:
         self.leader = leader
         self.setup = setup
-        self.states = FetchStates(setup.metrics.registry, per_partition_metrics=setup.settings.klamm_metrics_partitions)
+        with_metrics = setup.settings.klamm_metrics_partitions
+        self.states = FetchStates(client_id, setup.metrics.registry, per_partition_metrics=with_metrics)
         self._failed = failed
         self._truncations: list[StateChange] = []
 
@@ -90,8 +95,8 @@ class LogReconciliation:
         return None if partition is None else partition.log
 
     def delay(self, tp: TopicPartition) -> None:
-        backoff_s = self.setup.settings.replica_fetch_backoff_ms / 1000
-        self.states.delay(tp, asyncio.get_running_loop().time() + backoff_s)
+        now = asyncio.get_running_loop().time()
+        self.states.delay(tp, now=now, until=now + self.setup.settings.replica_fetch_backoff_ms / 1000)
 
     def give_up(self, tp: TopicPartition, why: str) -> None:
         """Move the partition to the failed set, where it waits for the controller (R5.4)."""
@@ -137,9 +142,12 @@ class LogReconciliation:
                 if self.states.get(tp) is state:
                     self.delay(tp)
             return
-        for answer in response.partitions:
-            tp = TopicPartition(answer.topic, answer.partition)
-            assert tp in asked, f"broker {self.leader.broker} answered for {tp}, which was not asked about (R5.14)"
+        answers = {TopicPartition(answer.topic, answer.partition): answer for answer in response.partitions}
+        uninvited = sorted(answers.keys() - asked.keys())
+        if uninvited:
+            # Who mixes up partitions is not to be believed about the others either.
+            raise ProtocolViolationError(f"broker {self.leader.broker} answered for {uninvited[0]}, unasked")
+        for tp, answer in answers.items():
             if self.states.get(tp) is asked[tp]:
                 self._guarded(tp, partial(self._apply_epoch_answer, tp, asked[tp], answer))
 

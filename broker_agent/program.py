@@ -9,7 +9,7 @@ import structlog
 
 from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
-from broker_agent.agent import RECOVERY, Agent, Surroundings
+from broker_agent.agent import RECOVERY, STARTING, Agent, Surroundings
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
@@ -41,7 +41,9 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     settings, clock, random, metrics = config.settings, SystemClock(), SystemRandom(), Metrics()
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
+    broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
     async with AsyncExitStack() as cleanup:
+        broker_state.set(STARTING)
         zookeeper = await _connect(config, metrics, events)
         cleanup.push_async_callback(zookeeper.close)
         disk = FileDisk(_DISK_THREADS)
@@ -54,7 +56,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         sink, state_change_folder = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
-        metrics.gauge("kafka.server", "KafkaServer", "BrokerState").set(RECOVERY)
+        if config.metrics_listen is not None:
+            # Before the logs are loaded: a long recovery is to be seen from outside (R1.10 e, f).
+            _, close_metrics = serve_metrics(metrics, config.metrics_listen)
+            cleanup.callback(close_metrics)
+        broker_state.set(RECOVERY)
         logs = await open_log_directories(
             LogSurroundings(disk, clock, random),
             config.data,
@@ -83,9 +89,6 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             configs=configs,
             request_stop=stop.set,
         )
-        if config.metrics_listen is not None:
-            _, close_metrics = serve_metrics(metrics, config.metrics_listen)
-            cleanup.callback(close_metrics)
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
             await _serve(config, Agent(Broker(broker_id, (), config.rack), around, tasks), around, stop)

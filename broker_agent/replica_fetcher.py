@@ -19,6 +19,9 @@ from cluster.errors import ErrorCode, LogAppendError, PeerUnreachableError, Stor
 from cluster.partition import TopicPartition
 from cluster.requests import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
 
+BUSY_SUFFIX: Final = "-busy"
+"""Ends the name of a fetcher of busy partitions; the lag of a partition is told without it, so that it stays one."""
+
 _RATE_WINDOW_S: Final = 5.0
 _RETRIED_APPEND_ERRORS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
 _STATS: Final = ("kafka.server", "FetcherStats")
@@ -27,17 +30,18 @@ _log = structlog.stdlib.get_logger()
 
 
 class ReplicaFetcher:
-    """Fetches a set of partitions, all led by one broker; `run` is its task."""
+    """Fetches a set of partitions, all led by one broker; `run` is its task, `name` tells its meters from others'."""
 
     def __init__(
         self,
+        name: str,
         leader: Leader,
         setup: FetchSetup,
         failed: dict[TopicPartition, None],
         note_records: Callable[[TopicPartition], None],
     ) -> None:
         self.leader = leader
-        self.reconciliation = LogReconciliation(leader, setup, failed)
+        self.reconciliation = LogReconciliation(name.removesuffix(BUSY_SUFFIX), leader, setup, failed)
         self.states = self.reconciliation.states
         self.request_rate = 0.0
         """Requests per second over the last window of five seconds or more."""
@@ -49,7 +53,7 @@ class ReplicaFetcher:
         self._window_requests = 0
         registry = setup.metrics.registry
         self._tags = {
-            "clientId": "Replica",
+            "clientId": name,
             "brokerHost": leader.endpoint.host,
             "brokerPort": str(leader.endpoint.port),
         }
@@ -235,9 +239,12 @@ class ReplicaFetcher:
             log.raise_log_start_offset(Offset(start))
 
     async def _wait_for_work(self) -> None:
-        """Return when something was added, or after `replica.fetch.backoff.ms`."""
-        # A back-off of 0 still has to let other tasks run.
-        pause_s = max(self._setup.settings.replica_fetch_backoff_ms, 1) / 1000
+        """Return when something was added or a back-off is over, after `replica.fetch.backoff.ms` at the latest."""
+        pause_s = self._setup.settings.replica_fetch_backoff_ms / 1000
+        until_ready_s = self.states.seconds_until_ready(asyncio.get_running_loop().time())
+        if until_ready_s is not None:
+            pause_s = min(pause_s, until_ready_s)
+        pause_s = max(pause_s, 0.001)  # A back-off of 0 still has to let other tasks run.
         try:
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from broker_agent.fetch_states import FetchState, FetchStates
 from broker_agent.log_reconciliation import FetchSetup, Leader
-from broker_agent.replica_fetcher import ReplicaFetcher
+from broker_agent.replica_fetcher import BUSY_SUFFIX, ReplicaFetcher
 from cluster.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
 from cluster.process.tasks import TaskSet
@@ -69,6 +69,7 @@ class ReplicaFetchers:
         self._received_at: dict[TopicPartition, float] = {}
         """When the busy partitions received their last records; in seconds of the loop's time."""
         self._is_closed = False
+        self._fetchers_per_leader = setup.settings.num_replica_fetchers
         registry = setup.metrics.registry
         self._max_lag = registry.gauge(*_METRICS, "MaxLag", clientId="Replica")
         self._min_rate = registry.gauge(*_METRICS, "MinFetchRate", clientId="Replica")
@@ -135,7 +136,7 @@ class ReplicaFetchers:
             self._move(tp, key._replace(is_busy=True))
 
     def _move(self, tp: TopicPartition, key: _FetcherKey) -> None:
-        """Hand a partition over to the other fetcher of its leader, as it is."""
+        """Hand a partition over to another fetcher of its leader, as it is."""
         origin = self._running[self._placed[tp]].fetcher
         state = origin.states.remove(tp)
         assert state is not None, f"{tp} is not where it was placed"
@@ -151,6 +152,18 @@ class ReplicaFetchers:
             del self._received_at[tp]
             if self.state(tp) is not None:
                 self._move(tp, self._placed[tp]._replace(is_busy=False))
+
+    def resize(self, fetchers_per_leader: int) -> None:
+        """Spread the partitions over another number of fetchers; each goes on as it was (R5.6)."""
+        if fetchers_per_leader == self._fetchers_per_leader or self._is_closed:
+            return
+        _log.info("fetchers per leader", before=self._fetchers_per_leader, now=fetchers_per_leader)
+        self._fetchers_per_leader = fetchers_per_leader
+        for tp, key in tuple(self._placed.items()):
+            wanted = key._replace(fetcher_id=self._fetcher_id(tp))
+            if wanted != key and self.state(tp) is not None:
+                self._move(tp, wanted)
+        self.stop_idle()
 
     def stop_idle(self) -> None:
         """End fetchers without partitions (R5.5)."""
@@ -195,21 +208,21 @@ class ReplicaFetchers:
 
     def _fetcher_id(self, tp: TopicPartition) -> int:
         # Not hash(): it is salted per process, and a partition's fetcher should be the same after a restart.
-        return (31 * crc32(tp.topic.encode()) + tp.partition) % self._setup.settings.num_replica_fetchers
+        return (31 * crc32(tp.topic.encode()) + tp.partition) % self._fetchers_per_leader
 
     def _fetcher(self, key: _FetcherKey, leader: Leader) -> ReplicaFetcher:
         """The fetcher of that key at that endpoint; one at another endpoint hands over (R5.2)."""
         present = self._running.get(key)
         if present is not None and present.fetcher.leader == leader:
             return present.fetcher
-        fetcher = ReplicaFetcher(leader, self._setup, self._failed, self.note_records)
+        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}{BUSY_SUFFIX if key.is_busy else ''}"
+        fetcher = ReplicaFetcher(name, leader, self._setup, self._failed, self.note_records)
         if present is not None:
             for tp in present.fetcher.states:
                 state = present.fetcher.states.get(tp)
                 assert state is not None, f"{tp} vanished while its fetcher was replaced"
                 fetcher.states.put(tp, replace(state, delayed_until=None))
             self._stop(key)
-        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}{'-busy' if key.is_busy else ''}"
         self._running[key] = _Running(fetcher, self._tasks.start(self._guard(fetcher, name), name=name))
         return fetcher
 

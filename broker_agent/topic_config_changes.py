@@ -8,10 +8,7 @@ import structlog
 
 from broker_agent.ports import LogDirectories
 from broker_agent.topic_configs import TopicConfigs
-from cluster.config_changes import ConfigChanges
-from cluster.node import WallClock
 from cluster.znodes import ConfigEntity
-from cluster.zookeeper.port import ZooKeeper
 
 _TOPICS: Final = "topics"
 
@@ -21,16 +18,13 @@ _log = structlog.stdlib.get_logger()
 class TopicConfigChanges:
     """Gives live logs the settings that their topics have now; the next operation on a log goes by them."""
 
-    def __init__(
-        self, zookeeper: ZooKeeper, clock: WallClock, configs: TopicConfigs, logs: LogDirectories, lock: asyncio.Lock
-    ) -> None:
-        self.changes = ConfigChanges(zookeeper, clock, self._take_over)
+    def __init__(self, configs: TopicConfigs, logs: LogDirectories, lock: asyncio.Lock) -> None:
         self._configs = configs
         self._logs = logs
         self._lock = lock
 
-    async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
-        """Raises ZooKeeperError; the listener tries again."""
+    async def take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
+        """Read the settings of these topics again. Raises ZooKeeperError."""
         topics = {entity.name for entity in entities if entity.type == _TOPICS}
         if is_new_session:
             # Announcements may have come and gone while nobody listened.

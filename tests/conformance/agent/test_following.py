@@ -1,79 +1,18 @@
 """Replica fetchers: where they start, what they drop, what makes them wait or give up."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, LeaderEpoch, Offset
+from cluster.broker import LeaderEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.record_batch import encode_batch
-from cluster.requests import (
-    FetchPartitionData,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsResult,
-    RequestContext,
-)
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from cluster.requests import FetchPartitionData
+from tests.agents import TOPIC, TP, AgentWorld, until, virtually
+from tests.following import data, error, follow, tell_again
 
 OTHER = TopicPartition(TOPIC, 1)
-
-
-class PlayedLeader:
-    """Broker 2, played by the test: answers each fetch with the next prepared answer, then waits."""
-
-    def __init__(self, world: AgentWorld) -> None:
-        self.fetches: list[FetchRequest] = []
-        self.answers: asyncio.Queue[FetchPartitionData | tuple[FetchPartitionData, ...]] = asyncio.Queue()
-        self.start, self.end = 0, 0
-        world.network.attach("broker-2:9092", self)
-
-    async def handle(self, _: RequestContext, request: Any) -> Any:
-        if isinstance(request, ListOffsetsRequest):
-            offset = Offset(self.end if request.partitions[0].timestamp == -1 else self.start)
-            return ListOffsetsResponse((ListOffsetsResult(TOPIC, 0, ErrorCode.NONE, -1, offset),))
-        assert isinstance(request, FetchRequest)
-        self.fetches.append(request)
-        answer = await self.answers.get()
-        return FetchResponse(ErrorCode.NONE, answer if isinstance(answer, tuple) else (answer,))
-
-    @property
-    def offsets(self) -> list[int]:
-        return [request.partitions[0].fetch_offset for request in self.fetches]
-
-
-def data(base: int, count: int = 1, *, epoch: int = 0, hw: int = 0, flip: bool = False) -> FetchPartitionData:
-    batch = encode_batch(b"r" * 20, count, base_offset=base, leader_epoch=epoch)
-    records = batch[:-1] + bytes([batch[-1] ^ 1]) if flip else batch
-    return FetchPartitionData(TOPIC, 0, ErrorCode.NONE, Offset(hw), Offset(hw), Offset(0), records=records)
-
-
-def error(code: ErrorCode) -> FetchPartitionData:
-    return FetchPartitionData(TOPIC, 0, code)
-
-
-async def follow(world: AgentWorld) -> tuple[AgentProcess, PlayedLeader]:
-    """Agent 1 follows the played broker 2."""
-    await world.start(1)
-    leader = PlayedLeader(world)
-    follower = AgentProcess(world, BrokerId(2))
-    world.decide(2, [2], replicas=[1, 2])
-    world.agents[2] = follower
-    await world.update_metadata(1, 2, to=[1])
-    del world.agents[2]
-    await world.tell(1)
-    await until(lambda: len(leader.fetches) == 1)
-    return world.agents[1], leader
-
-
-async def tell_again(world: AgentWorld) -> None:
-    world.decide(2, [2], replicas=[1, 2])
-    await world.tell(1)
 
 
 @pytest.mark.rule("R5.11", "R5.24", "R6.22")

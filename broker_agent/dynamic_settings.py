@@ -1,0 +1,79 @@
+"""Settings that change while the agent runs: those of topics, and of this broker what can change.
+
+A broker's own override goes before that of all brokers, and that before the file of the process.
+Source: Kafka DynamicBrokerConfig, DynamicThreadPool; KIP-226; agent rules R5.6, R15.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from broker_agent.replica_fetchers import ReplicaFetchers
+from broker_agent.topic_config_changes import TopicConfigChanges
+from cluster.broker import BrokerId
+from cluster.config_changes import ConfigChanges
+from cluster.errors import MalformedZnodeError
+from cluster.node import WallClock
+from cluster.znodes import DEFAULT_ENTITY, ConfigEntity, decode_config
+from cluster.zookeeper.port import ZooKeeper
+
+_NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
+
+_log = structlog.stdlib.get_logger()
+
+
+class DynamicSettings:
+    """Follows `/config/changes` for one agent."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        zookeeper: ZooKeeper,
+        clock: WallClock,
+        *,
+        topics: TopicConfigChanges,
+        fetchers: ReplicaFetchers,
+        fetchers_of_file: int,
+    ) -> None:
+        """`fetchers_of_file`: the number of fetchers per leader where nothing overrides it."""
+        self.changes = ConfigChanges(zookeeper, clock, self._take_over)
+        self._zookeeper = zookeeper
+        self._layers = (ConfigEntity("brokers", str(broker)), ConfigEntity("brokers", DEFAULT_ENTITY))
+        self._topics = topics
+        self._fetchers = fetchers
+        self._fetchers_of_file = fetchers_of_file
+
+    async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
+        """Raises ZooKeeperError; the listener tries again."""
+        if is_new_session or any(layer in entities for layer in self._layers):
+            await self._read_broker_settings()
+        await self._topics.take_over(entities, is_new_session=is_new_session)
+
+    async def _read_broker_settings(self) -> None:
+        nodes = await self._zookeeper.get_many([layer.path for layer in self._layers])
+        overrides = [
+            {} if node is None else _decode(layer.path, node.data)
+            for layer, node in zip(self._layers, nodes, strict=True)
+        ]
+        found = (_fetchers_in(override) for override in overrides)
+        self._fetchers.resize(next((number for number in found if number is not None), self._fetchers_of_file))
+
+
+def _decode(path: str, data: bytes) -> Mapping[str, str]:
+    try:
+        return decode_config(path, data)
+    except MalformedZnodeError as error:
+        _log.warning("settings cannot be read and count as none", path=path, why=error.why)
+        return {}
+
+
+def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
+    """A value that makes no sense is passed over."""
+    text = overrides.get(_NUM_REPLICA_FETCHERS)
+    if text is None:
+        return None
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    _log.warning("broker setting is not valid; it is passed over", key=_NUM_REPLICA_FETCHERS, value=text)
+    return None
