@@ -190,15 +190,22 @@ def stray_replicas(view: ClusterView) -> dict[BrokerId, list[TopicPartition]]:
     """Broker -> partitions that have it in their ISR although it is not assigned.
 
     A controller that died after it had recorded a cancellation, and before it had stopped the replicas that were not
-    wanted any more, leaves such. Where nobody else is in sync the stray holds the only good copy and is let be.
+    wanted any more, leaves such; they were added, so they stand at the end of the ISR. One that stands before an
+    assigned member was there first: somebody rewrote the topic node by hand, and it is let be, as it is in Kafka. So
+    it is where nobody else is in sync, for it holds the only good copy.
     """
     found: list[tuple[TopicPartition, list[BrokerId]]] = []
     for tp, leadership in view.leaderships.items():
         replicas = view.assignment(tp).replicas
         strays = [b for b in leadership.isr if b not in replicas]
-        if strays and len(strays) < len(leadership.isr) and tp.topic not in view.topics_to_be_deleted:
+        if strays and _joined_last(strays, leadership.isr) and tp.topic not in view.topics_to_be_deleted:
             found.append((tp, strays))
     return replicas_by_broker(found)
+
+
+def _joined_last(strays: Sequence[BrokerId], isr: Sequence[BrokerId]) -> bool:
+    """Whether they are the end of the ISR and not all of it."""
+    return len(strays) < len(isr) and tuple(isr[-len(strays) :]) == tuple(strays)
 
 
 def reassigned_on(view: ClusterView, brokers: Iterable[BrokerId]) -> list[TopicPartition]:

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from controller.context import ControllerContext
 from controller.decisions.leader_election import NEWER_CONTROLLER, NO_STATE_NODE
 from controller.decisions.reassignment import (
@@ -174,10 +174,27 @@ def test_raising_an_epoch_changes_nothing_else() -> None:
     assert plan.failures == {T1: NO_STATE_NODE, U0: NEWER_CONTROLLER}
 
 
-def test_replicas_in_sync_without_being_assigned_are_strays_unless_only_they_have_the_data() -> None:
+@pytest.mark.rule("RA-52")
+@pytest.mark.parametrize(
+    ("isr", "strays"),
+    [
+        ([1, 2], {}),
+        ([1, 2, 3, 4], {3: [T1], 4: [T1]}),
+        ([2, 3], {3: [T1]}),
+        # Nobody else has the data.
+        ([3], {}),
+        ([3, 4], {}),
+        # In sync before an assigned replica: nobody was added here, somebody rewrote the topic node.
+        ([3, 2], {}),
+        ([1, 3, 2], {}),
+    ],
+)
+def test_replicas_that_joined_the_isr_last_without_being_assigned_are_strays(
+    isr: list[int], strays: dict[int, list[TopicPartition]]
+) -> None:
     view = moving()
-    view.apply_leaderships({T1: leadership(1, [1, 3, 2, 4]), U0: leadership(3, [3])})
-    assert stray_replicas(view) == {3: [T1], 4: [T1]}
+    view.apply_leaderships({T1: leadership(isr[0], isr)})
+    assert stray_replicas(view) == strays
     view.queue_topic_deletions(["t"])
     assert stray_replicas(view) == {}
 
