@@ -98,10 +98,12 @@ class MetadataCache:
 
     def _describe_partition(self, state: UpdateMetadataPartitionState) -> MetadataPartition:
         offline = set(state.offline_replicas)
+        code = self._leader_code(state.leader)
         return MetadataPartition(
             partition_index=state.partition_index,
-            error_code=self._leader_code(state.leader),
-            leader_id=state.leader,
+            error_code=code,
+            # A leader that cannot be reached is not named: nobody is to wait for its address.
+            leader_id=state.leader if code is ErrorCode.NONE else NO_LEADER,
             leader_epoch=state.leader_epoch,
             replica_nodes=state.replicas,
             isr_nodes=state.isr,
