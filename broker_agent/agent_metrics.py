@@ -4,12 +4,13 @@ Names are those of Kafka's MBeans (kafka.server ReplicaManager and BrokerTopicMe
 Partition), so that existing dashboards work.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
 
 from cluster.partition import TopicPartition
-from cluster.process.metrics import Meter, Metrics
+from cluster.process.metrics import Gauge, Meter, Metrics
 
 _REPLICA_MANAGER: Final = "ReplicaManager"
 _TOPIC_METRICS: Final = "BrokerTopicMetrics"
@@ -58,6 +59,10 @@ _PARTITION_GAUGES: Final = {
     "InSyncReplicasCount": "in_sync_replicas",
     "ReplicasCount": "replicas",
 }
+_STABLE_LAG: Final = "LastStableOffsetLag"
+"""Always 0: without transactions what is committed is stable."""
+_PARTITION: Final = ("kafka.cluster", "Partition")
+_PRODUCE_EXPIRIES: Final = ("kafka.server", "DelayedProduceMetrics", "ExpiresPerSec")
 
 
 class AgentMetrics:
@@ -78,7 +83,7 @@ class AgentMetrics:
         self.replication_bytes_out = metrics.meter("kafka.server", _TOPIC_METRICS, "ReplicationBytesOutPerSec")
         self.reassignment_bytes_in = metrics.meter("kafka.server", _TOPIC_METRICS, "ReassignmentBytesInPerSec")
         self.reassignment_bytes_out = metrics.meter("kafka.server", _TOPIC_METRICS, "ReassignmentBytesOutPerSec")
-        self.expired_produces = metrics.meter("kafka.server", "DelayedProduceMetrics", "ExpiresPerSec")
+        self.expired_produces = metrics.meter(*_PRODUCE_EXPIRIES)
         self.expired_fetches = {
             kind: metrics.meter("kafka.server", "DelayedFetchMetrics", "ExpiresPerSec", fetcherType=kind)
             for kind in ("consumer", "follower")
@@ -86,6 +91,7 @@ class AgentMetrics:
         self.broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
         self._broker_meters = {name: metrics.meter("kafka.server", _TOPIC_METRICS, name) for name in LEADER_METERS}
         self._topic_meters: dict[str, dict[str, Meter]] = {}
+        self._partition_gauges: dict[TopicPartition, dict[str, Gauge]] = {}
 
     def mark(self, topic: str, name: str, count: int = 1) -> None:
         """Count an event of `topic`, for the topic and for the broker."""
@@ -109,17 +115,34 @@ class AgentMetrics:
             difference = int(getattr(new, field)) - int(getattr(old, field))
             if difference:
                 gauge.inc(difference)
+        for name, gauge in self._partition_gauges.get(tp, {}).items():
+            gauge.set(int(getattr(new, _PARTITION_GAUGES[name])))
+
+    def add_partition(self, tp: TopicPartition) -> None:
+        """A partition is hosted: its gauges are there from now on, all 0 until it is led."""
         if self._per_partition:
-            for name, field in _PARTITION_GAUGES.items():
-                value = int(getattr(new, field))
-                if value != int(getattr(old, field)):
-                    tags = {"topic": tp.topic, "partition": str(tp.partition)}
-                    self.registry.gauge("kafka.cluster", "Partition", name, **tags).set(value)
+            tags = _tags(tp)
+            self._partition_gauges[tp] = {
+                name: self.registry.gauge(*_PARTITION, name, **tags) for name in _PARTITION_GAUGES
+            }
+            self.registry.gauge(*_PARTITION, _STABLE_LAG, **tags)
 
     def drop_partition(self, tp: TopicPartition, last: PartitionStatus) -> None:
         """A partition was deleted or went offline: it counts nowhere any more."""
         self.change_status(tp, last, IDLE)
-        if self._per_partition:
-            for name in _PARTITION_GAUGES:
-                tags = {"topic": tp.topic, "partition": str(tp.partition)}
-                self.registry.remove("kafka.cluster", "Partition", name, **tags)
+        if self._partition_gauges.pop(tp, None) is not None:
+            tags = _tags(tp)
+            for name in (*_PARTITION_GAUGES, _STABLE_LAG):
+                self.registry.remove(*_PARTITION, name, **tags)
+            self.registry.remove(*_PRODUCE_EXPIRIES, **tags)
+
+    def note_expired_produces(self, partitions: Iterable[TopicPartition]) -> None:
+        """These were not replicated as far as a producer wanted, within its time-out."""
+        for tp in partitions:
+            self.expired_produces.mark()
+            if tp in self._partition_gauges:
+                self.registry.meter(*_PRODUCE_EXPIRIES, **_tags(tp)).mark()
+
+
+def _tags(tp: TopicPartition) -> dict[str, str]:
+    return {"topic": tp.topic, "partition": str(tp.partition)}

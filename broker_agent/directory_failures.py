@@ -11,6 +11,7 @@ from broker_agent.control_requests import ControlRequests
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from cluster.errors import OutcomeUnknownError, StartupError, ZooKeeperError
+from cluster.process.metrics import Gauge
 from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
 from cluster.znodes import LOG_DIR_EVENT_NOTIFICATION, encode_log_dir_event
 from cluster.zookeeper.port import Create, ZooKeeper, refusal
@@ -38,6 +39,12 @@ class DirectoryFailures:
         self._zookeeper = zookeeper
         self._sink = sink
         self._count = manager.metrics.registry.gauge("kafka.log", "LogManager", "OfflineLogDirectoryCount")
+        for directory in manager.logs.live_directories:
+            self._offline_gauge(directory).set(0)
+
+    def _offline_gauge(self, directory: str) -> Gauge:
+        registry = self._manager.metrics.registry
+        return registry.gauge("kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=directory)
 
     async def run(self) -> None:
         """Take failures as they come. Raises StartupError when no live directory is left: the agent must halt."""
@@ -53,9 +60,7 @@ class DirectoryFailures:
         """Its partitions are offline from now on (P25); waiting requests find that out at once."""
         _log.error("log directory failed; its partitions are offline", directory=directory)
         self._count.inc()
-        self._manager.metrics.registry.gauge(
-            "kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=directory
-        ).set(1)
+        self._offline_gauge(directory).set(1)
         lost = [
             partition.topic_partition
             for partition in self._manager.online_partitions()

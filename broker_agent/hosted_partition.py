@@ -69,6 +69,7 @@ class HostedPartition:
         self._lag_ms_max = lag_ms_max
         self._status = IDLE
         self._role_settled: asyncio.Event | None = None
+        metrics.add_partition(topic_partition)
 
     @property
     def is_leader(self) -> bool:

@@ -190,7 +190,7 @@ class ProduceRequests:
             waiting.test(key)
         purgatory = self._manager.produce_purgatory
         if waiting.pending and not await purgatory.wait(waiting.test, waiting.keys, request.timeout_ms):
-            self._manager.metrics.expired_produces.mark(len(waiting.pending))
+            self._manager.metrics.note_expired_produces(waiting.pending)
         return [
             _Result(self._name_leader(tp, waiting.judged(tp, result.answer)), result.required)
             if result.required is not None

@@ -3,7 +3,6 @@
 import asyncio
 from contextlib import AsyncExitStack
 from random import SystemRandom
-from typing import Final
 
 import structlog
 
@@ -13,6 +12,7 @@ from broker_agent.agent import RECOVERY, STARTING, Agent, Surroundings
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
+from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
 from broker_agent.log.segments import Surroundings as LogSurroundings
 from broker_agent.topic_configs import TopicConfigs, default_log_config
@@ -31,8 +31,6 @@ from cluster.state_change_reader import read_lines
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 
-_DISK_THREADS: Final = 8
-
 _log = structlog.stdlib.get_logger()
 
 
@@ -46,7 +44,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         broker_state.set(STARTING)
         zookeeper = await _connect(config, metrics, events)
         cleanup.push_async_callback(zookeeper.close)
-        disk = FileDisk(_DISK_THREADS)
+        disk = FileDisk(settings.num_io_threads)
         cleanup.callback(disk.close)
         try:
             cluster_id, broker_id = await _settle_identity(config, zookeeper, disk, random)
@@ -62,7 +60,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             cleanup.callback(close_metrics)
         broker_state.set(RECOVERY)
         logs = await open_log_directories(
-            LogSurroundings(disk, clock, random),
+            LogSurroundings(disk, clock, random, LogMetrics(metrics, per_partition=settings.klamm_metrics_partitions)),
             config.data,
             MetaProperties(broker_id, cluster_id),
             lambda directory, _error: failed_directories.put_nowait(directory),

@@ -17,6 +17,7 @@ from broker_agent.hosted_partition import HostedPartition
 from broker_agent.identity import create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import Surroundings as LogSurroundings
 from broker_agent.topic_configs import TopicConfigs, default_log_config
@@ -143,7 +144,7 @@ class AgentProcess:
         await create_persistent_paths(self.zookeeper)
         configs = TopicConfigs(self.zookeeper, default_log_config(settings), 5000)
         self.logs = await open_log_directories(
-            LogSurroundings(self.disk, self.world.clock, Random(self.id)),
+            LogSurroundings(self.disk, self.world.clock, Random(self.id), LogMetrics(self.metrics, per_partition=True)),
             paths or ("/data",),
             MetaProperties(self.id, CLUSTER_ID),
             lambda directory, _: failed.put_nowait(directory),

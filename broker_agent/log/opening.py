@@ -1,7 +1,7 @@
 """Start: take possession of the log directories, then load what is in them, several logs at a time."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,10 +20,8 @@ from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, Offset
 from cluster.errors import StartupError, StorageError
 from cluster.partition import TopicPartition
+from cluster.process.metrics import Gauge
 from cluster.state_change_files import STATE_CHANGE_FOLDER
-
-OnProgress = Callable[[str, int], None]
-"""Told the directory and how many of its logs are still to be loaded."""
 
 
 class LoadOptions(Struct, frozen=True, kw_only=True):
@@ -62,7 +60,6 @@ async def open_log_directories(
     on_failure: OnFailure,
     *,
     options: LoadOptions = LoadOptions(),
-    on_progress: OnProgress = lambda directory, remaining: None,
 ) -> DiskLogDirectories:
     """Lock, check and load every directory.
 
@@ -77,7 +74,7 @@ async def open_log_directories(
     try:
         for directory in logs.directories.values():
             await _take_possession(around.disk, directory, owner)
-        loader = _Loader(around, logs, options, on_progress)
+        loader = _Loader(around, logs, options)
         for directory in logs.directories.values():
             if directory.failure is None:
                 await loader.load(directory)
@@ -127,7 +124,6 @@ class _Loader(NamedTuple):
     around: Surroundings
     logs: DiskLogDirectories
     options: LoadOptions
-    on_progress: OnProgress
 
     async def load(self, directory: LogDirectory) -> None:
         """Load the logs of one directory; an I/O error fails the directory, not the process."""
@@ -144,23 +140,30 @@ class _Loader(NamedTuple):
 
     async def _load_logs(self, directory: LogDirectory, found: _Found) -> None:
         waiting = list(reversed(found.partitions))
+        left = self.around.metrics.logs_to_recover(directory.path)
+        left.set(len(waiting))
 
-        async def load_until_done() -> None:
+        async def load_until_done(thread: int) -> None:
+            segments_left = self.around.metrics.segments_to_recover(directory.path, thread)
             while waiting:
-                await self._load_log(directory, waiting.pop(), found)
-                self.on_progress(directory.path, len(waiting))
+                await self._load_log(directory, waiting.pop(), found, segments_left)
+                left.dec()
 
         threads = max(1, self.options.recovery_threads)
-        results = await asyncio.gather(*(load_until_done() for _ in range(threads)), return_exceptions=True)
+        results = await asyncio.gather(*map(load_until_done, range(threads)), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _load_log(self, directory: LogDirectory, topic_partition: TopicPartition, found: _Found) -> None:
+    async def _load_log(
+        self, directory: LogDirectory, topic_partition: TopicPartition, found: _Found, segments_left: Gauge
+    ) -> None:
         config = self.options.topic_configs.get(topic_partition.topic, self.options.default_config)
         path = f"{directory.path}/{topic_partition}"
         offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
-        load = partial(load_log, self.around, path, config, offsets, is_clean=found.is_clean)
+        load = partial(
+            load_log, self.around, path, config, offsets, is_clean=found.is_clean, on_segments_left=segments_left.set
+        )
         loaded = await self.around.disk.run(load)
         directory.cut_markers.extend(loaded.cut_markers)
         log = PartitionLog(self.around, directory, path, topic_partition=topic_partition, config=config, loaded=loaded)

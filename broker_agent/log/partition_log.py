@@ -47,7 +47,7 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.config, self.path = config, path
         self._around, self._log_directory = around, log_directory
-        self._segments, self._epochs, self._producers = loaded.segments, loaded.epochs, loaded.producers
+        self.segments, self._epochs, self.producers = loaded.segments, loaded.epochs, loaded.producers
         self._topic_id = loaded.topic_id
         self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
         self._high_watermark = loaded.log_start_offset
@@ -96,11 +96,7 @@ class PartitionLog:
     @property
     def log_start_to_checkpoint(self) -> Offset | None:
         """The log start where the first segment's name does not tell it, else None."""
-        return self._log_start if self._log_start > self._segments.first.base_offset else None
-
-    @property
-    def size_bytes(self) -> int:
-        return self._segments.size
+        return self._log_start if self._log_start > self.segments.first.base_offset else None
 
     # Offsets and epochs
 
@@ -149,7 +145,7 @@ class PartitionLog:
             header = header._replace(base_offset=self._end, leader_epoch=leader_epoch)
             self._epochs_are_dirty |= self._epochs.assign(leader_epoch, self._end)
             self._roll_if_needed([PlacedBatch(0, header)], len(records), now_ms)
-            duplicate = self._producers.find_duplicate(header)
+            duplicate = self.producers.find_duplicate(header)
             if duplicate is not None:
                 return AppendInfo(duplicate.first_offset, duplicate.last_offset, leader_epoch, duplicate=True)
             self._write_set(stamp(records, self._end, leader_epoch), [PlacedBatch(0, header)])
@@ -196,13 +192,13 @@ class PartitionLog:
         self._restart_at(Offset(first.base_offset))
 
     def _write_set(self, buffers: Sequence[bytes | memoryview], batches: Sequence[PlacedBatch]) -> None:
-        self._segments.active.append(buffers, batches)
+        self.segments.active.append(buffers, batches)
         self._end = Offset(batches[-1].header.last_offset + 1)
         for _, header in batches:
-            self._producers.update(header)
+            self.producers.update(header)
 
     def _roll_if_needed(self, batches: Sequence[PlacedBatch], size: int, now_ms: int | None) -> None:
-        active, last = self._segments.active, batches[-1].header
+        active, last = self.segments.active, batches[-1].header
         newest = max(header.max_timestamp for _, header in batches)
         now_ms = self._around.clock.now_ms() if now_ms is None else now_ms
         if active.must_roll(size, last.last_offset, newest, now_ms, self.config):
@@ -210,9 +206,9 @@ class PartitionLog:
 
     def _roll(self, base_offset: Offset) -> None:
         disk = self._around.disk
-        self._segments.active.save_indexes()
-        write_snapshot(disk, self.path, self._producers, self._end)
-        self._segments.add(create_segment(self._around, self.path, base_offset, self.config))
+        self.segments.active.save_indexes()
+        write_snapshot(disk, self.path, self.producers, self._end)
+        self.segments.add(create_segment(self._around, self.path, base_offset, self.config))
         self._has_rolled = self._names_are_dirty = True
 
     def _write_topic_id(self) -> None:
@@ -232,20 +228,20 @@ class PartitionLog:
             bound = min(upper_bound, self._end)
             if start >= bound:
                 return b""
-            return self._segments.read(start, max_bytes, bound, at_least_one=at_least_one)
+            return self.segments.read(start, max_bytes, bound, at_least_one=at_least_one)
 
     def bytes_between(self, start: Offset, end: Offset) -> int | None:
         with self._usable():
-            return self._segments.bytes_between(start, end)
+            return self.segments.bytes_between(start, end)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
         with self._usable():
-            header = self._segments.find_timestamp(timestamp, self._log_start)
+            header = self.segments.find_timestamp(timestamp, self._log_start)
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
 
     def batches(self) -> Iterator[BatchHeader]:
         """Headers of all batches that end at or after the log start: for those who observe, not for serving."""
-        return self._segments.headers(self._log_start)
+        return self.segments.headers(self._log_start)
 
     # Truncating and deleting
 
@@ -255,20 +251,20 @@ class PartitionLog:
             if offset >= self._end:
                 self._epochs_are_dirty |= self._epochs.truncate_from_end(offset)
                 return False
-            if self._segments.first.base_offset > offset:
+            if self.segments.first.base_offset > offset:
                 self._restart_at(offset)
                 return True
             self._log_directory.mark_cut(self.path, offset, self._recovery_point)
-            self._discard(self._segments.drop_after(offset))
-            self._segments.active.truncate(offset)
+            self._discard(self.segments.drop_after(offset))
+            self.segments.active.truncate(offset)
             self._end = offset
             self._log_start = min(self._log_start, offset)
             self._high_watermark = min(self._high_watermark, offset)
             self._epochs_are_dirty |= self._epochs.truncate_from_end(offset)
             self._note_truncation(offset)
-            if self._producers.reaches(offset):
+            if self.producers.reaches(offset):
                 disk, path = self._around.disk, self.path
-                self._producers = rebuild_producers(disk, path, self._segments, offset, trusted_up_to=offset)
+                self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset)
             return True
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -277,11 +273,11 @@ class PartitionLog:
 
     def _restart_at(self, offset: Offset) -> None:
         self._log_directory.mark_cut(self.path, offset, self._recovery_point)
-        self._discard(self._segments.mark_all_deleted())
-        self._segments.replace_all(create_segment(self._around, self.path, offset, self.config))
+        self._discard(self.segments.mark_all_deleted())
+        self.segments.replace_all(create_segment(self._around, self.path, offset, self.config))
         self._log_start = self._high_watermark = self._end = offset
         self._epochs_are_dirty |= self._epochs.clear()
-        self._producers.clear()
+        self.producers.clear()
         self._note_truncation(offset)
 
     def _note_truncation(self, offset: Offset) -> None:
@@ -294,20 +290,20 @@ class PartitionLog:
     def enforce_retention(self, now_ms: int) -> int:
         """Delete the oldest segments that retention allows to go; returns how many."""
         with self._usable():
-            facts = describe(list(self._segments), self._end)
+            facts = describe(list(self.segments), self._end)
             count = count_expired(facts, self.config, now_ms, self._log_start, self._high_watermark)
             if count == 0:
                 return 0
-            if count == len(self._segments):
+            if count == len(self.segments):
                 self._roll(self._end)
-            self._discard(self._segments.drop_oldest(count))
-            self._log_start = max(self._log_start, self._segments.first.base_offset)
+            self._discard(self.segments.drop_oldest(count))
+            self._log_start = max(self._log_start, self.segments.first.base_offset)
             self._epochs_are_dirty |= self._epochs.truncate_from_start(self._log_start)
             self._names_are_dirty = True
             return count
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        self._producers.expire(now_ms, expiration_ms)
+        self.producers.expire(now_ms, expiration_ms)
 
     def _discard(self, paths: list[str]) -> None:
         self._log_directory.remove_later(paths, self.config.file_delete_delay_ms)
@@ -332,7 +328,7 @@ class PartitionLog:
 
     async def _flush(self) -> None:
         end, truncations = self._end, self._truncations
-        dirty = [segment for segment in self._segments if segment.is_dirty]
+        dirty = [segment for segment in self.segments if segment.is_dirty]
         self._has_rolled, self._flush_captured = False, end
         self._flushed_at_s = asyncio.get_running_loop().time()
         try:
@@ -341,6 +337,9 @@ class PartitionLog:
             for segment in dirty:
                 segment.is_dirty = True
             raise
+        if dirty:
+            took_s = asyncio.get_running_loop().time() - self._flushed_at_s
+            self._around.metrics.flush_times.update_ms(took_s * 1000)
         if truncations == self._truncations:
             # After a truncation meanwhile, what lies below `end` now may be newer than what was flushed.
             self._recovery_point = max(self._recovery_point, end)
@@ -372,11 +371,11 @@ class PartitionLog:
             self._is_closed = True  # Nothing more may be appended: it would not be flushed.
             async with self._writing:
                 self._write_topic_id()
-                self._segments.active.save_indexes()
-                disk, path, producers, end = self._around.disk, self.path, self._producers, self._end
+                self.segments.active.save_indexes()
+                disk, path, producers, end = self._around.disk, self.path, self.producers, self._end
                 await disk.run(lambda: write_snapshot(disk, path, producers, end))
                 await self._flush()
-            self._segments.close()
+            self.segments.close()
 
     async def rename_away(self, name: str) -> str:
         """Close the log and give its directory another name, once no thread writes in it; returns the new path."""
@@ -391,7 +390,7 @@ class PartitionLog:
     def abandon(self) -> None:
         """Close the files as they are; every later operation raises StorageError."""
         self._is_closed = True
-        self._segments.close()
+        self.segments.close()
 
     def _usable(self) -> LogDirectory:
         if self._is_closed:

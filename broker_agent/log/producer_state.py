@@ -41,6 +41,9 @@ class ProducerStates:
     def __init__(self, entries: dict[int, ProducerEntry] | None = None) -> None:
         self._entries = {} if entries is None else entries
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def find_duplicate(self, header: BatchHeader) -> ProducerBatch | None:
         """The earlier appearance of a batch that a producer sent again, or None when it may be appended.
 

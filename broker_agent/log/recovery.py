@@ -4,7 +4,7 @@ Everything here blocks and runs off the event loop, before anybody knows the log
 Source: Kafka LogLoader, LogSegment.recover.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Final
 
 from msgspec import Struct
@@ -66,9 +66,18 @@ def create_log(around: Surroundings, path: str, config: LogConfig, topic_id: Top
 
 
 def load_log(
-    around: Surroundings, path: str, config: LogConfig, checkpointed: CheckpointedOffsets, *, is_clean: bool
+    around: Surroundings,
+    path: str,
+    config: LogConfig,
+    checkpointed: CheckpointedOffsets,
+    *,
+    is_clean: bool,
+    on_segments_left: Callable[[int], None] = lambda left: None,
 ) -> LoadedLog:
-    """Open a partition directory. Raises OSError, also for a malformed epoch checkpoint."""
+    """Open a partition directory. Raises OSError, also for a malformed epoch checkpoint.
+
+    `on_segments_left` is told, on this thread, how many segments are still to be recovered.
+    """
     disk = around.disk
     bases = _tidy(around, path)
     markers = find_cut_markers(disk, path)
@@ -80,7 +89,8 @@ def load_log(
     opened = [open_segment(around, path, base, config) for base in bases]
     unsound = {segment.base_offset for segment in opened if not segment.load()}
     walk_from = None if is_clean or not opened else _trusted_recovery_point(opened[-1], recovery_point)
-    kept = _recover(around, opened, unsound, epochs, walk_from)
+    kept = _recover(around, opened, unsound, epochs, walk_from=walk_from, on_segments_left=on_segments_left)
+    on_segments_left(0)
     segments = Segments(kept or [create_segment(around, path, checkpointed.log_start_offset, config)])
 
     for sealed in list(segments)[:-1]:
@@ -130,7 +140,9 @@ def _recover(
     opened: list[Segment],
     unsound: Set[Offset],
     epochs: EpochHistory,
+    *,
     walk_from: Offset | None,
+    on_segments_left: Callable[[int], None],
 ) -> list[Segment]:
     """Walk the segments that reach beyond `walk_from` (None: no segment does) and the last one if it is torn.
 
@@ -138,6 +150,7 @@ def _recover(
     """
     kept: list[Segment] = []
     for index, segment in enumerate(opened):
+        on_segments_left(len(opened) - index)
         is_last = index == len(opened) - 1
         end = segment.next_offset if is_last else opened[index + 1].base_offset
         is_torn = is_last and segment.base_offset in unsound

@@ -6,6 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 from broker_agent.log.disk import Disk
+from broker_agent.log.log_metrics import UNOBSERVED, LogMetrics
 from broker_agent.log.segment import SUFFIXES, Segment, segment_stem
 from broker_agent.ports import LogConfig
 from cluster.broker import Offset
@@ -19,6 +20,7 @@ class Surroundings(NamedTuple):
     disk: Disk
     clock: WallClock
     random: Random
+    metrics: LogMetrics = UNOBSERVED
 
 
 def open_segment(around: Surroundings, directory: str, base_offset: Offset, config: LogConfig) -> Segment:

@@ -7,6 +7,7 @@ them, `kafka.controller:type=KafkaController,name=X` becoming `kafka_controller_
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -38,6 +39,15 @@ class Gauge:
 
     def dec(self, n: float = 1) -> None:
         self.value -= n
+
+
+class Reading:
+    """A number that is looked up when somebody scrapes, on the scraper's thread."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self.read = read
 
 
 class Meter:
@@ -103,7 +113,7 @@ class Timer(Histogram):
         self.update(duration_ms)
 
 
-Instrument = Gauge | Meter | Text | Histogram
+Instrument = Gauge | Reading | Meter | Text | Histogram
 _I = TypeVar("_I", Gauge, Meter, Text, Timer, Histogram)
 
 
@@ -125,6 +135,10 @@ class Metrics(Collector):
 
     def gauge(self, domain: str, type_: str, name: str, **tags: object) -> Gauge:
         return self._get(Gauge, domain, type_, name, tags)
+
+    def reading(self, domain: str, type_: str, name: str, read: Callable[[], float], **tags: object) -> None:
+        """Expose as a gauge what `read` returns at each scrape; for what has a count already, and many of them."""
+        self._instruments[_key(domain, type_, name, tags)] = Reading(read)
 
     def meter(self, domain: str, type_: str, name: str, **tags: object) -> Meter:
         return self._get(Meter, domain, type_, name, tags)
@@ -189,8 +203,13 @@ def serve_metrics(metrics: Metrics, listen: str) -> tuple[str, Callable[[], None
 
 
 def _key(domain: str, type_: str, name: str, tags: Mapping[str, object]) -> _Key:
-    labels = sorted((re.sub(r"\W", "_", tag), str(value)) for tag, value in tags.items())
+    labels = sorted((_label(tag), str(value)) for tag, value in tags.items())
     return _Key(domain, type_, name, tuple(labels))
+
+
+@cache
+def _label(tag: str) -> str:
+    return re.sub(r"\W", "_", tag)
 
 
 def _family_type(instrument: Instrument) -> str:
@@ -206,6 +225,8 @@ def _add_samples(family: Family, instrument: Instrument, labels: dict[str, str])
     match instrument:
         case Gauge():
             family.add_sample(family.name, labels, instrument.value)
+        case Reading():
+            family.add_sample(family.name, labels, instrument.read())
         case Meter():
             family.add_sample(f"{family.name}_total", labels, instrument.count)
         case Text():

@@ -187,7 +187,7 @@ async def test_a_follower_retains_by_itself_and_never_less_than_its_leader() -> 
     await follower.logs.enforce_retention(world.clock.now_ms())
     own_start = log_of(follower).log_start_offset
     assert log_of(leader).log_start_offset == 0 < own_start
-    assert log_of(follower).size_bytes <= 3000
+    assert log_of(follower).segments.size <= 3000
     log_of(leader).raise_log_start_offset(Offset(own_start + 5))
     await until(lambda: log_of(follower).log_start_offset == own_start + 5)
     check_invariants(log_of(follower))

@@ -1,0 +1,91 @@
+"""What is measured of logs: sizes and offsets, time in fsync, progress of a recovery.
+
+Names are those of Kafka's MBeans (kafka.log Log, LogFlushStats, LogManager; kafka.server ReplicaManager).
+"""
+
+from collections.abc import Callable, Mapping, Sized
+from functools import partial
+from typing import Final, Protocol
+
+from cluster.broker import Offset
+from cluster.partition import TopicPartition
+from cluster.process.metrics import Gauge, Metrics
+
+_LOG: Final = ("kafka.log", "Log")
+_LOG_MANAGER: Final = ("kafka.log", "LogManager")
+
+
+class _Segments(Sized, Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+class MeasuredLog(Protocol):
+    """As much of a log as is measured. Every member is read on the scraper's thread."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def log_start_offset(self) -> Offset: ...
+
+    @property
+    def log_end_offset(self) -> Offset: ...
+
+    @property
+    def segments(self) -> _Segments: ...
+
+    @property
+    def producers(self) -> Sized: ...
+
+
+_READINGS: Final[Mapping[str, Callable[[MeasuredLog], int]]] = {
+    "NumLogSegments": lambda log: len(log.segments),
+    "LogStartOffset": lambda log: log.log_start_offset,
+    "LogEndOffset": lambda log: log.log_end_offset,
+    "Size": lambda log: log.segments.size,
+}
+
+
+class LogMetrics:
+    """The instruments of one agent's logs. `per_partition` false leaves out those of single logs."""
+
+    def __init__(self, metrics: Metrics, *, per_partition: bool) -> None:
+        self._metrics = metrics
+        self._per_partition = per_partition
+        self.flush_times = metrics.timer("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs")
+
+    def watch(self, logs: Mapping[TopicPartition, MeasuredLog]) -> None:
+        """Count over all of `logs`, now and whatever is added to them later."""
+        self._metrics.reading(
+            "kafka.server",
+            "ReplicaManager",
+            "ProducerIdCount",
+            lambda: sum(len(log.producers) for log in [*logs.values()]),
+        )
+
+    def add(self, log: MeasuredLog) -> None:
+        if not self._per_partition:
+            return
+        for name, read in _READINGS.items():
+            self._metrics.reading(*_LOG, name, partial(read, log), **_tags(log.topic_partition))
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """The log is deleted or its directory failed."""
+        for name in _READINGS:
+            self._metrics.remove(*_LOG, name, **_tags(topic_partition))
+
+    def logs_to_recover(self, directory: str) -> Gauge:
+        return self._metrics.gauge(*_LOG_MANAGER, "remainingLogsToRecover", dir=directory)
+
+    def segments_to_recover(self, directory: str, thread: int) -> Gauge:
+        """Of the log that this one of the directory's recovery threads is at."""
+        return self._metrics.gauge(*_LOG_MANAGER, "remainingSegmentsToRecover", dir=directory, threadNum=thread)
+
+
+UNOBSERVED: Final = LogMetrics(Metrics(), per_partition=False)
+"""For logs that nobody scrapes."""
+
+
+def _tags(topic_partition: TopicPartition) -> dict[str, str]:
+    return {"topic": topic_partition.topic, "partition": str(topic_partition.partition)}

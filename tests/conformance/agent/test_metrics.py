@@ -1,0 +1,142 @@
+"""What an agent exposes about its partitions and logs: the names of section 14, and when they come and go."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from broker_agent.log.log_metrics import LogMetrics
+from broker_agent.log.opening import open_log_directories
+from broker_agent.log.segments import Surroundings
+from cluster.broker import BrokerId, Offset
+from cluster.partition import TopicPartition
+from cluster.process.metrics import Metrics
+from cluster.record_batch import encode_batch
+from cluster.requests import ProducePartition, ProduceRequest
+from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
+from tests.contract.log_worlds import OWNER, FileWorld, Node, TestClock, fill
+
+OF_PARTITION = f'{{partition="0",topic="{TOPIC}"}}'
+PARTITION_NAMES = (
+    "underreplicated",
+    "underminisr",
+    "atminisr",
+    "insyncreplicascount",
+    "replicascount",
+    "laststableoffsetlag",
+)
+
+
+def scrape(metrics: Metrics) -> dict[str, float]:
+    """Every sample by its name with labels, as a Prometheus server would see it."""
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    lines = generate_latest(registry).decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
+def of_partition(metrics: Metrics) -> dict[str, float]:
+    samples = scrape(metrics)
+    names = (f"kafka_cluster_partition_{name}" for name in PARTITION_NAMES)
+    return {name: samples[name + OF_PARTITION] for name in names if name + OF_PARTITION in samples}
+
+
+@virtually
+async def test_gauges_of_a_partition_are_there_while_it_is_hosted_and_zero_on_followers() -> None:
+    world = AgentWorld()
+    await world.start(1, 2)
+    assert of_partition(world.agents[2].metrics) == {}
+    await world.create(1, (1,), replicas=(1, 2))
+    assert list(of_partition(world.agents[1].metrics).values()) == [1, 0, 1, 1, 2, 0]
+    assert list(of_partition(world.agents[2].metrics).values()) == [0] * 6
+    await world.stop_replica(1, delete=True, epoch=-2)
+    assert of_partition(world.agents[1].metrics) == {}
+    await world.stop()
+
+
+@virtually
+async def test_logs_show_their_offsets_and_sizes_until_they_are_deleted() -> None:
+    world = AgentWorld()
+    await world.start(1)
+    await world.create(1, (1,))
+    process = world.agents[1]
+    await process.produce(5)
+    log = process.partition().log
+    assert log is not None
+    log.raise_log_start_offset(Offset(2))
+    samples = scrape(process.metrics)
+    names = ("numlogsegments", "logstartoffset", "logendoffset")
+    assert [samples[f"kafka_log_log_{name}{OF_PARTITION}"] for name in names] == [1, 2, 5]
+    assert samples[f"kafka_log_log_size{OF_PARTITION}"] > 61
+    await world.stop_replica(1, delete=True, epoch=-2)
+    assert not [name for name in scrape(process.metrics) if name.startswith("kafka_log_log_")]
+    await world.stop()
+
+
+@virtually
+async def test_known_producers_and_expired_acknowledgements_are_counted() -> None:
+    world = AgentWorld()
+    await world.start(1)
+    process = world.agents[1]
+    world.decide(1, (1, 2))
+    await world.update_metadata()
+    await world.tell(1)
+    for producer_id in (7, 8, 7):
+        records = encode_batch(b"r", 1, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        await process.handle(ProduceRequest(-1, 50, (ProducePartition(TOPIC, 0, records),)))
+    samples = scrape(process.metrics)
+    assert samples["kafka_server_replicamanager_produceridcount"] == 2
+    assert samples["kafka_server_delayedproducemetrics_expirespersec_total"] == 3
+    assert samples[f"kafka_server_delayedproducemetrics_expirespersec_total{OF_PARTITION}"] == 3
+    await world.stop_replica(1, delete=True, epoch=-2)
+    assert f"kafka_server_delayedproducemetrics_expirespersec_total{OF_PARTITION}" not in scrape(process.metrics)
+    await world.stop()
+
+
+@virtually
+async def test_each_log_directory_tells_whether_it_is_offline() -> None:
+    world = AgentWorld()
+    process = world.agents[1] = AgentProcess(world, BrokerId(1))
+    await process.start("/one", "/two")
+    name = "kafka_log_logmanager_logdirectoryoffline"
+    offline = [scrape(process.metrics)[f'{name}{{logDirectory="{path}"}}'] for path in ("/one", "/two")]
+    assert offline == [0, 0]
+    await world.create(1, (1,))
+    log = process.partition().log
+    assert log is not None
+    process.disk.break_directory(log.directory)
+    await process.produce(1)
+    await asyncio.sleep(0.1)
+    samples = scrape(process.metrics)
+    assert samples[f'{name}{{logDirectory="{log.directory}"}}'] == 1
+    assert samples["kafka_log_logmanager_offlinelogdirectorycount"] == 1
+    assert not [sample for sample in samples if sample.startswith("kafka_log_log_")]
+    assert process.agent.manager.is_offline(TP)
+    await world.stop()
+
+
+async def test_fsyncs_are_timed_and_a_recovery_tells_how_far_it_is(tmp_path: Path) -> None:
+    node = Node(FileWorld(), str(tmp_path))
+    await node.start()
+    for number in range(3):
+        fill(await node.log(tp=TopicPartition("t", number)), 1)
+    await node.stop()
+    metrics = Metrics()
+    surroundings = Surroundings(FileWorld().new_disk(), TestClock(), Random(1), LogMetrics(metrics, per_partition=True))
+    opening = asyncio.ensure_future(open_log_directories(surroundings, [str(tmp_path)], OWNER, lambda *_: None))
+    logs_left, seen = f'kafka_log_logmanager_remaininglogstorecover{{dir="{tmp_path}"}}', set[float]()
+    while not opening.done():
+        seen.add(scrape(metrics).get(logs_left, 3))
+        await asyncio.sleep(0)
+    logs = await opening
+    assert seen == {3, 2, 1, 0}
+    samples = scrape(metrics)
+    assert samples[logs_left] == 0
+    assert samples[f'kafka_log_logmanager_remainingsegmentstorecover{{dir="{tmp_path}",threadNum="0"}}'] == 0
+    assert samples["kafka_log_logflushstats_logflushrateandtimems_count"] == 0
+    for log in logs.all_logs().values():
+        fill(log, 2)
+        await log.flush()
+    assert scrape(metrics)["kafka_log_logflushstats_logflushrateandtimems_count"] == 3
