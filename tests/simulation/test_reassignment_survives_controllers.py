@@ -21,7 +21,16 @@ from cluster.requests import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from cluster.znodes import REASSIGN_PARTITIONS, decode_state, decode_topic, encode_reassignments, state_path, topic_path
+from cluster.znodes import (
+    REASSIGN_PARTITIONS,
+    decode_state,
+    decode_topic,
+    delete_topic_path,
+    encode_reassignments,
+    state_path,
+    topic_config_path,
+    topic_path,
+)
 from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.zookeeper_client import SimulatedZooKeeperClient
@@ -182,8 +191,28 @@ async def replaced(moving: Moving, fatal_write: int) -> tuple[End, DyingControll
     return await moving.come_to_rest({0: [2, 5]}, dying), dying
 
 
-@pytest.mark.rule("RA-25", "RA-52", "RA-53", "FO-12", "INV-8", "C-7", "D-19")
-@pytest.mark.parametrize("story", [disjoint, through_the_api, cancelled, replaced], ids=lambda s: s.__name__)
+async def deleted_on_the_way(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
+    """Its deletion waits for the move, which waits for a broker (D-1)."""
+    await moving.start([1, 2])
+    await waiting_for_a_dead_target(moving, {0: [3, 4]})
+    cluster, tree = moving.cluster, moving.cluster.zookeeper.tree
+    dying = DyingController(cluster, fatal_write)
+    await moving.tool.multi([Create(delete_topic_path(T))])
+    await asyncio.sleep(1)
+    assert tree.get(topic_path(T)) is not None
+    cluster.agents[BrokerId(4)].start()
+    left = (topic_path(T), topic_config_path(T), delete_topic_path(T), REASSIGN_PARTITIONS)
+    await cluster.until(lambda: not any(tree.get(path) for path in left), "nothing is left of the topic")
+    await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+    await cluster.until(lambda: not moving.hosts(0) & {3, 4}, "its replicas are deleted")
+    assert check_all(cluster.records()) == []
+    return {}, dying
+
+
+@pytest.mark.rule("RA-25", "RA-52", "RA-53", "FO-12", "INV-8", "C-7", "D-19", "D-1", "D-22")
+@pytest.mark.parametrize(
+    "story", [disjoint, through_the_api, cancelled, replaced, deleted_on_the_way], ids=lambda s: s.__name__
+)
 def test_whenever_the_controller_dies_the_next_one_comes_to_the_same_end(story: Story) -> None:
     ends: list[End] = []
     for fatal_write in range(SAFETY_LIMIT):
