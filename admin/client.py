@@ -30,6 +30,8 @@ from cluster.requests import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribedBroker,
+    DescribeFeaturesRequest,
+    DescribeFeaturesResponse,
     DescribeReassignmentsRequest,
     DescribeReassignmentsResponse,
     DescribeTopicDeletionsRequest,
@@ -51,6 +53,8 @@ from cluster.requests import (
     NewTopic,
     PlanControlledShutdownRequest,
     PlanControlledShutdownResponse,
+    PlanFeatureUpdatesRequest,
+    PlanFeatureUpdatesResponse,
     ReadStateChangesRequest,
     ReadStateChangesResponse,
     ReassignableTopic,
@@ -247,8 +251,16 @@ class AdminClient:
         return await self._ask_controller(request, AlterConfigsResponse)
 
     async def update_features(self, updates: Sequence[FeatureUpdate]) -> UpdateFeaturesResponse:
+        """Raise, lower and remove finalized features. One result per update; the valid ones are written."""
         request = UpdateFeaturesRequest(tuple(updates), self._timeout_ms)
         return await self._ask_controller(request, UpdateFeaturesResponse)
+
+    async def plan_feature_updates(self, updates: Sequence[FeatureUpdate]) -> PlanFeatureUpdatesResponse:
+        """What `update_features` would come to; nothing is changed."""
+        return await self._ask_controller(PlanFeatureUpdatesRequest(tuple(updates)), PlanFeatureUpdatesResponse)
+
+    async def describe_features(self) -> DescribeFeaturesResponse:
+        return await self._ask_controller(DescribeFeaturesRequest(), DescribeFeaturesResponse)
 
     async def watch(self, topics: Sequence[str] | None = None, *, cursor: str = "") -> AsyncGenerator[WatchResponse]:
         """What happens in the cluster from now on, or after `cursor`; through failovers, without an end.

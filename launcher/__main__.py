@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from admin.cli import brokers, clusters, elect, reassign, topics
+from admin.cli import brokers, clusters, elect, features, reassign, topics
 from admin.cli.consume import consume
 from admin.cli.output import say
 from admin.cli.produce import produce
@@ -63,6 +63,7 @@ app.add_typer(clusters.app, name="cluster", rich_help_panel=_CLIENTS)
 app.add_typer(brokers.app, name="brokers", rich_help_panel=_CLIENTS)
 app.add_typer(reassign.app, name="reassign", rich_help_panel=_CLIENTS)
 app.add_typer(elect.app, name="elect", rich_help_panel=_CLIENTS)
+app.add_typer(features.app, name="features", rich_help_panel=_CLIENTS)
 app.command(rich_help_panel=_CLIENTS, epilog=WATCH_EXAMPLES)(watch)
 app.command(rich_help_panel=_CLIENTS)(produce)
 app.command(rich_help_panel=_CLIENTS)(consume)
@@ -86,12 +87,20 @@ def main() -> None:
             say(f"klamm: {mistake}")
         sys.exit(EXIT_WRONG_USAGE)
     except ApiError as error:
-        about = "" if error.field is None else f" ({error.field}: {error.value})"
-        say(f"klamm: {error}{about}")
+        for line in error_lines(error):
+            say(f"klamm: {line}")
         sys.exit(EXIT_REFUSED)
     except ClusterError as error:
         say(f"klamm: {error}")
         sys.exit(EXIT_REFUSED)
+
+
+def error_lines(error: ApiError) -> list[str]:
+    """What an operator is told: a single mistake with the field and what it said, several on a line each."""
+    if len(error.violations) > 1:
+        return [error.code.name, *(f"  {v.field}: {v.description}" for v in error.violations)]
+    about = "" if error.field is None or error.value is None else f" ({error.field}: {error.value})"
+    return [f"{error}{about}"]
 
 
 if __name__ == "__main__":

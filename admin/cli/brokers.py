@@ -24,13 +24,13 @@ from admin.cli.options import (
     talks_to_cluster,
 )
 from admin.cli.output import say, write
-from admin.cli.parsing import parse_configs
+from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from cluster.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from admin.client import AdminClient
-    from cluster.requests import DescribedBroker, PlanControlledShutdownResponse
+    from cluster.requests import DescribedBroker, Plan, PlanControlledShutdownResponse
 
 app = typer.Typer(no_args_is_help=True, help="Look at the brokers, configure them, let one leave.")
 
@@ -115,29 +115,44 @@ def alter(
     cluster: Cluster,
 ) -> None:
     """Change the configuration of a running broker, or of all."""
-    from cluster.requests import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, AlterableConfig, AlterConfigsResource
+    from cluster.requests import BROKER_RESOURCE, AlterConfigsResource
 
     if broker != "default" and not broker.isdecimal():
         raise typer.BadParameter(f"{broker!r}: must be a broker id or 'default'")
     configs, deleted = parse_configs(config), list(delete_config or ())
     if not configs and not deleted:
         raise typer.BadParameter("nothing to change: give --config or --delete-config")
-    changes = [AlterableConfig(key, SET_CONFIG, value) for key, value in configs.items()]
-    changes += [AlterableConfig(key, DELETE_CONFIG) for key in deleted]
     name = "" if broker == "default" else broker
 
-    async def main() -> list[dict[str, Any]]:
+    async def main() -> "tuple[Plan | None, list[dict[str, Any]]]":
         async with cluster.connect() as client:
-            resource = AlterConfigsResource(BROKER_RESOURCE, name, tuple(changes))
-            (result,) = (await client.alter_configs([resource], validate_only=dry_run)).responses
+            resource = AlterConfigsResource(BROKER_RESOURCE, name, alterations(configs, deleted))
+            response = await client.alter_configs([resource], validate_only=dry_run)
+            (result,) = response.responses
             if result.error_code is not ErrorCode.NONE:
-                raise ApiError(result.error_code, result.error_message or "refused", field="broker", value=broker)
-            return await _configs(client, name)
+                raise ApiError(
+                    result.error_code,
+                    result.error_message or "refused",
+                    field="broker",
+                    value=broker,
+                    violations=result.violations,
+                )
+            return response.plan, await _configs(client, name)
 
-    after = run(main())
+    plan, present = run(main())
     say(f"configuration of broker {broker} {'would be ' if dry_run else ''}changed")
-    document = {"broker": broker, "dry_run": dry_run, "set": configs, "deleted": deleted, "configs": after}
-    write(document, cluster.form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in after))
+    if plan is not None and cluster.form is Format.TABLE:
+        write_plan(plan)
+        return
+    document = {
+        "broker": broker,
+        "dry_run": dry_run,
+        "set": configs,
+        "deleted": deleted,
+        "configs": present,
+        "plan": None if plan is None else plan_document(plan),
+    }
+    write(document, cluster.form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in present))
 
 
 @app.command(

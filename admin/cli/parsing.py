@@ -1,14 +1,18 @@
 """Values of options that are more than a word: configs, brokers, partitions, files."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from cluster.broker import BrokerId
 from cluster.errors import StartupError
 from cluster.partition import TopicPartition
+
+if TYPE_CHECKING:
+    from cluster.requests import AlterableConfig
 
 
 def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
@@ -20,6 +24,16 @@ def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"{pair!r}: must be KEY=VALUE", param_hint="--config")
         configs[key.strip()] = value.strip()
     return configs
+
+
+def alterations(configs: Mapping[str, str], deleted: Sequence[str]) -> "tuple[AlterableConfig, ...]":
+    """Keys to be set and keys to be deleted, as one request has them."""
+    from cluster.requests import DELETE_CONFIG, SET_CONFIG, AlterableConfig
+
+    return (
+        *(AlterableConfig(key, SET_CONFIG, value) for key, value in configs.items()),
+        *(AlterableConfig(key, DELETE_CONFIG) for key in deleted),
+    )
 
 
 def parse_assignment(text: str | None) -> dict[int, tuple[BrokerId, ...]]:

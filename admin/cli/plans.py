@@ -1,6 +1,7 @@
 """Plans of a controller, written for people and programs."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -9,9 +10,13 @@ from admin.cli.output import write_table
 if TYPE_CHECKING:
     from cluster.requests import DescribedPartition, Plan
 
+_RESOURCES: Final = {2: "topic", 4: "broker"}
+
 
 def plan_document(plan: "Plan") -> dict[str, Any]:
-    """`changes[]` {topic, partition, before, after}, `requests[]` {broker, request, partitions}."""
+    """`changes[]` {topic, partition, before, after}, `requests[]` {broker, request, partitions, delete}, and
+    `settings[]` {resource, name, config, before, after}.
+    """
     return {
         "changes": [
             {
@@ -22,7 +27,20 @@ def plan_document(plan: "Plan") -> dict[str, Any]:
             }
             for c in plan.changes
         ],
-        "requests": [{"broker": r.broker_id, "request": r.name, "partitions": r.partitions} for r in plan.requests],
+        "requests": [
+            {"broker": r.broker_id, "request": r.name, "partitions": r.partitions, "delete": r.delete}
+            for r in plan.requests
+        ],
+        "settings": [
+            {
+                "resource": _RESOURCES.get(s.resource_type, str(s.resource_type)),
+                "name": s.resource_name if s.resource_name else "default",
+                "config": s.name,
+                "before": s.before,
+                "after": s.after,
+            }
+            for s in plan.settings
+        ],
     }
 
 
@@ -41,22 +59,60 @@ def partition_document(p: "DescribedPartition") -> dict[str, Any]:
 
 
 def write_plan(plan: "Plan") -> None:
-    """Two tables: what would change in ZooKeeper, and who would be told."""
-    if not plan.changes:
+    """Up to three tables: settings and partitions that would change in ZooKeeper, and who would be told."""
+    if not (plan.changes or plan.settings):
         typer.echo("nothing would change")
-        return
+    tables = [_settings(plan), _changes(plan), _requests(plan)]
+    for number, (columns, rows) in enumerate(table for table in tables if table[1]):
+        if number:
+            typer.echo()
+        write_table(columns, rows)
+
+
+def join_plans(plans: "Iterable[Plan | None]") -> "Plan":
+    """What several requests would do, in this order; those without a plan do nothing."""
+    from cluster.requests import Plan
+
+    there = [plan for plan in plans if plan is not None]
+    return Plan(
+        tuple(change for plan in there for change in plan.changes),
+        tuple(request for plan in there for request in plan.requests),
+        tuple(setting for plan in there for setting in plan.settings),
+    )
+
+
+_Table = tuple[tuple[str, ...], list[tuple[object, ...]]]
+
+
+def _settings(plan: "Plan") -> _Table:
+    rows: list[tuple[object, ...]] = [
+        (
+            f"{_RESOURCES.get(s.resource_type, s.resource_type)} {s.resource_name if s.resource_name else 'default'}",
+            s.name,
+            f"{_set_to(s.before)} -> {_set_to(s.after)}",
+        )
+        for s in plan.settings
+    ]
+    return ("of", "config", "value"), rows
+
+
+def _changes(plan: "Plan") -> _Table:
     columns = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "adding", "removing")
     fields = ("leader", "leader_epoch", "isr", "replicas", "adding_replicas", "removing_replicas")
-    write_table(
-        columns,
-        (
-            (c.topic, c.before.partition, *(_change(getattr(c.before, f), getattr(c.after, f)) for f in fields))
-            for c in plan.changes
-        ),
-    )
-    if plan.requests:
-        typer.echo()
-        write_table(("broker", "request", "partitions"), ((r.broker_id, r.name, r.partitions) for r in plan.requests))
+    return columns, [
+        (c.topic, c.before.partition, *(_change(getattr(c.before, f), getattr(c.after, f)) for f in fields))
+        for c in plan.changes
+    ]
+
+
+def _requests(plan: "Plan") -> _Table:
+    return ("broker", "request", "partitions"), [
+        (r.broker_id, f"{r.name}, delete" if r.delete else r.name, r.partitions) for r in plan.requests
+    ]
+
+
+def _set_to(value: str | None) -> str:
+    return "not set" if value is None else value
 
 
 def _change(before: object, after: object) -> str:

@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Move partitions between brokers; Kafka's JSON files.")
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A reassignment file; '-' reads standard input.")]
+FileArgument = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="A reassignment file; '-' reads standard input.")
+]
+FileOption = Annotated[
+    Path | None, typer.Option("--reassignment-json-file", metavar="FILE", help="The same, as Kafka's tool names it.")
+]
 WaitForMoves = Annotated[
     bool, typer.Option("--wait", help="Wait until all partitions have arrived, at most --timeout seconds.")
 ]
@@ -103,8 +108,9 @@ def generate(
 )
 @talks_to_cluster(timeout=60)
 def execute(
-    file: FileArgument,
+    file: FileArgument = None,
     *,
+    reassignment_json_file: FileOption = None,
     additional: Annotated[
         bool, typer.Option("--additional", help="Begin although others are going on; replace those in the file.")
     ] = False,
@@ -116,14 +122,14 @@ def execute(
     cluster: Cluster,
 ) -> None:
     """Begin the moves of a reassignment file. Without --wait it returns when they are accepted and recorded."""
-    moves = _read_moves(file)
+    moves = _read_moves(_one_file(file, reassignment_json_file))
 
     async def main() -> "tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]":
         from admin.partition_files import reassignment_document
 
         async with cluster.connect() as client:
-            if not additional and not dry_run:
-                await _refuse_others(client)
+            if not additional:
+                await _refuse_others(client, dry_run)
             if rollback is not None:
                 present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
                 here = {tp: present[tp] for tp in moves if tp in present}
@@ -134,7 +140,7 @@ def execute(
             return response, left
 
     response, left = run(main())
-    _report(response, left, dry_run, cluster.form, "moved" if wait else "moving")
+    _report(response, left, dry_run, cluster.form, "moved" if wait or dry_run else "moving")
 
 
 @app.command(
@@ -144,12 +150,13 @@ def execute(
 )
 @talks_to_cluster()
 def verify(
-    file: FileArgument,
+    file: FileArgument = None,
     *,
+    reassignment_json_file: FileOption = None,
     cluster: Cluster,
 ) -> None:
     """Compare a reassignment file with the cluster: what has arrived, what is on its way and what it waits for."""
-    moves = _read_moves(file)
+    moves = _read_moves(_one_file(file, reassignment_json_file))
 
     async def main() -> "tuple[Assignment, list[DescribedReassignment]]":
         async with cluster.connect() as client:
@@ -188,16 +195,18 @@ def verify(
 )
 @talks_to_cluster()
 def cancel(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file that was executed.")] = None,
+    file: FileArgument = None,
     *,
+    reassignment_json_file: FileOption = None,
     all_: Annotated[bool, typer.Option("--all", help="Cancel everything that is going on.")] = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
     """Bring partitions back to the replicas they had. New replicas are deleted, in sync or not."""
-    if (file is None) != all_:
+    named = file is not None or reassignment_json_file is not None
+    if named == all_:
         raise typer.BadParameter("name the file that was executed, or --all")
-    chosen = None if file is None else list(_read_moves(file))
+    chosen = list(_read_moves(_one_file(file, reassignment_json_file))) if named else None
 
     async def main() -> "AlterPartitionReassignmentsResponse":
         async with cluster.connect() as client:
@@ -237,6 +246,13 @@ def list_(
         say("nothing is being reassigned")
 
 
+def _one_file(argument: Path | None, option: Path | None) -> Path:
+    named = [file for file in (argument, option) if file is not None]
+    if len(named) != 1:
+        raise typer.BadParameter("name one reassignment file")
+    return named[0]
+
+
 def _read_moves(file: Path) -> "Assignment":
     from admin.partition_files import parse_reassignment
 
@@ -269,14 +285,18 @@ async def _present_assignment(client: "AdminClient", names: list[str]) -> "Assig
     }
 
 
-async def _refuse_others(client: "AdminClient") -> None:
+async def _refuse_others(client: "AdminClient", dry_run: bool) -> None:
+    """A dry run goes on, and says that the real thing would not."""
     going_on = await describe_moves(client, None)
-    if going_on:
-        raise ApiError(
-            ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"{len(going_on)} partitions are being reassigned already ('klamm reassign list');"
-            " --additional begins all the same",
-        )
+    if not going_on:
+        return
+    why = (
+        f"{counted(len(going_on), 'partition')} being reassigned already ('klamm reassign list');"
+        " --additional begins all the same"
+    )
+    if not dry_run:
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
+    say(f"would be refused now: {why}")
 
 
 async def _alter(

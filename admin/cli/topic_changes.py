@@ -18,14 +18,24 @@ from admin.cli.options import (
     talks_to_cluster,
 )
 from admin.cli.output import counted, say, write
-from admin.cli.parsing import parse_assignment, parse_configs
+from admin.cli.parsing import alterations, parse_assignment, parse_configs
+from admin.cli.plans import join_plans, plan_document, write_plan
 from cluster.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from admin.client import AdminClient
-    from cluster.requests import CreatePartitionsResult, DeletableTopicResult, DescribedTopicDeletion, NewPartitions
+    from cluster.errors import FieldViolation
+    from cluster.requests import (
+        AlterableConfig,
+        AlterConfigsResponse,
+        CreatePartitionsResponse,
+        DeletableTopicResult,
+        DeleteTopicsResponse,
+        DescribedTopicDeletion,
+        NewPartitions,
+    )
 
 ALTER_EXAMPLES = examples(
     "klamm topics alter orders --partitions 12",
@@ -63,25 +73,34 @@ def alter(
     if partitions is None and not configs and not deleted:
         raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
 
-    async def main() -> "CreatePartitionsResult | None":
+    async def main() -> "tuple[CreatePartitionsResponse | None, AlterConfigsResponse | None]":
         async with cluster.connect() as client:
+            wanted = None
+            if partitions is not None:
+                wanted = await _new_partitions(client, name, partitions, replica_assignment)
+                # A refusal must not come when the settings are changed already.
+                await _add(client, wanted, dry_run=True)
+            altered = None
             if configs or deleted:
-                await _alter_configs(client, name, configs, deleted, dry_run)
-            if partitions is None:
-                return None
-            return await _add(client, await _new_partitions(client, name, partitions, replica_assignment), dry_run)
+                altered = await _alter_configs(client, name, alterations(configs, deleted), dry_run)
+            return None if wanted is None else await _add(client, wanted, dry_run), altered
 
-    added = run(main())
+    added, altered = run(main())
     would = "would be " if dry_run else ""
     document: dict[str, Any] = {"name": name, "dry_run": dry_run, "set": configs, "deleted": deleted, "added": []}
     if added is not None:
-        document["added"] = [{"partition": p, "replicas": list(r)} for p, r in sorted(added.assignments.items())]
-        say(f"{counted(len(added.assignments), 'partition')} of {name} {would}added")
-    if configs or deleted:
+        placed = added.results[0].assignments
+        document["added"] = [{"partition": p, "replicas": list(r)} for p, r in sorted(placed.items())]
+        say(f"{counted(len(placed), 'partition')} of {name} {would}added")
+    if altered is not None:
         say(f"configuration of {name} {would}changed")
+    plan = join_plans(answer.plan for answer in (altered, added) if answer is not None) if dry_run else None
     rows = [(p["partition"], p["replicas"]) for p in document["added"]]
-    if rows or cluster.form is not Format.TABLE:
-        write({"topics": [document]}, cluster.form, ("new partition", "replicas"), rows)
+    if plan is not None and cluster.form is Format.TABLE:
+        write_plan(plan)
+    elif rows or cluster.form is not Format.TABLE:
+        whole = {"topics": [document], "plan": None if plan is None else plan_document(plan)}
+        write(whole, cluster.form, ("new partition", "replicas"), rows)
 
 
 @talks_to_cluster()
@@ -102,17 +121,20 @@ def delete(
     if not dry_run:
         confirm(f"Delete {', '.join(names)} with all records?", yes)
 
-    async def main() -> "tuple[dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]":
+    async def main() -> "tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]":
         async with cluster.connect() as client:
-            refused = await _mark(client, names, dry_run)
+            # Without waiting, a time-out says that the deletion is under way.
+            response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
+            fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
+            refused = {str(r.name): r for r in response.responses if r.error_code not in fine}
             accepted = [name for name in names if name not in refused]
             if not accepted:
-                return refused, []
+                return response, refused, []
             if dry_run:
-                return refused, await _foretell(client, accepted)
-            return refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
+                return response, refused, await _foretell(client, accepted)
+            return response, refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
 
-    refused, pending = run(main())
+    response, refused, pending = run(main())
     left = {d.topic: d for d in pending}
     documents = [_deletion_document(name, refused.get(name), left.get(name)) for name in names]
     for document in documents:
@@ -122,7 +144,12 @@ def delete(
             say(f"topic {document['name']} {document['state']}")
     if left or cluster.form is not Format.TABLE:
         columns = ("topic", "state", "deleted replicas", "waits for")
-        write({"topics": documents}, cluster.form, columns, map(_deletion_row, pending))
+        plan = None if response.plan is None else plan_document(response.plan)
+        whole = {"topics": documents, "dry_run": dry_run, "plan": plan}
+        write(whole, cluster.form, columns, map(_deletion_row, pending))
+    if response.plan is not None and cluster.form is Format.TABLE and left:
+        typer.echo()
+        write_plan(response.plan)
     late = left and wait and not dry_run
     if late:
         say("not deleted in time: the deletion goes on by itself as soon as what it waits for is there")
@@ -131,16 +158,14 @@ def delete(
 
 
 async def _alter_configs(
-    client: "AdminClient", name: str, configs: dict[str, str], deleted: list[str], dry_run: bool
-) -> None:
-    from cluster.requests import DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig, AlterConfigsResource
+    client: "AdminClient", name: str, changes: "tuple[AlterableConfig, ...]", dry_run: bool
+) -> "AlterConfigsResponse":
+    from cluster.requests import TOPIC_RESOURCE, AlterConfigsResource
 
-    changes = [AlterableConfig(key, SET_CONFIG, value) for key, value in configs.items()]
-    changes += [AlterableConfig(key, DELETE_CONFIG) for key in deleted]
-    response = await client.alter_configs(
-        [AlterConfigsResource(TOPIC_RESOURCE, name, tuple(changes))], validate_only=dry_run
-    )
-    _raise_if_refused(name, response.responses[0].error_code, response.responses[0].error_message)
+    response = await client.alter_configs([AlterConfigsResource(TOPIC_RESOURCE, name, changes)], validate_only=dry_run)
+    (result,) = response.responses
+    _raise_if_refused(name, result.error_code, result.error_message, result.violations)
+    return response
 
 
 async def _new_partitions(
@@ -159,18 +184,10 @@ async def _new_partitions(
     return NewPartitions(name, count, tuple(assigned))
 
 
-async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool) -> "CreatePartitionsResult":
-    (result,) = (await client.create_partitions([partitions], validate_only=dry_run)).results
-    _raise_if_refused(partitions.name, result.error_code, result.error_message)
-    return result
-
-
-async def _mark(client: "AdminClient", names: "Sequence[str]", dry_run: bool) -> "dict[str, DeletableTopicResult]":
-    """Ask for the deletion without waiting for it; what was refused."""
-    response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
-    # Without waiting, a time-out says that the deletion is under way.
-    fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
-    return {str(r.name): r for r in response.responses if r.error_code not in fine}
+async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool) -> "CreatePartitionsResponse":
+    response = await client.create_partitions([partitions], validate_only=dry_run)
+    _raise_if_refused(partitions.name, response.results[0].error_code, response.results[0].error_message)
+    return response
 
 
 async def _foretell(client: "AdminClient", names: "Sequence[str]") -> "list[DescribedTopicDeletion]":
@@ -239,6 +256,8 @@ def _deletion_document(
     }
 
 
-def _raise_if_refused(name: str, code: ErrorCode, message: str | None) -> None:
+def _raise_if_refused(
+    name: str, code: ErrorCode, message: str | None, violations: "Sequence[FieldViolation]" = ()
+) -> None:
     if code is not ErrorCode.NONE:
-        raise ApiError(code, message or f"topic {name!r}", field="topic", value=name)
+        raise ApiError(code, message or f"topic {name!r}", field="topic", value=name, violations=violations)

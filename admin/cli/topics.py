@@ -15,13 +15,13 @@ from admin.cli.options import (
 )
 from admin.cli.output import say, write
 from admin.cli.parsing import parse_assignment, parse_configs
-from admin.cli.plans import partition_document
+from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
 from cluster.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from admin.client import AdminClient
-    from cluster.requests import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
+    from cluster.requests import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic, Plan
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
 app.command(epilog=ALTER_EXAMPLES)(alter)
@@ -62,7 +62,7 @@ def create(
         parse_assignment(replica_assignment),
         parse_configs(config),
     )
-    result = run(_create(cluster, topic, dry_run))
+    result, plan = run(_create(cluster, topic, dry_run))
     row = {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -70,7 +70,11 @@ def create(
         "replication_factor": result.replication_factor,
     }
     say(f"topic {name} {'could be created' if dry_run else 'created'}")
-    write({"topics": [row]}, cluster.form, list(row), [list(row.values())])
+    document = {"topics": [row], "dry_run": dry_run, "plan": None if plan is None else plan_document(plan)}
+    if plan is not None and cluster.form is Format.TABLE:
+        write_plan(plan)
+    else:
+        write(document, cluster.form, list(row), [list(row.values())])
 
 
 @app.command("list")
@@ -150,7 +154,7 @@ def describe(
             raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows what there is")
 
 
-async def _create(cluster: Cluster, topic: "NewTopic", dry_run: bool) -> "CreatableTopicResult":
+async def _create(cluster: Cluster, topic: "NewTopic", dry_run: bool) -> "tuple[CreatableTopicResult, Plan | None]":
     async with cluster.connect() as client:
         response = await client.create_topics([topic], validate_only=dry_run)
     result = response.topics[0]
@@ -160,8 +164,9 @@ async def _create(cluster: Cluster, topic: "NewTopic", dry_run: bool) -> "Creata
             result.error_message,
             field=result.error_field or None,
             value=result.error_value or None,
+            violations=result.violations,
         )
-    return result
+    return result, response.plan
 
 
 async def _list(cluster: Cluster) -> "list[ListedTopic]":

@@ -28,11 +28,15 @@ class PlannedChange(Struct, frozen=True):
 
 
 class PlannedRequest(Struct, frozen=True):
-    """A control request that would go to `broker_id`, with so many partitions; `name` is that of the call."""
+    """A control request that would go to `broker_id`, with so many partitions; `name` is that of the call.
+
+    `delete`: it is a StopReplica that deletes replicas.
+    """
 
     broker_id: BrokerId
     name: str
     partitions: int
+    delete: bool = False
 
 
 class PlannedSetting(Struct, frozen=True):

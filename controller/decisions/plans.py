@@ -50,7 +50,7 @@ def planned_requests(
 ) -> tuple[PlannedRequest, ...]:
     """What sending these batches one after the other would queue, in that order."""
     return tuple(
-        PlannedRequest(broker, type(request).__name__.removesuffix("Request"), _partitions(request))
+        PlannedRequest(broker, type(request).__name__.removesuffix("Request"), _partitions(request), _deletes(request))
         for batch in batches
         for broker, request in batch.requests(controller, settings)
     )
@@ -62,3 +62,7 @@ def _partitions(request: ControlRequest) -> int:
             return len(request.partition_states)
         case LeaderAndIsrRequest() | UpdateMetadataRequest():
             return sum(len(topic.partition_states) for topic in request.topic_states)
+
+
+def _deletes(request: ControlRequest) -> bool:
+    return isinstance(request, StopReplicaRequest) and any(s.delete_partition for s in request.partition_states)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from cluster.rpc.v1 import partition_pb2 as cluster_dot_rpc_dot_v1_dot_partition__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63luster/rpc/v1/plans.proto\x12\x0e\x63luster.rpc.v1\x1a\x1e\x63luster/rpc/v1/partition.proto\"\x85\x01\n\rPlannedChange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x32\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\".cluster.rpc.v1.DescribedPartition\x12\x31\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\".cluster.rpc.v1.DescribedPartition\"l\n\x0ePlannedRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\npartitions\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x0c\n\n_broker_idB\r\n\x0b_partitions\"\xa1\x01\n\x0ePlannedSetting\x12\x1a\n\rresource_type\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x06\x62\x65\x66ore\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x12\n\x05\x61\x66ter\x18\x05 \x01(\tH\x02\x88\x01\x01\x42\x10\n\x0e_resource_typeB\t\n\x07_beforeB\x08\n\x06_after\"\x9a\x01\n\x04Plan\x12.\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x1d.cluster.rpc.v1.PlannedChange\x12\x30\n\x08requests\x18\x02 \x03(\x0b\x32\x1e.cluster.rpc.v1.PlannedRequest\x12\x30\n\x08settings\x18\x03 \x03(\x0b\x32\x1e.cluster.rpc.v1.PlannedSettingb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63luster/rpc/v1/plans.proto\x12\x0e\x63luster.rpc.v1\x1a\x1e\x63luster/rpc/v1/partition.proto\"\x85\x01\n\rPlannedChange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x32\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\".cluster.rpc.v1.DescribedPartition\x12\x31\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\".cluster.rpc.v1.DescribedPartition\"|\n\x0ePlannedRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\npartitions\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x0e\n\x06\x64\x65lete\x18\x04 \x01(\x08\x42\x0c\n\n_broker_idB\r\n\x0b_partitions\"\xa1\x01\n\x0ePlannedSetting\x12\x1a\n\rresource_type\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x06\x62\x65\x66ore\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x12\n\x05\x61\x66ter\x18\x05 \x01(\tH\x02\x88\x01\x01\x42\x10\n\x0e_resource_typeB\t\n\x07_beforeB\x08\n\x06_after\"\x9a\x01\n\x04Plan\x12.\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x1d.cluster.rpc.v1.PlannedChange\x12\x30\n\x08requests\x18\x02 \x03(\x0b\x32\x1e.cluster.rpc.v1.PlannedRequest\x12\x30\n\x08settings\x18\x03 \x03(\x0b\x32\x1e.cluster.rpc.v1.PlannedSettingb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,9 +35,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLANNEDCHANGE']._serialized_start=79
   _globals['_PLANNEDCHANGE']._serialized_end=212
   _globals['_PLANNEDREQUEST']._serialized_start=214
-  _globals['_PLANNEDREQUEST']._serialized_end=322
-  _globals['_PLANNEDSETTING']._serialized_start=325
-  _globals['_PLANNEDSETTING']._serialized_end=486
-  _globals['_PLAN']._serialized_start=489
-  _globals['_PLAN']._serialized_end=643
+  _globals['_PLANNEDREQUEST']._serialized_end=338
+  _globals['_PLANNEDSETTING']._serialized_start=341
+  _globals['_PLANNEDSETTING']._serialized_end=502
+  _globals['_PLAN']._serialized_start=505
+  _globals['_PLAN']._serialized_end=659
 # @@protoc_insertion_point(module_scope)

@@ -18,14 +18,16 @@ class PlannedChange(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., before: _Optional[_Union[_partition_pb2.DescribedPartition, _Mapping]] = ..., after: _Optional[_Union[_partition_pb2.DescribedPartition, _Mapping]] = ...) -> None: ...
 
 class PlannedRequest(_message.Message):
-    __slots__ = ("broker_id", "name", "partitions")
+    __slots__ = ("broker_id", "name", "partitions", "delete")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     name: str
     partitions: int
-    def __init__(self, broker_id: _Optional[int] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
+    delete: bool
+    def __init__(self, broker_id: _Optional[int] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ..., delete: _Optional[bool] = ...) -> None: ...
 
 class PlannedSetting(_message.Message):
     __slots__ = ("resource_type", "resource_name", "name", "before", "after")

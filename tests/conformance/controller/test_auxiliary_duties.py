@@ -13,7 +13,12 @@ from cluster.protocol_version import ProtocolVersion
 from cluster.requests import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+    DescribedFeature,
+    DescribeFeaturesRequest,
+    DescribeFeaturesResponse,
+    FeatureSupport,
     FeatureUpdate,
+    PlanFeatureUpdatesRequest,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
@@ -304,6 +309,47 @@ def test_valid_updates_are_written_together_and_each_has_its_own_result() -> Non
         assert await update(c, FeatureUpdate("f", 5), FeatureUpdate("g", 2)) == {"f": E.NONE, "g": E.NONE}
         assert await features(world) == FinalizedFeatures(True, {"f": 5, "g": 2})
         await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("FT-3", "FT-4")
+def test_what_an_update_would_come_to_is_told_without_a_write() -> None:
+    async def main() -> None:
+        world, c = await cluster(supported_features=SUPPORTED)
+        interfering = Interfering(c)
+        wanted = (FeatureUpdate("f", 4, 2), FeatureUpdate("g", 0, 3), FeatureUpdate("h", 1))
+        plan = await c.ask(PlanFeatureUpdatesRequest(wanted))
+        assert interfering.attempts == 0
+        assert plan.levels == {"f": 4}
+        assert plan.results == (await c.ask(UpdateFeaturesRequest(wanted))).results
+        assert (await features(world)).levels == plan.levels
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("FT-2")
+def test_features_are_described_with_everybody_who_supports_them() -> None:
+    async def main() -> None:
+        world, c = await cluster(supported_features={"f": FeatureRange(1, 5)})
+        record = encode_broker(capable(7, f=FeatureRange(1, 6), h=FeatureRange(2, 3)), 1)
+        await world.start_broker(7)
+        await world.write(SetData(broker_path(BrokerId(7)), record))
+        await until(lambda: c.context.live_broker_ids == {7})
+        assert await c.ask(DescribeFeaturesRequest()) == DescribeFeaturesResponse(
+            True,
+            (
+                DescribedFeature("f", 5, 1, 5, (FeatureSupport(BrokerId(7), 1, 6),)),
+                DescribedFeature("h", None, None, None, (FeatureSupport(BrokerId(7), 2, 3),)),
+            ),
+        )
+        await c.stop()
+        _, old = await cluster(protocol_version=ProtocolVersion.parse("2.6"))
+        assert await old.ask(DescribeFeaturesRequest()) == DescribeFeaturesResponse(enabled=False)
+        with pytest.raises(ApiError, match="INVALID_REQUEST"):
+            await old.ask(PlanFeatureUpdatesRequest(()))
+        await old.stop()
 
     run_virtually(main)
 

@@ -30,7 +30,7 @@ from cluster.requests import (
 from tests.contexts import ids
 from tests.controllers import RunningController, World, run_virtually, settle, until
 
-Requests = dict[int, list[tuple[str, int]]]
+Requests = dict[int, list[tuple[str, int, bool]]]
 
 
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
@@ -45,19 +45,21 @@ async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningControl
 def planned(plan: Plan) -> Requests:
     by_broker: Requests = defaultdict(list)
     for request in plan.requests:
-        by_broker[request.broker_id].append((request.name, request.partitions))
+        by_broker[request.broker_id].append((request.name, request.partitions, request.delete))
     return by_broker
 
 
 def received(c: RunningController) -> Requests:
     by_broker: Requests = defaultdict(list)
     for broker, request in c.brokers.received:
+        delete = False
         match request:
             case StopReplicaRequest():
                 count = len(request.partition_states)
+                delete = any(state.delete_partition for state in request.partition_states)
             case LeaderAndIsrRequest() | UpdateMetadataRequest():
                 count = sum(len(topic.partition_states) for topic in request.topic_states)
-        by_broker[broker].append((type(request).__name__.removesuffix("Request"), count))
+        by_broker[broker].append((type(request).__name__.removesuffix("Request"), count, delete))
     return by_broker
 
 

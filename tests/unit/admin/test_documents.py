@@ -9,7 +9,7 @@ from admin.cli.lines import read_lines
 from admin.cli.options import Format
 from admin.cli.output import write, write_table
 from admin.cli.parsing import parse_assignment, parse_configs
-from admin.cli.plans import plan_document, write_plan
+from admin.cli.plans import join_plans, plan_document, write_plan
 from admin.cli.topics import _document
 from admin.cli.watch import event_document, event_line
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
@@ -22,6 +22,7 @@ from cluster.requests import (
     Plan,
     PlannedChange,
     PlannedRequest,
+    PlannedSetting,
 )
 
 
@@ -153,16 +154,37 @@ def described(number: int, leader: int, epoch: int, *isr: int) -> DescribedParti
 
 def test_a_plan_shows_what_changes_and_who_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     change = PlannedChange("t", described(0, 1, 4, 1, 2), described(0, -1, 5, 1, 2))
-    plan = Plan((change,), (PlannedRequest(BrokerId(2), "LeaderAndIsr", 1),))
+    told = (PlannedRequest(BrokerId(2), "LeaderAndIsr", 1), PlannedRequest(BrokerId(3), "StopReplica", 1, delete=True))
+    plan = Plan((change,), told)
     write_plan(plan)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split("  ")[0] == "t"
     assert "1 -> none" in lines[1]
     assert "4 -> 5" in lines[1]
-    assert lines[-1].split() == ["2", "LeaderAndIsr", "1"]
+    assert lines[-2].split() == ["2", "LeaderAndIsr", "1"]
+    assert lines[-1].split() == ["3", "StopReplica,", "delete", "1"]
     document = plan_document(plan)
-    assert document["requests"] == [{"broker": 2, "request": "LeaderAndIsr", "partitions": 1}]
+    assert document["requests"] == [
+        {"broker": 2, "request": "LeaderAndIsr", "partitions": 1, "delete": False},
+        {"broker": 3, "request": "StopReplica", "partitions": 1, "delete": True},
+    ]
     assert (document["changes"][0]["before"]["leader"], document["changes"][0]["after"]["leader"]) == (1, -1)
+
+
+def test_a_plan_shows_settings_that_are_made_changed_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    made = Plan(settings=(PlannedSetting(2, "t", "retention.ms", None, "5"),))
+    removed = Plan(settings=(PlannedSetting(4, "", "a.b", "x", None),))
+    plan = join_plans([made, None, removed])
+    write_plan(plan)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [
+        "topic t          retention.ms   not set -> 5",
+        "broker default   a.b            x -> not set",
+    ]
+    assert plan_document(plan)["settings"] == [
+        {"resource": "topic", "name": "t", "config": "retention.ms", "before": None, "after": "5"},
+        {"resource": "broker", "name": "default", "config": "a.b", "before": "x", "after": None},
+    ]
 
 
 def test_a_plan_without_changes_says_so(capsys: pytest.CaptureFixture[str]) -> None:

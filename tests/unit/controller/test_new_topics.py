@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from cluster.broker import Broker
 from cluster.errors import ApiError, ErrorCode
 from cluster.replica_placement import MAX_PARTITIONS, alternate_racks, place_replicas
-from cluster.requests import NewTopic
+from cluster.requests import DELETE_CONFIG, SET_CONFIG, AlterableConfig, NewTopic
+from cluster.znodes import ConfigEntity
+from controller.decisions.config_changes import check_alterations
 from controller.decisions.topic_configs import check_topic_configs, parse_unclean_override
 from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
 from tests.contexts import broker, ids
@@ -212,3 +214,46 @@ def test_topic_ids_are_22_characters_that_no_tool_takes_for_a_flag() -> None:
     drawn = [new_topic_id(random) for _ in range(500)]
     assert len(set(drawn)) == 500
     assert all(len(topic_id) == 22 and not topic_id.startswith("-") for topic_id in drawn)
+
+
+@pytest.mark.rule("TP-1")
+def test_everything_that_is_wrong_with_a_topic_is_told_at_once() -> None:
+    topic = NewTopic("a b", 0, 9, configs={"min.insync.replicas": "0", "no.such": "1", "retention.ms": "5"})
+    with pytest.raises(ApiError) as refused:
+        plan_new_topic(
+            topic,
+            (),
+            brokers(1, 2),
+            default_partitions=1,
+            default_replication_factor=1,
+            random=Random(1),
+        )
+    error = refused.value
+    # The first one counts as what the topic is refused for.
+    assert (error.code, error.field, error.value) == (E.INVALID_TOPIC_EXCEPTION, "name", "a b")
+    fields = [violation.field for violation in error.violations]
+    assert fields == ["name", "min.insync.replicas", "no.such", "num_partitions", "replication_factor"]
+    assert all(violation.description in error.message for violation in error.violations)
+
+
+def test_every_alteration_that_makes_no_sense_is_named() -> None:
+    topic, all_brokers = ConfigEntity("topics", "t"), ConfigEntity("brokers", "<default>")
+    changes = [
+        AlterableConfig("twice", SET_CONFIG, "1"),
+        AlterableConfig("twice", DELETE_CONFIG),
+        AlterableConfig("retention.ms", SET_CONFIG),
+        AlterableConfig("segment.ms", 7, "1"),
+        AlterableConfig("no.such", SET_CONFIG, "1"),
+        AlterableConfig("whatever.was.set", DELETE_CONFIG, "ignored"),
+        AlterableConfig("cleanup.policy", SET_CONFIG, "burn"),
+    ]
+    with pytest.raises(ApiError) as refused:
+        check_alterations(topic, changes)
+    assert refused.value.code is E.INVALID_REQUEST
+    fields = ["twice", "retention.ms", "segment.ms", "cleanup.policy", "no.such"]
+    assert [violation.field for violation in refused.value.violations] == fields
+    with pytest.raises(ApiError) as refused:
+        check_alterations(
+            all_brokers, [AlterableConfig("broker.id", SET_CONFIG, "1"), AlterableConfig("x", SET_CONFIG, "1")]
+        )
+    assert [violation.field for violation in refused.value.violations] == ["broker.id", "x"]

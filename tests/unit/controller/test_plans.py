@@ -87,7 +87,8 @@ def test_a_dry_run_of_a_move_shows_before_and_after_in_full() -> None:
         PlannedChange("t", described(1, -1, (-1, -1), [], [1]), described(1, -1, (-1, -1), [], [2])),
     )
     assert plan.requests == (
-        *sent((1, "StopReplica", 1), (1, "StopReplica", 1)),
+        *sent((1, "StopReplica", 1)),
+        PlannedRequest(BrokerId(1), "StopReplica", 1, delete=True),
         *to_all("LeaderAndIsr", (1, 2)),
         *to_all("UpdateMetadata", (1, 2)),
     )
@@ -107,7 +108,8 @@ def test_a_dry_run_of_a_complete_move_elects_stops_and_announces(recovery: int) 
         *everybody,
         *sent((2, "LeaderAndIsr", 1)),
         *everybody,
-        *sent((1, "StopReplica", 1), (1, "StopReplica", 1)),
+        *sent((1, "StopReplica", 1)),
+        PlannedRequest(BrokerId(1), "StopReplica", 1, delete=True),
         *everybody,
     )
 

@@ -118,7 +118,7 @@ def test_a_dry_run_says_what_stays_when_nobody_can_lead() -> None:
     never_led = context((1, 2, 3), {"t-0": [1, 2]})
     never_led.set_assignment(T0, assignment([3, 1, 2], [3], [1, 2]))
     _, sent = preview(never_led, {"t-0": assignment([1, 2])})
-    assert sent == requests((3, "StopReplica", 1), (3, "StopReplica", 1))
+    assert sent == (*requests((3, "StopReplica", 1)), PlannedRequest(ids(3)[0], "StopReplica", 1, delete=True))
 
 
 def test_a_dry_run_does_not_raise_what_a_newer_controller_wrote() -> None:

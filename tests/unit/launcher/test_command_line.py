@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import ApiError, ErrorCode, FieldViolation
+from launcher.__main__ import error_lines
+
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
 
 
@@ -44,6 +47,11 @@ def klamm(*arguments: str, folder: Path | None = None) -> subprocess.CompletedPr
         ["elect", "preferred"],
         ["elect", "unclean", "--all-topic-partitions", "--topic", "t"],
         ["brokers", "alter", "somebody", "--config", "a=b"],
+        ["features", "upgrade", "--feature", "no-level", "--bootstrap", "localhost:1"],
+        ["features", "downgrade", "--feature", "f=-1", "--bootstrap", "localhost:1"],
+        ["features", "disable"],
+        ["reassign", "verify"],
+        ["reassign", "verify", "a.json", "--reassignment-json-file", "b.json"],
     ],
 )
 def test_wrong_usage_exits_2_and_leaves_stdout_alone(arguments: list[str], tmp_path: Path) -> None:
@@ -76,10 +84,14 @@ def test_nobody_at_the_address_is_an_error_that_names_it(tmp_path: Path) -> None
     assert "Traceback" not in answer.stderr
 
 
-def test_a_count_that_is_no_cluster_is_refused(tmp_path: Path) -> None:
-    answer = klamm("up", "--brokers", "0", "--data", str(tmp_path / "d"))
-    assert answer.returncode == 1
-    assert "--brokers 0" in answer.stderr
+def test_several_mistakes_are_told_on_a_line_each_and_one_with_what_it_said() -> None:
+    both = [FieldViolation("a", "too small"), FieldViolation("b", "unknown")]
+    error = ApiError(ErrorCode.INVALID_CONFIG, "too small; unknown", field="a", value="1", violations=both)
+    assert error_lines(error) == ["INVALID_CONFIG", "  a: too small", "  b: unknown"]
+    error = ApiError(ErrorCode.INVALID_CONFIG, "too small", field="a", value="1")
+    assert error_lines(error) == ["INVALID_CONFIG: too small (a: 1)"]
+    error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "brokers [9] are not alive", field="broker")
+    assert error_lines(error) == ["BROKER_NOT_AVAILABLE: brokers [9] are not alive"]
 
 
 @pytest.mark.parametrize("command", ["topics list", "cluster describe", "produce t --count 1", "--help", "status"])
@@ -109,6 +121,8 @@ def test_help_of_every_command_works_and_names_no_mistake() -> None:
         "",
         "up",
         "topics create",
+        "features downgrade",
+        "reassign execute",
         "produce",
         "consume",
         "story",

@@ -1,0 +1,139 @@
+"""`klamm features`: the levels that all of a cluster must support, as Kafka's kafka-features shows and moves them."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from admin.cli.options import EXIT_REFUSED, Cluster, DryRunOption, Format, examples, run, talks_to_cluster
+from admin.cli.output import say, write
+from cluster.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from cluster.requests import (
+        DescribeFeaturesResponse,
+        FeatureUpdate,
+        PlanFeatureUpdatesResponse,
+        UpdateFeaturesResponse,
+    )
+
+app = typer.Typer(no_args_is_help=True, help="Look at finalized features, raise, lower and remove them.")
+
+FeatureOption = Annotated[list[str], typer.Option("--feature", metavar="NAME=LEVEL", help="May be repeated.")]
+NameOption = Annotated[list[str], typer.Option("--feature", metavar="NAME", help="May be repeated.")]
+UnsafeOption = Annotated[bool, typer.Option("--unsafe", help="Although something may be lost.")]
+_UPGRADE: Final = 1
+_SAFE_DOWNGRADE: Final = 2
+_UNSAFE_DOWNGRADE: Final = 3
+
+
+@app.command()
+@talks_to_cluster()
+def describe(*, cluster: Cluster) -> None:
+    """Show every feature: its finalized level, and what the controller and each broker support."""
+
+    async def main() -> "DescribeFeaturesResponse":
+        async with cluster.connect() as client:
+            return await client.describe_features()
+
+    described = run(main())
+    features = [
+        {
+            "feature": f.feature,
+            "finalized_level": f.finalized_level,
+            "min_version_level": f.min_version_level,
+            "max_version_level": f.max_version_level,
+            "brokers": [
+                {"id": b.broker_id, "min_version_level": b.min_version_level, "max_version_level": b.max_version_level}
+                for b in f.brokers
+            ],
+        }
+        for f in described.features
+    ]
+    if features or cluster.form is not Format.TABLE:
+        rows = (
+            (
+                f.feature,
+                f.finalized_level,
+                _range(f.min_version_level, f.max_version_level),
+                [f"{b.broker_id}:{_range(b.min_version_level, b.max_version_level)}" for b in f.brokers],
+            )
+            for f in described.features
+        )
+        document = {"enabled": described.enabled, "features": features}
+        write(document, cluster.form, ("feature", "finalized", "controller", "brokers"), rows)
+    if not described.enabled:
+        say("the protocol version of this cluster does not version features")
+    elif not features:
+        say("no feature is known")
+
+
+@app.command(epilog=examples("klamm features upgrade --feature group.version=1 --dry-run"))
+@talks_to_cluster()
+def upgrade(feature: FeatureOption, *, dry_run: DryRunOption = False, cluster: Cluster) -> None:
+    """Raise levels. Every registered broker must support them."""
+    _update([(name, level, _UPGRADE) for name, level in map(_parse, feature)], dry_run, cluster)
+
+
+@app.command(epilog=examples("klamm features downgrade --feature group.version=0"))
+@talks_to_cluster()
+def downgrade(
+    feature: FeatureOption, *, unsafe: UnsafeOption = False, dry_run: DryRunOption = False, cluster: Cluster
+) -> None:
+    """Lower levels."""
+    kind = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
+    _update([(name, level, kind) for name, level in map(_parse, feature)], dry_run, cluster)
+
+
+@app.command(epilog=examples("klamm features disable --feature group.version"))
+@talks_to_cluster()
+def disable(
+    feature: NameOption, *, unsafe: UnsafeOption = False, dry_run: DryRunOption = False, cluster: Cluster
+) -> None:
+    """Remove features: brokers need not support them any more."""
+    _update([(name, 0, _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE) for name in feature], dry_run, cluster)
+
+
+def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster) -> None:
+    from cluster.requests import FeatureUpdate
+
+    updates = [FeatureUpdate(*update) for update in wanted]
+    before, answer = run(_ask(updates, dry_run, cluster))
+    rows: list[dict[str, Any]] = [
+        {
+            "feature": update.feature,
+            "before": before.get(update.feature),
+            "after": update.max_version_level if update.max_version_level > 0 else None,
+            "error": result.error_code.name,
+            "message": result.error_message or "",
+        }
+        for update, result in zip(updates, answer.results, strict=True)
+    ]
+    refused = sum(row["error"] != ErrorCode.NONE.name for row in rows)
+    say(f"{len(rows) - refused} {'would be ' if dry_run else ''}updated, {refused} refused")
+    columns = ("feature", "before", "after", "error", "message")
+    write({"features": rows, "dry_run": dry_run}, cluster.form, columns, (tuple(row.values()) for row in rows))
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+async def _ask(
+    updates: "list[FeatureUpdate]", dry_run: bool, cluster: Cluster
+) -> "tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]":
+    """Levels before, and the results."""
+    async with cluster.connect() as client:
+        described = (await client.describe_features()).features
+        before = {f.feature: f.finalized_level for f in described if f.finalized_level is not None}
+        if dry_run:
+            return before, await client.plan_feature_updates(updates)
+        return before, await client.update_features(updates)
+
+
+def _parse(text: str) -> tuple[str, int]:
+    name, equals, level = text.rpartition("=")
+    if not (name.strip() and equals and level.strip().isdecimal()):
+        raise typer.BadParameter(f"{text!r}: must be NAME=LEVEL", param_hint="--feature")
+    return name.strip(), int(level)
+
+
+def _range(least: int | None, most: int | None) -> str | None:
+    return None if least is None else f"{least}-{most}"
