@@ -110,7 +110,8 @@ class Agent:
         settings = around.settings
         self.metrics = AgentMetrics(around.metrics, per_partition=settings.klamm_metrics_partitions)
         self.metadata = MetadataCache()
-        self.registration = Registration(around.zookeeper, broker, around.clock)
+        version = settings.inter_broker_protocol_version.registration_version
+        self.registration = Registration(around.zookeeper, broker, around.clock, version=version)
         self.finder = ControllerFinder(around.zookeeper)
         self.proposals = IsrProposals(
             broker.id,

@@ -28,8 +28,10 @@ class IdTakenError(StartupError):
 class Registration:
     """Registers one broker record, again after each session expiry."""
 
-    def __init__(self, zookeeper: ZooKeeper, broker: Broker, clock: WallClock) -> None:
+    def __init__(self, zookeeper: ZooKeeper, broker: Broker, clock: WallClock, *, version: int = 5) -> None:
+        """`version`: of the node's body."""
         self.broker = broker
+        self._version = version
         self.epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
         self._zookeeper = zookeeper
         self._clock = clock
@@ -67,7 +69,7 @@ class Registration:
         """
         path = broker_path(self.broker.id)
         while True:
-            data = encode_broker(self.broker, self._clock.now_ms())
+            data = encode_broker(self.broker, self._clock.now_ms(), self._version)
             try:
                 created, written = await self._zookeeper.multi(
                     [Create(path, ephemeral=True), SetData(path, data, version=0)]

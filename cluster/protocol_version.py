@@ -59,11 +59,6 @@ class ProtocolVersion(Struct, frozen=True, order=True):
         return self >= ProtocolVersion((2, 8), 1)
 
     @property
-    def allocates_producer_ids(self) -> bool:
-        """Blocks of producer ids come from the controller (IBP 3.0-IV0)."""
-        return self >= ProtocolVersion((3, 0), 0)
-
-    @property
     def has_leader_recovery_state(self) -> bool:
         """An unclean election marks its partition as recovering (IBP 3.2-IV0)."""
         return self >= ProtocolVersion((3, 2), 0)

@@ -173,13 +173,22 @@ class Controller:
 
     async def step_down(self) -> None:
         """Give the office up after an internal failure, so that some candidate starts afresh (EL-12, D-2)."""
-        await self.election.look()
-        active = self._active
-        held = self.election.is_active
+        reign = self._active
+        # First of all: whatever becomes of the rest, what this reign has in memory must not be acted upon any more.
         self._resign()
         self._compete_from = asyncio.get_running_loop().time() + NEXT_ATTEMPT_S
-        if held:
-            await self._leave_office(active)
+        try:
+            await self._pass_on(reign)
+        except ZooKeeperError:
+            # This session may still hold the office: the next attempt finds out.
+            self._put_later(Reelect())
+            raise
+
+    async def _pass_on(self, reign: ActiveController | None) -> None:
+        """See that somebody competes, unless somebody rules; `reign` is the one that ended, if there was one."""
+        await self.election.look()
+        if self.election.is_active:
+            await self._leave_office(reign)
         elif not (self.election.is_taken and self._is_registered):
             # Nobody rules and no watch will fire: the attempt failed before there was an office.
             self._put_later(RegisterAndReelect())
@@ -239,6 +248,9 @@ class Controller:
             await self.election.vacate()
 
     async def _elect(self, cause: Cause) -> None:
+        if not self._is_registered:
+            # Nobody could find this controller. It competes once its registration has come about.
+            return
         pause = self._compete_from - asyncio.get_running_loop().time()
         if pause > 0:
             # This candidate has just failed in office: the others go first.

@@ -25,24 +25,27 @@ class _Registration(Struct):
 _registration_decoder = msgspec.json.Decoder(_Registration)
 
 
-def encode_broker(broker: Broker, now_ms: int) -> bytes:
-    return msgspec.json.encode(_registration_body(broker, now_ms))
+def encode_broker(broker: Broker, now_ms: int, version: int = 5) -> bytes:
+    """A registration of version 2, 4 or 5; fields that its version does not have yet are left out."""
+    return msgspec.json.encode(_registration_body(broker, now_ms, version))
 
 
-def _registration_body(broker: Broker, now_ms: int) -> dict[str, Any]:
+def _registration_body(broker: Broker, now_ms: int, version: int) -> dict[str, Any]:
     plaintext = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     body: dict[str, Any] = {
-        "version": 5,
+        "version": version,
         "host": plaintext.host if plaintext else None,
         "port": plaintext.port if plaintext else -1,
         "jmx_port": -1,
         "timestamp": str(now_ms),
         "endpoints": [f"{e.listener}://{e.address}" for e in broker.endpoints],
-        "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
-        "features": broker.features,
     }
-    if broker.rack is not None:
+    if version >= 3 and broker.rack is not None:
         body["rack"] = broker.rack
+    if version >= 4:
+        body["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in broker.endpoints}
+    if version >= 5:
+        body["features"] = broker.features
     return body
 
 

@@ -1,6 +1,7 @@
 """An agent's place in ZooKeeper, over expiries and lost answers."""
 
 import asyncio
+import json
 from random import Random
 from typing import Any
 
@@ -74,6 +75,17 @@ async def test_a_lost_answer_to_the_registration_is_found_out() -> None:
     stat = await client.exists(broker_path(BROKER.id))
     assert stat is not None
     assert registration.epoch == stat.czxid
+
+
+@pytest.mark.rule("R1.6")
+@virtually
+async def test_the_protocol_version_says_which_registration_is_written() -> None:
+    client = await connect(SimulatedZooKeeper(Random(1)))
+    await Registration(client, BROKER, VirtualClock(), version=4).register()
+    node = await client.get(broker_path(BROKER.id))
+    assert node is not None
+    body = json.loads(node.data)
+    assert (body["version"], "features" in body) == (4, False)
 
 
 @pytest.mark.rule("R1.8", "R1.9")

@@ -90,6 +90,17 @@ def test_broker_registration_round_trip_and_literal_json() -> None:
     assert json.loads(znodes.encode_broker(BROKER, 1729800000000)) == json.loads(BROKER_V5)
 
 
+@pytest.mark.rule("ZK-10", "R1.6")
+@pytest.mark.parametrize(("version", "lacks"), [(2, 3), (4, 1), (5, 0)])
+def test_an_older_protocol_registers_without_what_it_does_not_know_yet(version: int, lacks: int) -> None:
+    body = json.loads(znodes.encode_broker(BROKER, 1729800000000, version))
+    known = json.loads(BROKER_V5) | {"version": version}
+    for name in ("features", "listener_security_protocol_map", "rack")[:lacks]:
+        del known[name]
+    assert body == known
+    assert znodes.decode_broker(BROKER.id, json.dumps(body).encode()).endpoints[0] == BROKER.endpoints[0]
+
+
 @pytest.mark.rule("ZK-10")
 def test_registration_without_a_plaintext_endpoint_has_null_host_and_port_minus_one() -> None:
     broker = Broker(BrokerId(1), (Endpoint("h", 1, "SECURE", "SSL"),))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.broker import Endpoint
-from cluster.errors import ApiError, ErrorCode, OutcomeUnknownError
+from cluster.errors import ApiError, ErrorCode, OutcomeUnknownError, ZooKeeperError
 from cluster.requests import CreateTopicsRequest, DescribeClusterRequest, ListTopicsRequest, NewTopic
 from cluster.state_change_log import Kind
 from cluster.znodes import (
@@ -322,6 +322,47 @@ def test_an_office_that_this_session_holds_without_ruling_is_given_up() -> None:
         await settle()
         assert (await epoch(world))[0] == b"42"
         assert c.context.epoch == 42
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-12", "D-2")
+def test_who_cannot_read_who_rules_steps_down_all_the_same_and_competes_again() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        get = c.zookeeper.get
+
+        async def refuse(path: str, *, watch: bool = False) -> Any:
+            raise ZooKeeperError("no reading today")
+
+        c.zookeeper.get = refuse  # type: ignore[method-assign]
+        with pytest.raises(ZooKeeperError):
+            await c.controller.step_down()
+        assert not c.controller.in_office
+        c.zookeeper.get = get  # type: ignore[method-assign]
+        await in_office(c)
+        assert (await epoch(world))[0] == b"2"
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-23", "D-26")
+def test_nobody_competes_before_he_is_registered() -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        # It fails in office and waits before it competes again; meanwhile its session ends and somebody takes its id.
+        await c.controller.step_down()
+        await settle(0.1)
+        c.zookeeper.expire()
+        await world.create("/controllers/ids/1001", b"{}")
+        await settle(5)
+        assert await owner(world) is None
+        await world.delete("/controllers/ids/1001")
+        await in_office(c)
         await c.stop()
 
     run_virtually(main)

@@ -37,7 +37,6 @@ def test_a_bug_fix_release_speaks_the_protocol_of_its_release() -> None:
         ("has_alter_partition", "2.7-IV1", "2.7-IV2"),
         ("assigns_topic_ids", "2.7", "2.8-IV0"),
         ("sends_topic_ids", "2.8-IV0", "2.8-IV1"),
-        ("allocates_producer_ids", "2.8", "3.0-IV0"),
         ("has_leader_recovery_state", "3.1", "3.2-IV0"),
     ],
 )
