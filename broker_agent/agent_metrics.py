@@ -5,12 +5,13 @@ Partition), so that existing dashboards work.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
 from cluster.partition import TopicPartition
-from cluster.process.metrics import Gauge, Meter, Metrics
+from cluster.process.metrics import Meter, Metrics, Samples
 
 _REPLICA_MANAGER: Final = "ReplicaManager"
 _TOPIC_METRICS: Final = "BrokerTopicMetrics"
@@ -41,6 +42,8 @@ class PartitionStatus(Struct, frozen=True):
     reassigning: bool = False
     in_sync_replicas: int = 0
     replicas: int = 0
+    last_stable_offset_lag: int = 0
+    """Always 0: without transactions what is committed is stable."""
 
 
 IDLE: Final = PartitionStatus()
@@ -58,10 +61,8 @@ _PARTITION_GAUGES: Final = {
     "AtMinIsr": "at_min_isr",
     "InSyncReplicasCount": "in_sync_replicas",
     "ReplicasCount": "replicas",
+    "LastStableOffsetLag": "last_stable_offset_lag",
 }
-_STABLE_LAG: Final = "LastStableOffsetLag"
-"""Always 0: without transactions what is committed is stable."""
-_PARTITION: Final = ("kafka.cluster", "Partition")
 _PRODUCE_EXPIRIES: Final = ("kafka.server", "DelayedProduceMetrics", "ExpiresPerSec")
 
 
@@ -91,7 +92,10 @@ class AgentMetrics:
         self.broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
         self._broker_meters = {name: metrics.meter("kafka.server", _TOPIC_METRICS, name) for name in LEADER_METERS}
         self._topic_meters: dict[str, dict[str, Meter]] = {}
-        self._partition_gauges: dict[TopicPartition, dict[str, Gauge]] = {}
+        self._statuses: dict[TopicPartition, PartitionStatus] = {}
+        if per_partition:
+            for name, field in _PARTITION_GAUGES.items():
+                metrics.readings("kafka.cluster", "Partition", name, partial(self._read, field))
 
     def mark(self, topic: str, name: str, count: int = 1) -> None:
         """Count an event of `topic`, for the topic and for the broker."""
@@ -115,33 +119,28 @@ class AgentMetrics:
             difference = int(getattr(new, field)) - int(getattr(old, field))
             if difference:
                 gauge.inc(difference)
-        for name, gauge in self._partition_gauges.get(tp, {}).items():
-            gauge.set(int(getattr(new, _PARTITION_GAUGES[name])))
+        self._statuses[tp] = new
 
     def add_partition(self, tp: TopicPartition) -> None:
         """A partition is hosted: its gauges are there from now on, all 0 until it is led."""
-        if self._per_partition:
-            tags = _tags(tp)
-            self._partition_gauges[tp] = {
-                name: self.registry.gauge(*_PARTITION, name, **tags) for name in _PARTITION_GAUGES
-            }
-            self.registry.gauge(*_PARTITION, _STABLE_LAG, **tags)
+        self._statuses[tp] = IDLE
 
     def drop_partition(self, tp: TopicPartition, last: PartitionStatus) -> None:
         """A partition was deleted or went offline: it counts nowhere any more."""
         self.change_status(tp, last, IDLE)
-        if self._partition_gauges.pop(tp, None) is not None:
-            tags = _tags(tp)
-            for name in (*_PARTITION_GAUGES, _STABLE_LAG):
-                self.registry.remove(*_PARTITION, name, **tags)
-            self.registry.remove(*_PRODUCE_EXPIRIES, **tags)
+        del self._statuses[tp]
+        self.registry.remove(*_PRODUCE_EXPIRIES, **_tags(tp))
 
     def note_expired_produces(self, partitions: Iterable[TopicPartition]) -> None:
         """These were not replicated as far as a producer wanted, within its time-out."""
         for tp in partitions:
             self.expired_produces.mark()
-            if tp in self._partition_gauges:
+            if self._per_partition:
                 self.registry.meter(*_PRODUCE_EXPIRIES, **_tags(tp)).mark()
+
+    def _read(self, field: str) -> Samples:
+        for tp, status in [*self._statuses.items()]:
+            yield _tags(tp), int(getattr(status, field))
 
 
 def _tags(tp: TopicPartition) -> dict[str, str]:

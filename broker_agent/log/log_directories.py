@@ -59,7 +59,6 @@ class DiskLogDirectories:
         """Take over a log found at the start; returns the one that already stands for its partition, if any."""
         present = self._logs.setdefault(log.topic_partition, log)
         self._log_counts[log.directory] += 1
-        self._around.metrics.add(log)
         return None if present is log else present
 
     # Creating and deleting
@@ -96,7 +95,6 @@ class DiskLogDirectories:
                 except StorageError:
                     continue  # It is failed now; its count is of no interest any more.
                 self._logs[topic_partition] = log
-                self._around.metrics.add(log)
                 return log
         finally:
             del self._creations[topic_partition]
@@ -128,7 +126,6 @@ class DiskLogDirectories:
                 failures[topic_partition] = error
                 continue
             del self._logs[topic_partition]
-            self._around.metrics.remove(topic_partition)
             self._log_counts[log.directory] -= 1
             self._directories[log.directory].remove_later([renamed], log.config.file_delete_delay_ms)
             touched.setdefault(log.directory, []).append(topic_partition)
@@ -267,6 +264,5 @@ class DiskLogDirectories:
         """Forget what is there, and tell the agent."""
         for log in self._logs_in(path):
             del self._logs[log.topic_partition]
-            self._around.metrics.remove(log.topic_partition)
             log.abandon()
         self._on_failure(path, error)

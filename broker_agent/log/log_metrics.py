@@ -9,9 +9,8 @@ from typing import Final, Protocol
 
 from cluster.broker import Offset
 from cluster.partition import TopicPartition
-from cluster.process.metrics import Gauge, Metrics
+from cluster.process.metrics import Gauge, Metrics, Samples
 
-_LOG: Final = ("kafka.log", "Log")
 _LOG_MANAGER: Final = ("kafka.log", "LogManager")
 
 
@@ -22,9 +21,6 @@ class _Segments(Sized, Protocol):
 
 class MeasuredLog(Protocol):
     """As much of a log as is measured. Every member is read on the scraper's thread."""
-
-    @property
-    def topic_partition(self) -> TopicPartition: ...
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -56,24 +52,19 @@ class LogMetrics:
         self.flush_times = metrics.timer("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs")
 
     def watch(self, logs: Mapping[TopicPartition, MeasuredLog]) -> None:
-        """Count over all of `logs`, now and whatever is added to them later."""
-        self._metrics.reading(
-            "kafka.server",
-            "ReplicaManager",
-            "ProducerIdCount",
-            lambda: sum(len(log.producers) for log in [*logs.values()]),
-        )
+        """Expose what is in `logs` at each scrape."""
 
-    def add(self, log: MeasuredLog) -> None:
-        if not self._per_partition:
-            return
-        for name, read in _READINGS.items():
-            self._metrics.reading(*_LOG, name, partial(read, log), **_tags(log.topic_partition))
+        def read(number: Callable[[MeasuredLog], int]) -> Samples:
+            for tp, log in [*logs.items()]:
+                yield {"topic": tp.topic, "partition": str(tp.partition)}, number(log)
 
-    def remove(self, topic_partition: TopicPartition) -> None:
-        """The log is deleted or its directory failed."""
-        for name in _READINGS:
-            self._metrics.remove(*_LOG, name, **_tags(topic_partition))
+        def count_producers() -> Samples:
+            return [({}, sum(len(log.producers) for log in [*logs.values()]))]
+
+        self._metrics.readings("kafka.server", "ReplicaManager", "ProducerIdCount", count_producers)
+        if self._per_partition:
+            for name, number in _READINGS.items():
+                self._metrics.readings("kafka.log", "Log", name, partial(read, number))
 
     def logs_to_recover(self, directory: str) -> Gauge:
         return self._metrics.gauge(*_LOG_MANAGER, "remainingLogsToRecover", dir=directory)
@@ -85,7 +76,3 @@ class LogMetrics:
 
 UNOBSERVED: Final = LogMetrics(Metrics(), per_partition=False)
 """For logs that nobody scrapes."""
-
-
-def _tags(topic_partition: TopicPartition) -> dict[str, str]:
-    return {"topic": topic_partition.topic, "partition": str(topic_partition.partition)}

@@ -6,8 +6,7 @@ them, `kafka.controller:type=KafkaController,name=X` becoming `kafka_controller_
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -41,12 +40,16 @@ class Gauge:
         self.value -= n
 
 
-class Reading:
-    """A number that is looked up when somebody scrapes, on the scraper's thread."""
+Samples = Iterable[tuple[Mapping[str, str], float]]
+"""Labels and value of each."""
+
+
+class Readings:
+    """Numbers that are looked up when somebody scrapes, on the scraper's thread."""
 
     __slots__ = ("read",)
 
-    def __init__(self, read: Callable[[], float]) -> None:
+    def __init__(self, read: Callable[[], Samples]) -> None:
         self.read = read
 
 
@@ -113,7 +116,7 @@ class Timer(Histogram):
         self.update(duration_ms)
 
 
-Instrument = Gauge | Reading | Meter | Text | Histogram
+Instrument = Gauge | Readings | Meter | Text | Histogram
 _I = TypeVar("_I", Gauge, Meter, Text, Timer, Histogram)
 
 
@@ -136,9 +139,9 @@ class Metrics(Collector):
     def gauge(self, domain: str, type_: str, name: str, **tags: object) -> Gauge:
         return self._get(Gauge, domain, type_, name, tags)
 
-    def reading(self, domain: str, type_: str, name: str, read: Callable[[], float], **tags: object) -> None:
-        """Expose as a gauge what `read` returns at each scrape; for what has a count already, and many of them."""
-        self._instruments[_key(domain, type_, name, tags)] = Reading(read)
+    def readings(self, domain: str, type_: str, name: str, read: Callable[[], Samples]) -> None:
+        """Expose as gauges what `read` returns at each scrape; for numbers of thousands of things that come and go."""
+        self._instruments[_key(domain, type_, name, {})] = Readings(read)
 
     def meter(self, domain: str, type_: str, name: str, **tags: object) -> Meter:
         return self._get(Meter, domain, type_, name, tags)
@@ -203,13 +206,8 @@ def serve_metrics(metrics: Metrics, listen: str) -> tuple[str, Callable[[], None
 
 
 def _key(domain: str, type_: str, name: str, tags: Mapping[str, object]) -> _Key:
-    labels = sorted((_label(tag), str(value)) for tag, value in tags.items())
+    labels = sorted((re.sub(r"\W", "_", tag), str(value)) for tag, value in tags.items())
     return _Key(domain, type_, name, tuple(labels))
-
-
-@cache
-def _label(tag: str) -> str:
-    return re.sub(r"\W", "_", tag)
 
 
 def _family_type(instrument: Instrument) -> str:
@@ -225,8 +223,9 @@ def _add_samples(family: Family, instrument: Instrument, labels: dict[str, str])
     match instrument:
         case Gauge():
             family.add_sample(family.name, labels, instrument.value)
-        case Reading():
-            family.add_sample(family.name, labels, instrument.read())
+        case Readings():
+            for tags, value in instrument.read():
+                family.add_sample(family.name, dict(tags), value)
         case Meter():
             family.add_sample(f"{family.name}_total", labels, instrument.count)
         case Text():

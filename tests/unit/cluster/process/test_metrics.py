@@ -25,13 +25,13 @@ def test_a_gauge_is_exposed_under_its_kafka_name() -> None:
     assert "kafka_controller_kafkacontroller_activecontrollercount 2.0" in exposition(metrics)
 
 
-def test_a_reading_is_looked_up_at_each_scrape_and_gone_when_removed() -> None:
-    metrics, values = Metrics(), [1]
-    metrics.reading("kafka.log", "Log", "Size", lambda: len(values), topic="t")
-    values.append(2)
-    assert 'kafka_log_log_size{topic="t"} 2.0' in exposition(metrics)
-    metrics.remove("kafka.log", "Log", "Size", topic="t")
-    assert exposition(metrics) == []
+def test_readings_are_looked_up_at_each_scrape() -> None:
+    metrics, sizes = Metrics(), {"t": 1}
+    metrics.readings("kafka.log", "Log", "Size", lambda: [({"topic": topic}, size) for topic, size in sizes.items()])
+    sizes["t"], sizes["u"] = 2, 3
+    lines = exposition(metrics)
+    assert "# TYPE kafka_log_log_size gauge" in lines
+    assert lines[-2:] == ['kafka_log_log_size{topic="t"} 2.0', 'kafka_log_log_size{topic="u"} 3.0']
 
 
 def test_tags_become_labels_and_a_meter_is_a_total() -> None:
