@@ -305,6 +305,9 @@ class ControllerContext:
         """Those that are queued, and those that will be."""
         return self.topics_to_be_deleted | self.deletions_postponed
 
+    def is_marked_for_deletion(self, topic: str) -> bool:
+        return topic in self.topics_to_be_deleted or topic in self.deletions_postponed
+
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
         """How many replicas of a topic marked for deletion are in each state; a state may be listed with 0."""
         return self._deleting[topic]

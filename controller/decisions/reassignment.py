@@ -74,7 +74,7 @@ def refuse_trigger(view: ClusterView, tp: TopicPartition, wanted: ReplicaAssignm
     A cancellation or replacement deletes replicas at once that were on their way in. Where only such are in sync, that
     would delete the only good copy: it is refused, as Kafka's later controller does (PartitionReassignmentRevert).
     """
-    if tp.topic in view.topics_marked_for_deletion:
+    if view.is_marked_for_deletion(tp.topic):
         return BEING_DELETED
     if not view.assignment(tp).replicas:
         return UNKNOWN_PARTITION

@@ -74,7 +74,7 @@ def _refuse(view: ClusterView, election_type: int, tp: TopicPartition) -> Refusa
     replicas = view.assignment(tp).replicas
     if not replicas:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-    if tp.topic in view.topics_marked_for_deletion:
+    if view.is_marked_for_deletion(tp.topic):
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
     leadership = view.leaderships.get(tp)
     if leadership is None:

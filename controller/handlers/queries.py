@@ -122,7 +122,7 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
                 context.topic_ids.get(name),
                 readable,
                 tuple(_describe_partition(context, TopicPartition(name, p)) for p in _numbers(context, name)),
-                queued_for_deletion=name in context.topics_marked_for_deletion,
+                queued_for_deletion=context.is_marked_for_deletion(name),
                 min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
             )
         )

@@ -64,7 +64,7 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
     added = sorted(found.partitions.keys() - known.keys())
     if not added:
         return
-    if topic in context.topics_marked_for_deletion:
+    if context.is_marked_for_deletion(topic):
         await _restore_partitions(active, topic)
         return
     if topic not in context.topic_ids:

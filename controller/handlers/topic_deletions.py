@@ -63,7 +63,7 @@ async def topic_deletion(active: ActiveController) -> None:
         return
     await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
     context.withdraw_deletions(context.deletions_postponed.difference(marked))
-    new = [topic for topic in marked if topic in context.topics and topic not in context.topics_marked_for_deletion]
+    new = [topic for topic in marked if topic in context.topics and not context.is_marked_for_deletion(topic)]
     moving = _queue(active, new)
     if new:
         log.info("Topics are to be deleted", **_some(new), on_hold=len(moving))
