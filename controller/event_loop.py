@@ -153,7 +153,7 @@ class EventLoop:
     async def _dispose(self, event: Event, error: Exception) -> None:
         disposition = error_disposition(event, error)
         answer_with_error(event, error)
-        expected = disposition in {Disposition.LOOK_WHO_RULES, Disposition.AWAIT_EXPIRY}
+        expected = disposition in {Disposition.LOOK_WHO_RULES, Disposition.AWAIT_EXPIRY, Disposition.END}
         log.error(
             "An event was abandoned",
             abandoned=type(event).__name__,

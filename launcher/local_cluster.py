@@ -20,10 +20,14 @@ _WATCH_S = 0.5
 
 def up(
     *,
-    controllers: Annotated[int | None, typer.Option(help="Default: as before; 3 in a new folder.")] = None,
-    brokers: Annotated[int | None, typer.Option(help="Default: as before; 3 in a new folder.")] = None,
+    controllers: Annotated[int | None, typer.Option(min=1, help="Default: as before; 3 in a new folder.")] = None,
+    brokers: Annotated[int | None, typer.Option(min=1, help="Default: as before; 3 in a new folder.")] = None,
     data: DataOption = DEFAULT_DATA,
     zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper.")] = None,
+    zookeeper_set_acl: Annotated[
+        bool,
+        typer.Option("--zookeeper-set-acl", help="Let nodes in ZooKeeper belong to this cluster; others may read."),
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster serves.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds until it must serve.")] = 120,
 ) -> None:
@@ -35,7 +39,9 @@ def up(
     from deploy.local.cluster import LocalCluster
     from launcher.serving import wait_until_serving
 
-    cluster = LocalCluster.create_or_open(data, controllers=controllers, brokers=brokers, zookeeper=zookeeper)
+    cluster = LocalCluster.create_or_open(
+        data, controllers=controllers, brokers=brokers, zookeeper=zookeeper, owns_nodes=zookeeper_set_acl
+    )
     say(f"starting the cluster in {cluster.folder} …")
     started = time.monotonic()
     if detach:

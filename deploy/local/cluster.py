@@ -24,6 +24,7 @@ from cluster.errors import StartupError
 from deploy.local import processes
 from deploy.local.processes import GONE, ProcessIdentity
 from deploy.local.zookeeper import is_serving
+from deploy.local.zookeeper_user import settings_of_owner
 
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
@@ -103,10 +104,12 @@ class LocalCluster:
         brokers: int | None = None,
         zookeeper: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        owns_nodes: bool = False,
     ) -> "LocalCluster":
         """A folder's cluster, made or grown to these counts (None: as it is; 3 of each in a new one).
 
-        `zookeeper` names a server that runs already. `settings` (Kafka keys) are kept for all members.
+        `zookeeper` names a server that runs already. `settings` (Kafka keys) are kept for all members. `owns_nodes`:
+        nodes that are created from now on belong to this cluster.
         Raises StartupError for counts that would abandon members and for another ZooKeeper than before.
         """
         for count, what in ((controllers, "controllers"), (brokers, "brokers")):
@@ -123,10 +126,10 @@ class LocalCluster:
                     f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}"
                 )
         else:
-            cluster = cls(folder.resolve(), _new_state(zookeeper))
+            cluster = cls(folder.resolve(), _new_state(zookeeper, owns_nodes))
         cluster._grow(CONTROLLER, controllers)
         cluster._grow(BROKER, brokers)
-        cluster.state.settings |= dict(settings or {})
+        cluster.state.settings |= (settings_of_owner(folder) if owns_nodes else {}) | dict(settings or {})
         cluster._save()
         return cluster
 
@@ -355,13 +358,15 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
 
 
-def _new_state(zookeeper: str | None) -> ClusterState:
+def _new_state(zookeeper: str | None, owns_nodes: bool) -> ClusterState:
     # The last agents of a cluster that goes down as a whole have nobody to hand over to, and ask in vain.
     settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000, "controlled.shutdown.retry.backoff.ms": 500}
     if zookeeper is not None:
         return ClusterState(STATE_VERSION, zookeeper, [], settings)
     port = processes.choose_free_ports(1)[0]
-    return ClusterState(STATE_VERSION, f"127.0.0.1:{port}", [Member(ZOOKEEPER, 0, port, 0)], settings)
+    # Whoever may write to a node may delete its children, and the root belongs to everyone.
+    chroot = "/klamm" if owns_nodes else ""
+    return ClusterState(STATE_VERSION, f"127.0.0.1:{port}{chroot}", [Member(ZOOKEEPER, 0, port, 0)], settings)
 
 
 def _replace(path: Path, content: bytes) -> None:

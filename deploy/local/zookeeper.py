@@ -95,7 +95,11 @@ def prepare(port: int | None, data: Path, settings: ServerSettings | None = None
         f"-Djute.maxbuffer={settings.max_buffer_bytes}",
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         f"-Dklamm.log={folder / 'zookeeper.log'}",
-        *([] if settings.login_file is None else [f"-Djava.security.auth.login.config={settings.login_file.resolve()}"]),
+        *(
+            []
+            if settings.login_file is None
+            else [f"-Djava.security.auth.login.config={settings.login_file.resolve()}"]
+        ),
         "-cp",
         os.pathsep.join(_class_path()),
         MAIN_CLASS,

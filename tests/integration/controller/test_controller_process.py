@@ -89,6 +89,17 @@ def test_a_zookeeper_that_cannot_be_reached_is_named(start: Start) -> None:
     assert line.startswith("ZooKeeper at 127.0.0.1:1 cannot be reached")
 
 
+@pytest.mark.rule("EL-22", "ZK-6")
+def test_a_user_whom_zookeeper_refuses_is_named_with_the_key_and_the_file(start: Start, tmp_path: Path) -> None:
+    login = tmp_path / "login.jaas"
+    login.write_text('Client { a.Module required username="nobody" password="secret"; };')
+    settings = {"java.security.auth.login.config": str(login), "zookeeper.set.acl": True}
+    (line,) = refusal(start(settings=settings), code=1)
+    assert line.startswith('ZooKeeper refused the credentials: check settings."java.security.auth.login.config"')
+    assert str(login) in line
+    assert "secret" not in line
+
+
 @pytest.mark.rule("EL-13", "EL-30", "ZK-7")
 def test_a_controller_takes_office_and_leaves_it_at_once_when_asked_to_end(
     start: Start, zookeeper: str, tmp_path: Path

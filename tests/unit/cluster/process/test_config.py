@@ -9,7 +9,9 @@ import pytest
 
 from cluster.errors import ConfigError
 from cluster.process.config import NodeConfig, host_and_port, load_config
+from cluster.process.credentials import read_credentials
 from cluster.process.settings import Settings
+from cluster.zookeeper.login import Credentials, Scheme
 
 ROOT = Path(__file__).resolve().parents[4]
 FILE = """
@@ -112,6 +114,55 @@ def test_all_mistakes_are_reported_at_once_with_their_fields(write: Any) -> None
 def test_a_value_out_of_range_or_in_contradiction_names_its_key(write: Any, settings: str, key: str) -> None:
     (mistake,) = mistakes(write(f"{FILE}{settings}\n"))
     assert mistake.startswith(f'settings."{key}": ')
+
+
+LOGIN = 'Client { a.Module required username="u" password="p"; };'
+
+
+@pytest.mark.rule("ZK-6")
+@pytest.mark.parametrize(
+    ("login", "settings", "expected"),
+    [
+        (None, {"zookeeper.set.acl": True}, 'settings."zookeeper.set.acl": True: needs an authenticated ZooKeeper'),
+        ("", {}, "'LOGIN': has no section Client"),
+        (LOGIN, {"zookeeper.sasl.clientconfig": "Zk"}, "'LOGIN': has no section Zk"),
+        ('Client { a.Module required username="u"; };', {}, "'LOGIN': section Client has no password"),
+        (
+            LOGIN,
+            {"klamm.zookeeper.auth.scheme": "kerberos"},
+            "settings.\"klamm.zookeeper.auth.scheme\": 'kerberos': must",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_user_for_zookeeper_is_named(
+    write: Any, tmp_path: Path, login: str | None, settings: dict[str, Any], expected: str
+) -> None:
+    path = tmp_path / "login.jaas"
+    if login is not None:
+        path.write_text(login)
+        settings = {"java.security.auth.login.config": str(path), **settings}
+    with pytest.raises(ConfigError) as refused:
+        load_config(write(FILE), {"settings": settings})
+    (mistake,) = refused.value.mistakes
+    assert expected.replace("LOGIN", str(path)) in mistake
+    assert mistake.startswith('settings."')
+
+
+@pytest.mark.rule("ZK-6")
+def test_a_user_may_be_named_with_and_without_owning_nodes(write: Any, tmp_path: Path) -> None:
+    path = tmp_path / "login.jaas"
+    path.write_text(LOGIN)
+    for sets_acl in (False, True):
+        settings = {"java.security.auth.login.config": str(path), "zookeeper.set.acl": sets_acl}
+        config = load_config(write(FILE), {"settings": settings})
+        assert read_credentials(config.settings) == Credentials(Scheme.SASL, "u", "p")
+    assert read_credentials(load_config(write(FILE)).settings) is None
+
+
+def test_a_file_of_credentials_that_cannot_be_read_is_named(write: Any, tmp_path: Path) -> None:
+    settings = {"java.security.auth.login.config": str(tmp_path / "none.jaas")}
+    with pytest.raises(ConfigError, match="none.jaas': cannot be read: No such file"):
+        load_config(write(FILE), {"settings": settings})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,155 @@
+"""A whole cluster whose nodes are its own: real ZooKeeper, real processes, strangers at the door."""
+
+import json
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from cluster.znodes import PERSISTENT_PATHS
+from deploy.local.cluster import BROKER, CONTROLLER, LocalCluster
+from deploy.local.zookeeper_user import LOGIN_FILE
+from launcher.serving import wait_until_serving
+from tests.commands import as_json, klamm
+
+pytestmark = [pytest.mark.real, pytest.mark.rule("ZK-6")]
+
+SERVE_S = 60
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    running = LocalCluster.create_or_open(
+        tmp_path_factory.mktemp("owned") / "c",
+        controllers=2,
+        brokers=2,
+        settings={"zookeeper.session.timeout.ms": 4000},
+        owns_nodes=True,
+    )
+    try:
+        running.start_all()
+        wait_until_serving(running, SERVE_S)
+        yield running
+    finally:
+        running.stop_all()
+
+
+@pytest.fixture
+def stranger(cluster: LocalCluster) -> Iterator[KazooClient]:
+    client = KazooClient(cluster.state.zookeeper)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def owner(cluster: LocalCluster) -> Iterator[KazooClient]:
+    login = (cluster.folder / LOGIN_FILE).read_text()
+    password = login.split('password="')[1].split('"')[0]
+    client = KazooClient(cluster.state.zookeeper, auth_data=[("digest", f"klamm:{password}")])
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        time.sleep(0.1)
+
+
+def all_nodes(client: KazooClient, path: str = "/") -> list[str]:
+    children = [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
+    return [path, *(node for child in children for node in all_nodes(client, child))]
+
+
+def in_office(cluster: LocalCluster) -> int | None:
+    active = [c["id"] for c in as_json(cluster, "status")["controllers"] if c["active"]]
+    return active[0] if active else None
+
+
+def test_every_node_of_a_working_cluster_is_its_own(cluster: LocalCluster, owner: KazooClient) -> None:
+    klamm(cluster, "topics", "create", "owned", "--partitions", "2", "--replication-factor", "2")
+    klamm(cluster, "topics", "alter", "owned", "--config", "retention.ms=60000")
+    klamm(cluster, "produce", "owned", stdin="a\nb\n")
+    assert sorted(klamm(cluster, "consume", "owned", "--from-beginning", "--until-end").stdout.split()) == ["a", "b"]
+    found = {}
+    for path in all_nodes(owner):
+        found[path] = frozenset((acl.id.scheme, acl.perms) for acl in owner.get_acls(path)[0])
+    for path in (*PERSISTENT_PATHS, "/controller", "/controller_epoch", "/cluster/id", "/brokers/ids/1", "/feature"):
+        assert path in found
+    for path in ("/brokers/topics/owned/partitions/0/state", "/config/topics/owned", "/controllers/ids/1001"):
+        assert path in found
+    assert any(path.startswith("/config/changes/config_change_") for path in found)
+    secret = ("/config/users", "/config/brokers")
+    for path, acl in found.items():
+        if path == "/consumers":
+            assert acl == {("world", 31)}, path
+        elif path.startswith(secret):
+            assert acl == {("digest", 31)}, path
+        else:
+            assert acl == {("digest", 31), ("world", 1)}, path
+
+
+def test_strangers_read_and_change_nothing(cluster: LocalCluster, stranger: KazooClient) -> None:
+    assert json.loads(stranger.get("/controller")[0])["brokerid"] == in_office(cluster)
+    for path in ("/controller", "/brokers/ids/1", "/controller_epoch"):
+        with pytest.raises(NoAuthError):
+            stranger.delete(path)
+        with pytest.raises(NoAuthError):
+            stranger.set(path, b"mine")
+    for path in ("/brokers/topics/mine", "/admin/reassign_partitions", "/admin/delete_topics/owned"):
+        with pytest.raises(NoAuthError):
+            stranger.create(path)
+    for path in ("/config/users", "/config/brokers"):
+        with pytest.raises(NoAuthError):
+            stranger.get_children(path)
+
+
+def test_the_password_is_for_the_owner_of_the_folder_alone(cluster: LocalCluster) -> None:
+    login = cluster.folder / LOGIN_FILE
+    assert stat.S_IMODE(login.stat().st_mode) == 0o600
+    password = login.read_text().split('password="')[1].split('"')[0]
+    written = [path for path in cluster.folder.rglob("*") if path.is_file() and path != login]
+    assert not [path for path in written if password.encode() in path.read_bytes()]
+
+
+def test_a_failover_and_the_death_of_an_agent_go_as_ever(cluster: LocalCluster, stranger: KazooClient) -> None:
+    before = in_office(cluster)
+    assert before is not None
+    cluster.kill(f"controller-{before}")
+    until(lambda: in_office(cluster) not in (None, before))
+    cluster.kill("broker-2")
+    until(lambda: not stranger.exists("/brokers/ids/2"))
+
+    def led_by_one() -> bool:
+        described = as_json(cluster, "topics", "describe", "owned")["topics"][0]
+        return all(partition["leader"] == 1 and partition["isr"] == [1] for partition in described["partitions"])
+
+    until(led_by_one)
+    cluster.start("broker-2")
+    cluster.start(f"controller-{before}")
+    until(lambda: "/brokers/ids/2" in all_nodes(stranger, "/brokers/ids"))
+    until(lambda: len(stranger.get_children("/controllers/ids")) == 2)
+
+
+@pytest.mark.parametrize("role", [CONTROLLER, BROKER])
+def test_a_process_without_the_clusters_user_says_so_and_ends(cluster: LocalCluster, tmp_path: Path, role: str) -> None:
+    guest = LocalCluster.create_or_open(tmp_path / "guest", controllers=3, brokers=3, zookeeper=cluster.state.zookeeper)
+    name = "controller-1003" if role == CONTROLLER else "broker-3"
+    guest.start(name)
+    try:
+        until(lambda: guest.state_of(name) == "stopped")
+        (failure,) = guest.failures()
+    finally:
+        guest.stop_all()
+    assert "exited with code 1" in failure
+    assert "NO_AUTH" in failure
+    assert "access list" in failure
