@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperAccessError, ZooKeeperUnreachableError
+from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
 from cluster.zookeeper.port import (
     Create,
     Listener,
@@ -28,25 +28,9 @@ from cluster.zookeeper.port import (
 from simulator.virtual_time_loop import OUTSIDE, Process, VirtualTimeLoop
 from simulator.znode_tree import Author
 from simulator.zookeeper import Line, ServerSession, SimulatedZooKeeper
+from simulator.zookeeper_calls import Call, in_requests, list_children
 
-READS_PER_REQUEST: Final = 1000
 RECONNECT_SECONDS: Final = 0.1
-
-
-class Call:
-    """One request: what the server does with it, and the future of its answer."""
-
-    __slots__ = ("answer", "is_write", "on_answer", "perform")
-
-    def __init__(
-        self,
-        perform: Callable[[ServerSession], Any],
-        on_answer: Callable[[Any], None] | None = None,
-        *,
-        is_write: bool = False,
-    ) -> None:
-        self.perform, self.on_answer, self.is_write = perform, on_answer, is_write
-        self.answer: Future[Any] = asyncio.get_running_loop().create_future()
 
 
 class SimulatedZooKeeperClient:
@@ -148,12 +132,12 @@ class SimulatedZooKeeperClient:
 
     async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
         absolute = [self._absolute(path) for path in paths]
-        parts = await self._ask([self._read_call(chunk, watch) for chunk in _chunks(absolute)])
+        parts = await self._ask([self._read_call(chunk, watch) for chunk in in_requests(absolute)])
         return [node for part in parts for node in part]
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         absolute = [self._absolute(path) for path in paths]
-        calls = [Call(partial(_list_children, paths=chunk)) for chunk in _chunks(absolute)]
+        calls = [Call(partial(list_children, paths=chunk)) for chunk in in_requests(absolute)]
         return [names for part in await self._ask(calls) for names in part]
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
@@ -343,10 +327,7 @@ class SimulatedZooKeeperClient:
         if not session.is_alive:
             # The server has hung up, which is under way to us.
             return
-        try:
-            answer = call.perform(session)
-        except ZooKeeperAccessError as refused:
-            answer = refused
+        answer = call.perform(session)
         if call.is_write and self._loses_next_answer:
             self._loses_next_answer = False
             self.disconnect()
@@ -356,10 +337,7 @@ class SimulatedZooKeeperClient:
     def _on_answer(self, call: Call, answer: Any, zxid: int) -> None:
         assert self._in_flight.popleft() is call, "answers come in the order of the requests"
         self._last_zxid = zxid
-        if call.on_answer is not None and not isinstance(answer, Exception):
-            call.on_answer(answer)
-        if not call.answer.done():
-            call.answer.set_result(answer)
+        call.complete(answer)
 
     def _settle_in_flight(self) -> None:
         """After a lost connection: reads are sent again, of writes nobody knows."""
@@ -413,11 +391,3 @@ class SimulatedZooKeeperClient:
             result if result.path is None else OpResult(result.error, result.path[cut:], result.stat)
             for result in answer
         ]
-
-
-def _list_children(session: ServerSession, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
-    return [session.children(path, watch=False) for path in paths]
-
-
-def _chunks(paths: Sequence[str]) -> list[Sequence[str]]:
-    return [paths[start : start + READS_PER_REQUEST] for start in range(0, len(paths), READS_PER_REQUEST)]
