@@ -4,29 +4,41 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from typer.testing import CliRunner
 
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import app
 
+LAUNCHER: Final = (sys.executable, "-P", "-m", "launcher")
 
-def klamm(
-    cluster: LocalCluster | Path, *arguments: str, stdin: str | None = None, code: int = 0
+
+def run_klamm(
+    *arguments: str, stdin: str | None = None, folder: Path | None = None, timeout_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
-    folder = cluster if isinstance(cluster, Path) else cluster.folder
+    """The command as it is typed, in `folder`; whatever comes of it, it is no traceback."""
     answer = subprocess.run(
-        [sys.executable, "-P", "-m", "launcher", *arguments, "--data", str(folder)],
+        [*LAUNCHER, *arguments],
         input=stdin,
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        cwd=folder,
+        timeout=timeout_s,
         stdin=None if stdin is not None else subprocess.DEVNULL,
     )
-    assert answer.returncode == code, answer.stderr
     assert "Traceback" not in answer.stderr
+    return answer
+
+
+def klamm(
+    cluster: LocalCluster | Path, *arguments: str, stdin: str | None = None, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """The command on an embedded cluster, which must end with this exit code."""
+    folder = cluster if isinstance(cluster, Path) else cluster.folder
+    answer = run_klamm(*arguments, "--data", str(folder), stdin=stdin)
+    assert answer.returncode == code, answer.stdout + answer.stderr
     return answer
 
 

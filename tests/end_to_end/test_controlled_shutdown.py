@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,11 +14,11 @@ import pytest
 from deploy.local import processes
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
+from tests.commands import LAUNCHER, as_json, klamm
 
 pytestmark = pytest.mark.real
 
 SERVE_S = 60
-LAUNCHER = [sys.executable, "-P", "-m", "launcher"]
 
 
 @pytest.fixture(scope="module")
@@ -33,23 +32,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         running.stop_all()
 
 
-def klamm(cluster: LocalCluster, *arguments: str, code: int = 0) -> str:
-    answer = subprocess.run(
-        [*LAUNCHER, *arguments, "--data", str(cluster.folder)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert answer.returncode == code, answer.stdout + answer.stderr
-    assert "Traceback" not in answer.stderr
-    return answer.stdout
-
-
 def partitions(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
-    described = json.loads(klamm(cluster, "topics", "describe", topic, "-o", "json"))
-    found: list[dict[str, Any]] = described["topics"][0]["partitions"]
+    found: list[dict[str, Any]] = as_json(cluster, "topics", "describe", topic)["topics"][0]["partitions"]
     return found
 
 
@@ -117,8 +101,8 @@ def test_two_brokers_leave_under_load_and_nothing_acknowledged_is_lost(cluster: 
     with Load(cluster, "load") as load:
         leave_one_after_the_other(cluster, before)
         load.end()
-    read = {int(line) for line in klamm(cluster, "consume", "load", "--from-beginning", "--until-end").splitlines()}
-    assert read == set(range(load.count))
+    consumed = klamm(cluster, "consume", "load", "--from-beginning", "--until-end").stdout
+    assert {int(line) for line in consumed.splitlines()} == set(range(load.count))
 
 
 def leave_one_after_the_other(cluster: LocalCluster, before: list[dict[str, Any]]) -> None:
@@ -145,7 +129,7 @@ def leave_one_after_the_other(cluster: LocalCluster, before: list[dict[str, Any]
 def test_a_broker_whom_nobody_can_follow_is_named_and_ends_all_the_same(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "alone", "--replica-assignment", "3")
     planned = klamm(cluster, "brokers", "shutdown", "3", "--dry-run", "-o", "json", code=3)
-    assert [(p["topic"], p["partition"]) for p in json.loads(planned)["leaderless"]] == [("alone", 0)]
+    assert [(p["topic"], p["partition"]) for p in json.loads(planned.stdout)["leaderless"]] == [("alone", 0)]
     klamm(cluster, "brokers", "shutdown", "3", code=1)
     assert cluster.state_of("broker-3") == processes.RUNNING
     klamm(cluster, "brokers", "shutdown", "3", "--force")

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,12 +11,12 @@ from kazoo.client import KazooClient
 
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
+from tests.commands import as_json, klamm
 
 pytestmark = pytest.mark.real
 
 WAIT_S = 60
 TOPICS = [f"doomed-{n}" for n in range(20)]
-LAUNCHER = [sys.executable, "-P", "-m", "launcher"]
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +37,6 @@ def tool(cluster: LocalCluster) -> Iterator[KazooClient]:
     yield client
     client.stop()
     client.close()
-
-
-def klamm(cluster: LocalCluster, *arguments: str, code: int = 0) -> Any:
-    answer = subprocess.run(
-        [*LAUNCHER, *arguments, "--data", str(cluster.folder), "-o", "json"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert answer.returncode == code, answer.stdout + answer.stderr
-    assert "Traceback" not in answer.stderr
-    return json.loads(answer.stdout) if answer.stdout.strip() else None
 
 
 def directories(cluster: LocalCluster, broker: int, prefix: str) -> set[str]:
@@ -76,7 +60,7 @@ def create(cluster: LocalCluster, *topics: str) -> None:
 
 
 def describe(cluster: LocalCluster, topic: str) -> dict[str, Any]:
-    found: dict[str, Any] = klamm(cluster, "topics", "describe", topic)["topics"][0]
+    found: dict[str, Any] = as_json(cluster, "topics", "describe", topic)["topics"][0]
     return found
 
 
@@ -100,7 +84,7 @@ def test_topics_wait_for_a_broker_that_is_down_and_are_gone_everywhere_when_it_r
     for broker in (1, 2):
         eventually(lambda: not directories(cluster, broker, "doomed-"), "living replicas are deleted")  # noqa: B023
     pending = klamm(cluster, "topics", "delete", TOPICS[0], "--yes", "--timeout", "1", code=1)
-    assert "broker 3 is not alive" in json.dumps(pending)
+    assert "broker 3 is not alive" in pending.stdout
     assert sorted(tool.get_children("/admin/delete_topics")) == sorted(TOPICS)
     cluster.start("broker-3")
     for path in ("/brokers/topics", "/config/topics"):

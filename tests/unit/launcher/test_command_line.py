@@ -10,15 +10,9 @@ import pytest
 
 from cluster.errors import ApiError, ErrorCode, FieldViolation
 from launcher.__main__ import error_lines
+from tests.commands import run_klamm
 
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
-
-
-def klamm(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "launcher", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder, stdin=subprocess.DEVNULL, timeout=60
-    )
 
 
 @pytest.mark.parametrize(
@@ -55,14 +49,13 @@ def klamm(*arguments: str, folder: Path | None = None) -> subprocess.CompletedPr
     ],
 )
 def test_wrong_usage_exits_2_and_leaves_stdout_alone(arguments: list[str], tmp_path: Path) -> None:
-    answer = klamm(*arguments, folder=tmp_path)
+    answer = run_klamm(*arguments, folder=tmp_path)
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr
-    assert "Traceback" not in answer.stderr
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:
-    answer = klamm("--version")
+    answer = run_klamm("--version")
     assert (answer.returncode, answer.stdout) == (0, f"klamm {version('klamm')}\n")
 
 
@@ -71,17 +64,15 @@ def test_the_version_is_that_of_the_installed_package() -> None:
     [["topics", "list"], ["status"], ["down"], ["produce", "t", "--count", "1"], ["story", "orders-0"]],
 )
 def test_without_a_cluster_every_command_says_how_to_get_one(arguments: list[str], tmp_path: Path) -> None:
-    answer = klamm(*arguments, folder=tmp_path)
+    answer = run_klamm(*arguments, folder=tmp_path)
     assert (answer.returncode, answer.stdout) == (1, "")
     assert "klamm up" in answer.stderr or "--data" in answer.stderr
-    assert "Traceback" not in answer.stderr
 
 
 def test_nobody_at_the_address_is_an_error_that_names_it(tmp_path: Path) -> None:
-    answer = klamm("topics", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "1", folder=tmp_path)
+    answer = run_klamm("topics", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "1", folder=tmp_path)
     assert answer.returncode == 1
     assert "127.0.0.1:1" in answer.stderr
-    assert "Traceback" not in answer.stderr
 
 
 def test_several_mistakes_are_told_on_a_line_each_and_one_with_what_it_said() -> None:
@@ -130,6 +121,6 @@ def test_help_of_every_command_works_and_names_no_mistake() -> None:
         "bench control-plane",
         "demo",
     ):
-        answer = klamm(*command.split(), "--help")
+        answer = run_klamm(*command.split(), "--help")
         assert answer.returncode == 0, answer.stderr
         assert "Usage" in answer.stdout
