@@ -363,6 +363,14 @@ class AgentWorld:
             code = response.error_code or response.partition_errors[0].error_code
         return code
 
+    async def tell_together(self, broker: int, *partitions: TopicPartition) -> LeaderAndIsrResponse:
+        """Send the present leaderships of these partitions of TOPIC in one request."""
+        states = tuple(self.states[tp] for tp in partitions)
+        topics = (LeaderAndIsrTopicState(TOPIC, TOPIC_ID, states),)
+        request = LeaderAndIsrRequest(CONTROLLER_ID, self.controller_epoch, BrokerEpoch(-1), topics)
+        response: LeaderAndIsrResponse = await self.agents[broker].handle(request)
+        return response
+
     def leader_and_isr(
         self,
         state: LeaderAndIsrPartitionState,

@@ -247,6 +247,31 @@ async def test_no_change_is_proposed_while_a_role_is_being_changed() -> None:
     await world.stop()
 
 
+@pytest.mark.rule("R8.9", "R0.6")
+@virtually
+async def test_a_follower_that_fetches_during_a_change_of_role_is_proposed_only_in_the_new_epoch() -> None:
+    world = AgentWorld()
+    await world.start(1, 2)
+    world.decide(1, [1], replicas=[1, 2])
+    await world.update_metadata()
+    await world.tell(1)
+    leader = world.agents[1]
+    leader.disk.latency_s = (10, 10)
+    world.decide(1, [1])
+    order = asyncio.ensure_future(world.tell(1))
+    await asyncio.sleep(5)
+    data = await leader.fetch(0, replica=2, epoch=0)
+    assert data.error_code is ErrorCode.NONE
+    assert leader.partition().isr_state == CommittedIsr((BrokerId(1),))
+    await order
+    leader.disk.latency_s = (0, 0)
+    await leader.fetch(0, replica=2, epoch=1)
+    assert leader.partition().isr_state == PendingExpand((BrokerId(1),), BrokerId(2))
+    await until(lambda: leader.partition().isr == (1, 2))
+    assert world.controller.requests[0].partitions[0].leader_epoch == 1
+    await world.stop()
+
+
 @pytest.mark.rule("R8.12", "R8.11")
 @virtually
 async def test_a_follower_joins_by_its_offset_although_it_was_never_caught_up_in_time() -> None:

@@ -1,40 +1,21 @@
 """Parts two and three of LeaderAndIsr: in which order roles change, what they take over, what is tidied up."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from broker_agent.decisions.isr import CommittedIsr
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
 from cluster.record_batch import encode_batch
-from cluster.requests import (
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicState,
-)
 from cluster.state_change_log import Kind
 from simulator.virtual_time_loop import VirtualTimeLoop
-from tests.agents import CONTROLLER_ID, TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
+from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
 ZERO, ONE, TWO = (TopicPartition(TOPIC, number) for number in range(3))
-
-
-async def tell_all(world: AgentWorld, broker: int, *partitions: TopicPartition) -> LeaderAndIsrResponse:
-    """The present leaderships of these partitions in one request."""
-    states = tuple(world.states[tp] for tp in partitions)
-    response: LeaderAndIsrResponse = await world.agents[broker].handle(request_of(world, states))
-    return response
-
-
-def request_of(world: AgentWorld, states: Sequence[LeaderAndIsrPartitionState]) -> LeaderAndIsrRequest:
-    topics = (LeaderAndIsrTopicState(TOPIC, TOPIC_ID, tuple(states)),)
-    return LeaderAndIsrRequest(CONTROLLER_ID, world.controller_epoch, BrokerEpoch(-1), topics)
 
 
 def fetcher_tasks() -> set[str]:
@@ -60,8 +41,8 @@ async def start_two(world: AgentWorld, *followed: TopicPartition) -> AgentProces
     for tp in followed:
         world.decide(2, [2, 1], tp=tp)
     await world.update_metadata()
-    await tell_all(world, 2, *followed)
-    await tell_all(world, 1, *followed)
+    await world.tell_together(2, *followed)
+    await world.tell_together(1, *followed)
     return world.agents[1]
 
 
@@ -74,7 +55,7 @@ async def test_every_partition_of_a_request_has_its_own_code_in_the_answer() -> 
     world.decide(1, [1, 2], tp=ZERO)
     world.decide(1, [1, 2], tp=ONE)
     world.decide(2, [2, 3], tp=TWO)
-    response = await tell_all(world, 1, ZERO, ONE, TWO)
+    response = await world.tell_together(1, ZERO, ONE, TWO)
     assert response.error_code is ErrorCode.NONE
     assert [(e.topic_name, e.topic_id, e.partition_index, e.error_code) for e in response.partition_errors] == [
         (TOPIC, TOPIC_ID, 0, ErrorCode.NONE),
@@ -118,11 +99,11 @@ async def test_high_watermarks_are_read_once_per_directory_and_only_where_a_log_
     for tp in (ZERO, ONE, TWO):
         world.decide(1, [1], tp=tp)
     await world.update_metadata()
-    await tell_all(world, 1, ZERO, ONE, TWO)
+    await world.tell_together(1, ZERO, ONE, TWO)
     assert reads == ["/data/replication-offset-checkpoint"]
     for tp in (ZERO, ONE, TWO):
         world.decide(1, [1], tp=tp)
-    await tell_all(world, 1, ZERO, ONE, TWO)
+    await world.tell_together(1, ZERO, ONE, TWO)
     assert len(reads) == 1
     await world.stop()
 
@@ -136,11 +117,11 @@ async def test_leaders_are_made_before_followers_and_the_log_of_changes_tells_wh
     world.decide(1, [1, 2], tp=ONE)
     world.decide(2, [2], replicas=[2], tp=TWO)
     await world.update_metadata()
-    await tell_all(world, 1, ZERO, ONE, TWO)
+    await world.tell_together(1, ZERO, ONE, TWO)
     assert roles(world.agents[1]) == [(1, "leader"), (0, "follower")]
     assert len([write for write in world.agents[1].records.writes if write[0].kind is Kind.ROLE]) == 1
     world.decide(1, [1, 2], tp=ONE, partition_epoch=PartitionEpoch(-1))
-    await tell_all(world, 1, ONE)
+    await world.tell_together(1, ONE)
     assert roles(world.agents[1]) == [(1, "leader"), (0, "follower")]  # Its partition epoch is stale: no change.
     await world.stop()
 
@@ -153,15 +134,15 @@ async def test_meters_of_a_topic_go_when_its_last_leadership_is_given_up() -> No
     for tp in (ZERO, ONE):
         world.decide(1, [1, 2], tp=tp)
     await world.update_metadata()
-    await tell_all(world, 1, ZERO, ONE)
+    await world.tell_together(1, ZERO, ONE)
     agent = world.agents[1]
     await agent.produce(2, tp=ZERO)
     assert topics_with_meters(agent.metrics) == {TOPIC}
     world.decide(2, [2, 1], tp=ZERO)
-    await tell_all(world, 1, ZERO)
+    await world.tell_together(1, ZERO)
     assert topics_with_meters(agent.metrics) == {TOPIC}
     world.decide(2, [2, 1], tp=ONE)
-    await tell_all(world, 1, ONE)
+    await world.tell_together(1, ONE)
     assert topics_with_meters(agent.metrics) == set()
     whole_broker = agent.metrics.meter("kafka.server", "BrokerTopicMetrics", "MessagesInPerSec")
     assert whole_broker.count == 2
@@ -180,10 +161,10 @@ async def test_a_fetcher_ends_with_its_last_partition_after_each_of_the_two_orde
     await asyncio.sleep(0)
     assert fetcher_tasks() == set()
     world.decide(2, [2, 1], tp=ZERO)
-    await tell_all(world, 1, ZERO)
+    await world.tell_together(1, ZERO)
     assert fetcher_tasks() == {"ReplicaFetcherThread-0-2"}
     world.decide(1, [1, 2], tp=ZERO)
-    await tell_all(world, 1, ZERO)
+    await world.tell_together(1, ZERO)
     await asyncio.sleep(0)
     assert fetcher_tasks() == set()
     await world.stop()
@@ -208,7 +189,7 @@ async def test_no_partition_of_a_request_leads_before_all_of_them_have_stopped_f
     loop.after_step = look
     for tp in partitions:
         world.decide(1, [1, 2], tp=tp)
-    await tell_all(world, 1, *partitions)
+    await world.tell_together(1, *partitions)
     loop.after_step = None
     assert {fetched for leading, fetched in seen if leading} == {0}
     assert {leading for leading, _ in seen} == {0, 1, 2, 3}
@@ -230,7 +211,7 @@ def test_a_log_that_cannot_be_made_takes_only_its_own_partition_offline(leader: 
         world.states[ONE] = replace(world.states[ONE], is_new=False)  # Its log may lie in the directory that failed.
         await world.update_metadata()
         agent.logs.directories["/more"].failure = OSError("failed before")
-        response = await tell_all(world, 1, ZERO, ONE, TWO)
+        response = await world.tell_together(1, ZERO, ONE, TWO)
         codes = [error.error_code for error in response.partition_errors]
         assert codes == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
         assert agent.agent.manager.is_offline(ONE)

@@ -186,6 +186,90 @@ def test_a_truncation_that_fails_gives_up_its_partition_and_the_others_go_on(fai
     check()
 
 
+@pytest.mark.rule("R5.17", "R5.4")
+@pytest.mark.parametrize("failure", [StorageError("/data", "broken"), ValueError("a bug")], ids=["storage", "other"])
+def test_a_cut_by_epoch_query_that_fails_gives_up_its_partition_and_the_others_go_on(failure: Exception) -> None:
+    @virtually
+    async def check() -> None:
+        world = AgentWorld(klamm_replica_truncation_mode="epoch-query")
+        follower, leader = await follow(world)
+        world.decide(2, [2], replicas=[1, 2], tp=OTHER)
+        await world.tell(1, tp=OTHER)
+        await until(lambda: len(leader.fetches) == 2)
+        leader.answers.put_nowait(())
+        leader.answers.put_nowait((data(0, 5), replace(data(0, 5), partition=1)))
+        await until(lambda: follower.offsets()[1] == follower.offsets(OTHER)[1] == 5)
+        log = follower.partition().log
+        assert log is not None
+
+        def fail(_: Offset) -> bool:
+            raise failure
+
+        log.truncate_to = fail  # type: ignore[method-assign]
+        for tp in (TP, OTHER):
+            world.decide(2, [2], tp=tp)
+        await world.tell_together(1, TP, OTHER)
+        leader.epoch_ends.put_nowait((epoch_end(0, 2), epoch_end(0, 2, partition=1)))
+        await until(lambda: follower.agent.fetchers.failed == (TP,))
+        await until(lambda: follower.offsets(OTHER)[1] == 2)
+        assert follower.offsets()[1] == 5
+        await world.stop()
+
+    check()
+
+
+async def follow_with_short_epochs(world: AgentWorld) -> tuple[AgentProcess, PlayedLeader]:
+    """The follower of E5: epoch 1 from 0, 4 from 30, 5 from 40, up to 50; the leader is in epoch 6."""
+    follower, leader = await follow(world)
+    world.decide(2, [2], replicas=[1, 2], leader_epoch=LeaderEpoch(5))
+    await world.tell(1)
+    await until(lambda: len(leader.fetches) == 2)
+    leader.answers.put_nowait(())
+    for answer in (data(0, 30, epoch=1), data(30, 10, epoch=4), data(40, 10, epoch=5)):
+        leader.answers.put_nowait(answer)
+    await until(lambda: follower.offsets()[1] == 50)
+    assert epochs(follower) == [(1, 0), (4, 30), (5, 40)]
+    await until(leader.answers.empty)
+    world.decide(2, [2], replicas=[1, 2], leader_epoch=LeaderEpoch(6))
+    await world.tell(1)
+    return follower, leader
+
+
+@pytest.mark.rule("R5.13", "R5.15", "E6")
+@virtually
+async def test_e6_a_question_is_repeated_with_what_is_left_until_leader_and_follower_agree() -> None:
+    world = AgentWorld(klamm_replica_truncation_mode="epoch-query")
+    follower, leader = await follow_with_short_epochs(world)
+    leader.epoch_ends.put_nowait((epoch_end(3, 45),))
+    await until(lambda: len(leader.questions) == 2)
+    assert (follower.offsets()[1], epochs(follower)) == (30, [(1, 0)])
+    fetched = len(leader.fetches)
+    leader.epoch_ends.put_nowait((epoch_end(1, 20),))
+    await until(lambda: len(leader.fetches) > fetched)
+    assert [question.partitions[0].leader_epoch for question in leader.questions] == [5, 1]
+    assert leader.fetches[-1].partitions[0].fetch_offset == 20
+    assert (follower.offsets()[1], epochs(follower)) == (20, [(1, 0)])
+    await world.stop()
+
+
+@pytest.mark.rule("R5.15", "R5.23", "E5")
+@virtually
+async def test_e5_each_fetch_tells_how_far_leader_and_follower_agree() -> None:
+    world = AgentWorld()
+    follower, leader = await follow_with_short_epochs(world)
+    await until(lambda: leader.fetches[-1].partitions[0].current_leader_epoch == 6)
+    leader.answers.put_nowait(())  # For the long poll of the epoch before.
+    for epoch, end in ((3, 45), (1, 20)):
+        diverging = EpochEndOffset(LeaderEpoch(epoch), Offset(end))
+        leader.answers.put_nowait(replace(error(ErrorCode.NONE), diverging_epoch=diverging))
+    await until(lambda: leader.offsets[-1] == 20)
+    items = [fetch.partitions[0] for fetch in leader.fetches]
+    asked = [(item.fetch_offset, item.last_fetched_epoch) for item in items if item.current_leader_epoch == 6]
+    assert list(dict.fromkeys(asked)) == [(50, 5), (30, 1), (20, 1)]
+    assert (follower.offsets()[1], epochs(follower)) == (20, [(1, 0)])
+    await world.stop()
+
+
 @pytest.mark.rule("R5.19", "R5.23", "R10.14")
 @virtually
 async def test_a_cut_below_the_high_watermark_takes_it_down_and_the_rest_of_a_diverging_answer_is_not_used() -> None:
