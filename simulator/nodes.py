@@ -68,6 +68,8 @@ class Incarnation:
         self.stop = asyncio.Event()
         self.is_alive = True
         self.task: asyncio.Task[None] | None = None
+        self.ended = asyncio.Event()
+        """By itself, or by a crash; a task that crashed is never done."""
 
     def append(self, changes: Sequence[StateChange]) -> None:
         """StateChangeSink."""
@@ -83,6 +85,7 @@ class Incarnation:
             self.zookeeper.pause()
         self.zookeeper.crash()
         self._world.network.detach(self.address)
+        self.ended.set()
 
     async def read_state_changes(self, request: ReadStateChangesRequest) -> ReadStateChangesResponse:
         del request  # Everything is read from the logs themselves here.
@@ -134,15 +137,19 @@ class SimulatedNode:
         self.incarnations[-1].zookeeper.resume()
 
     async def stop(self) -> None:
-        """End in order, as by a SIGTERM, and wait for that."""
+        """End in order, as by a SIGTERM, and wait for that, or for its death. Raises what it ended with."""
         assert self.is_running, f"{self.name} does not run"
         incarnation = self.incarnations[-1]
         incarnation.stop.set()
-        assert incarnation.task is not None, "it was started"
-        await incarnation.task
+        await incarnation.ended.wait()
+        if incarnation.task is not None and incarnation.task.done():
+            incarnation.task.result()
 
     async def _live(self, incarnation: Incarnation) -> None:
-        await self.run(incarnation)
+        try:
+            await self.run(incarnation)
+        finally:
+            incarnation.ended.set()
         # Nothing is left of a process that has ended by itself, in order.
         incarnation.crash()
 

@@ -175,3 +175,17 @@ def test_a_run_with_hanging_nodes_is_the_same_every_time() -> None:
 
     assert simulate(lambda: main(5)) == simulate(lambda: main(5))
     assert simulate(lambda: main(5)) != simulate(lambda: main(6))
+
+
+def test_who_waits_for_a_node_to_stop_hears_of_its_death() -> None:
+    async def main() -> None:
+        cluster = await cluster_of_three()
+        agent = cluster.agents[BrokerId(1)]
+        agent.pause()
+        stopping = asyncio.ensure_future(agent.stop())
+        await asyncio.sleep(3)
+        assert not stopping.done(), "SIGTERM waits, too"
+        agent.crash()
+        await stopping
+
+    simulate(main)
