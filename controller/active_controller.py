@@ -24,6 +24,7 @@ from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.store import ControllerStore
+from controller.unfenced_store import UnfencedStore
 
 
 class UnsentDecisionsError(ClusterError):
@@ -43,6 +44,7 @@ class ActiveController:
         context: ControllerContext,
         store: ControllerStore,
         configs: ConfigStore,
+        unfenced: UnfencedStore,
         channels: BrokerChannels,
         sink: StateChangeSink,
         feed: EventFeed,
@@ -56,6 +58,7 @@ class ActiveController:
         self.context = context
         self.store = store
         self.configs = configs
+        self.unfenced = unfenced
         self.channels = channels
         self.feed = feed
         self.metrics = metrics

@@ -12,18 +12,16 @@ from collections.abc import Iterable, Mapping
 from cluster.broker import (
     LEADER_EPOCH_DURING_DELETE,
     NO_LEADER_EPOCH,
-    Broker,
-    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
-    RegisteredBroker,
     TopicId,
     ZkVersion,
 )
 from cluster.errors import ClusterError
 from cluster.partition import EMPTY_ASSIGNMENT, Leadership, ReplicaAssignment, TopicPartition
 from cluster.state_tables import PartitionState, ReplicaState
+from controller.broker_image import BrokerImage
 from controller.preferred_leaders import PreferredLeaders, is_imbalanced
 
 
@@ -31,15 +29,13 @@ class TopicIdConflictError(ClusterError):
     """A topic's id contradicts what is known: another id for the topic, or another topic with the id (CX-9)."""
 
 
-class ControllerContext:
+class ControllerContext(BrokerImage):
     """See the module. Ordered sets are dicts with None values, so that iterating them is deterministic."""
 
     def __init__(self, epoch: ControllerEpoch, epoch_zk_version: ZkVersion) -> None:
+        super().__init__()
         self.epoch = epoch
         self.epoch_zk_version = epoch_zk_version
-        self.brokers: dict[BrokerId, Broker] = {}
-        self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
-        self.shutting_down: set[BrokerId] = set()
         self.topics: set[str] = set()
         self.topic_ids: dict[str, TopicId] = {}
         self.topic_names: dict[TopicId, str] = {}
@@ -49,8 +45,6 @@ class ControllerContext:
         self._leaving: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.replica_states: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
-        self.offline_directories: dict[BrokerId, set[TopicPartition]] = {}
-        """Broker -> partitions whose replica there is on a failed disk."""
         self.topics_to_be_deleted: set[str] = set()
         self.deletions_postponed: set[str] = set()
         """Marked for deletion, but with partitions on the move. Until that is over they live on like others: without
@@ -61,67 +55,11 @@ class ControllerContext:
         self.offline_partition_count = 0
         self.preferred_replica_imbalance_count = 0
         self.preferred_leaders = PreferredLeaders()
-        self._live: frozenset[BrokerId] = frozenset()
-        self._registered: frozenset[BrokerId] = frozenset()
         self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._awaiting_leader: dict[TopicPartition, None] = {}
         self._deleting: dict[str, Counter[ReplicaState]] = {}
         """Topic marked for deletion -> how many of its replicas are in each state."""
-
-    # Brokers
-
-    @property
-    def live_broker_ids(self) -> frozenset[BrokerId]:
-        return self._live
-
-    @property
-    def live_or_shutting_down_ids(self) -> frozenset[BrokerId]:
-        return self._registered
-
-    def add_brokers(self, registered: Iterable[RegisteredBroker]) -> None:
-        for broker, epoch in ((r.broker, r.epoch) for r in registered):
-            self.brokers[broker.id] = broker
-            self.broker_epochs[broker.id] = epoch
-        self._refresh_liveness()
-
-    def remove_brokers(self, brokers: Iterable[BrokerId]) -> None:
-        for broker in brokers:
-            self.brokers.pop(broker, None)
-            self.broker_epochs.pop(broker, None)
-        self._refresh_liveness()
-
-    def replace_broker(self, broker: Broker) -> None:
-        """Take a changed record of a known broker; its epoch stays."""
-        assert broker.id in self.broker_epochs, f"broker {broker.id} is not registered"
-        self.brokers[broker.id] = broker
-
-    def set_shutting_down(self, brokers: Iterable[BrokerId]) -> None:
-        self.shutting_down = set(brokers)
-        self._refresh_liveness()
-
-    def set_offline_directory(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
-        """All partitions whose replica on this broker is on a failed disk."""
-        offline = set(partitions)
-        if offline:
-            self.offline_directories[broker] = offline
-        else:
-            self.offline_directories.pop(broker, None)
-
-    def forget_offline_directories(self, brokers: Iterable[BrokerId]) -> None:
-        for broker in brokers:
-            self.offline_directories.pop(broker, None)
-
-    def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
-        """Brokers on which a replica of `tp` would be online (CX-2)."""
-        brokers = self._registered if include_shutting_down else self._live
-        if not self.offline_directories:
-            return brokers
-        return brokers - {b for b, failed in self.offline_directories.items() if tp in failed}
-
-    def _refresh_liveness(self) -> None:
-        self._registered = frozenset(self.broker_epochs)
-        self._live = self._registered - self.shutting_down
 
     # Topics and assignments
 

@@ -52,6 +52,7 @@ from controller.handlers.topic_deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
 from controller.store import ControllerStore
+from controller.unfenced_store import UnfencedStore
 from controller.watched_znodes import event_of_watch
 
 NEXT_ATTEMPT_S: Final = 1
@@ -286,6 +287,7 @@ class Controller:
             context=ControllerContext(office.epoch, office.epoch_zk_version),
             store=ControllerStore(self._zookeeper, writer),
             configs=ConfigStore(self._zookeeper, writer),
+            unfenced=UnfencedStore(self._zookeeper),
             channels=channels,
             sink=self._sink,
             feed=EventFeed(office.epoch, self.config.id, self._clock),

@@ -11,33 +11,25 @@ import structlog
 from msgspec import Struct
 
 from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
-from cluster.errors import MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
+from cluster.errors import MalformedZnodeError
 from cluster.partition import Leadership, TopicAssignment, TopicPartition
 from cluster.znodes import (
     BROKERS_IDS,
     BROKERS_TOPICS,
     CONTROLLER,
     DELETE_TOPICS,
-    FEATURE,
     PREFERRED_REPLICA_ELECTION,
-    PRODUCER_ID_BLOCK,
     REASSIGN_PARTITIONS,
-    FinalizedFeatures,
-    ProducerIdBlock,
     broker_of_name,
     broker_path,
     decode_broker,
     decode_config,
-    decode_features,
     decode_partitions,
-    decode_producer_id_block,
     decode_reassignments,
     decode_state,
     decode_topic,
     delete_topic_path,
     encode_config,
-    encode_features,
-    encode_producer_id_block,
     encode_reassignments,
     encode_state,
     encode_topic,
@@ -47,7 +39,7 @@ from cluster.znodes import (
     topic_config_path,
     topic_path,
 )
-from cluster.zookeeper.port import Create, Delete, Node, Op, SetData, ZkError, ZooKeeper, refusal
+from cluster.zookeeper.port import Create, Delete, Node, Op, SetData, ZooKeeper
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
 _DELETION_ROUNDS: Final = 3
@@ -296,7 +288,7 @@ class ControllerStore:
         names = (await self._zookeeper.children_many([partitions_path(topic)]))[0] or ()
         return {int(name) for name in names if name.isdecimal()}
 
-    # Notifications and features
+    # Notifications and other nodes
 
     async def delete_children(self, parent: str) -> int:
         """Delete all children of a node, with a watch left on the list; how many there were."""
@@ -316,53 +308,6 @@ class ControllerStore:
     async def read_node(self, path: str) -> bytes | None:
         node = await self._zookeeper.get(path)
         return None if node is None else node.data
-
-    async def read_features(self) -> FinalizedFeatures | None:
-        """None when the node is absent. Raises MalformedZnodeError."""
-        data = await self.read_node(FEATURE)
-        return None if data is None else decode_features(data)
-
-    async def write_features(self, features: FinalizedFeatures, *, exists: bool) -> None:
-        """Write `/feature`, unfenced as in Kafka: two controllers that take office write the same."""
-        data = encode_features(features)
-        op: Op = SetData(FEATURE, data) if exists else Create(FEATURE, data)
-        try:
-            result = (await self._zookeeper.multi([op]))[0]
-        except OutcomeUnknownError:
-            await self._check_features_written(data)
-        else:
-            if result.error is ZkError.NODE_EXISTS:
-                await self._check_features_written(data)
-            elif not result.ok:
-                raise refusal(f"{FEATURE} cannot be written", result.error)
-
-    async def _check_features_written(self, data: bytes) -> None:
-        if await self.read_node(FEATURE) != data:
-            raise ZooKeeperError(f"{FEATURE} was not written or is contested")
-
-    # Producer ids
-
-    async def read_producer_id_block(self) -> tuple[ProducerIdBlock | None, int] | None:
-        """The last block given, if there was one, and the version of its node; None where the node is missing.
-
-        Raises MalformedZnodeError.
-        """
-        node = await self._zookeeper.get(PRODUCER_ID_BLOCK)
-        return None if node is None else (decode_producer_id_block(node.data), node.stat.version)
-
-    async def write_producer_id_block(self, block: ProducerIdBlock, version: int) -> bool:
-        """Write the block if nobody gave another one since; unfenced, because the version protects it (FN-1).
-
-        After a lost answer this says False: a block that was written and not given is merely skipped.
-        """
-        op = SetData(PRODUCER_ID_BLOCK, encode_producer_id_block(block), version)
-        try:
-            result = (await self._zookeeper.multi([op]))[0]
-        except OutcomeUnknownError:
-            return False
-        if not result.ok and result.error is not ZkError.BAD_VERSION:
-            raise refusal(f"{PRODUCER_ID_BLOCK} cannot be written", result.error)
-        return result.ok
 
     # The office
 

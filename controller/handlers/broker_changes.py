@@ -83,7 +83,7 @@ async def compatible_brokers(
     if not active.config.protocol_version.has_features:
         return list(registered)
     try:
-        features = await active.store.read_features()
+        features = await active.unfenced.read_features()
     except MalformedZnodeError as error:
         log.warning("Finalized features are unreadable and count as none", error=str(error))
         return list(registered)

@@ -31,7 +31,7 @@ async def set_up_features(active: ActiveController) -> None:
     """
     version = active.config.protocol_version
     try:
-        found = await active.store.read_features()
+        found = await active.unfenced.read_features()
     except MalformedZnodeError as error:
         # Left as it is: overwriting it could lose levels that an operator finalized.
         log.error("Finalized features are unreadable and count as none", error=str(error))
@@ -40,7 +40,7 @@ async def set_up_features(active: ActiveController) -> None:
         found, active.config.supported_features, versioning=version.has_features, version=version.feature_node_version
     )
     if wanted != found:
-        await active.store.write_features(wanted, exists=found is not None)
+        await active.unfenced.write_features(wanted, exists=found is not None)
 
 
 async def update_features(active: ActiveController, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
@@ -56,7 +56,7 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
     if plan.levels != finalized:
         wanted = FinalizedFeatures(enabled=True, levels=plan.levels, version=version.feature_node_version)
         try:
-            await active.store.write_features(wanted, exists=found is not None)
+            await active.unfenced.write_features(wanted, exists=found is not None)
         except SessionExpiredError:
             raise
         except ZooKeeperError as error:
@@ -86,7 +86,7 @@ async def describe_features(active: ActiveController) -> DescribeFeaturesRespons
     """Every feature that is finalized, or known to this controller or a registered broker, by name."""
     if not active.config.protocol_version.has_features:
         return DescribeFeaturesResponse(enabled=False)
-    finalized = _levels(await active.store.read_features())
+    finalized = _levels(await active.unfenced.read_features())
     features = describe(finalized, active.config.supported_features, active.context.brokers.values())
     return DescribeFeaturesResponse(True, features)
 
@@ -95,7 +95,7 @@ async def _read_versioned(active: ActiveController) -> FinalizedFeatures | None:
     version = active.config.protocol_version
     if not version.has_features:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"protocol version {version} does not version features")
-    return await active.store.read_features()
+    return await active.unfenced.read_features()
 
 
 def _levels(found: FinalizedFeatures | None) -> dict[str, int]:

@@ -22,11 +22,11 @@ async def allocate_producer_ids(
         log.info("No producer ids for a broker", broker=request.broker_id, error=code.name)
         return AllocateProducerIdsResponse(code)
     while True:
-        found = await active.store.read_producer_id_block()
+        found = await active.unfenced.read_producer_id_block()
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the node of producer ids is missing")
         last, version = found
         block = next_block(last, request.broker_id)
-        if await active.store.write_producer_id_block(block, version):
+        if await active.unfenced.write_producer_id_block(block, version):
             log.info("Producer ids given", broker=block.broker, start=block.start, end=block.end)
             return AllocateProducerIdsResponse(ErrorCode.NONE, block.start, BLOCK_SIZE)

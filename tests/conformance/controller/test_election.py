@@ -114,8 +114,9 @@ def test_an_overwritten_controller_node_ends_the_reign() -> None:
 
 
 @pytest.mark.rule("EL-5", "ZC-2")
+@pytest.mark.parametrize("carried_out", [True, False])
 @pytest.mark.parametrize("lost_write", range(1, 25))
-def test_losing_the_answer_of_any_write_of_the_start_still_ends_in_office(lost_write: int) -> None:
+def test_losing_any_write_of_the_start_there_or_back_still_ends_in_office(lost_write: int, carried_out: bool) -> None:
     async def main() -> None:
         world = await World().start()
         c = world.start_controller()
@@ -125,6 +126,8 @@ def test_losing_the_answer_of_any_write_of_the_start_still_ends_in_office(lost_w
             nonlocal count
             count += 1
             if count == lost_write:
+                if not carried_out:
+                    raise OutcomeUnknownError("it did not arrive")
                 c.zookeeper.lose_answer_of_next_write()
             return await original(ops)
 

@@ -1,0 +1,75 @@
+"""The part of the controller's image that is about brokers: who is registered, who lives, and whose disks failed.
+
+Live is who is registered and not shutting down (CX-1); a replica is online on a live broker whose disk for it is
+healthy (CX-2). Source: Kafka ControllerContext.
+"""
+
+from collections.abc import Iterable
+
+from cluster.broker import Broker, BrokerEpoch, BrokerId, RegisteredBroker
+from cluster.partition import TopicPartition
+
+
+class BrokerImage:
+    """Brokers of one reign. Its methods are the only mutators and keep both sets of ids in step with the facts."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[BrokerId, Broker] = {}
+        self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
+        self.shutting_down: set[BrokerId] = set()
+        self.offline_directories: dict[BrokerId, set[TopicPartition]] = {}
+        """Broker -> partitions whose replica there is on a failed disk."""
+        self._live: frozenset[BrokerId] = frozenset()
+        self._registered: frozenset[BrokerId] = frozenset()
+
+    @property
+    def live_broker_ids(self) -> frozenset[BrokerId]:
+        return self._live
+
+    @property
+    def live_or_shutting_down_ids(self) -> frozenset[BrokerId]:
+        return self._registered
+
+    def add_brokers(self, registered: Iterable[RegisteredBroker]) -> None:
+        for broker, epoch in ((r.broker, r.epoch) for r in registered):
+            self.brokers[broker.id] = broker
+            self.broker_epochs[broker.id] = epoch
+        self._refresh_liveness()
+
+    def remove_brokers(self, brokers: Iterable[BrokerId]) -> None:
+        for broker in brokers:
+            self.brokers.pop(broker, None)
+            self.broker_epochs.pop(broker, None)
+        self._refresh_liveness()
+
+    def replace_broker(self, broker: Broker) -> None:
+        """Take a changed record of a known broker; its epoch stays."""
+        assert broker.id in self.broker_epochs, f"broker {broker.id} is not registered"
+        self.brokers[broker.id] = broker
+
+    def set_shutting_down(self, brokers: Iterable[BrokerId]) -> None:
+        self.shutting_down = set(brokers)
+        self._refresh_liveness()
+
+    def set_offline_directory(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+        """All partitions whose replica on this broker is on a failed disk."""
+        offline = set(partitions)
+        if offline:
+            self.offline_directories[broker] = offline
+        else:
+            self.offline_directories.pop(broker, None)
+
+    def forget_offline_directories(self, brokers: Iterable[BrokerId]) -> None:
+        for broker in brokers:
+            self.offline_directories.pop(broker, None)
+
+    def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
+        """Brokers on which a replica of `tp` would be online (CX-2)."""
+        brokers = self._registered if include_shutting_down else self._live
+        if not self.offline_directories:
+            return brokers
+        return brokers - {b for b, failed in self.offline_directories.items() if tp in failed}
+
+    def _refresh_liveness(self) -> None:
+        self._registered = frozenset(self.broker_epochs)
+        self._live = self._registered - self.shutting_down
