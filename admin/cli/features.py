@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         DescribeFeaturesResponse,
         FeatureUpdate,
         PlanFeatureUpdatesResponse,
+        UpdatableFeatureResult,
         UpdateFeaturesResponse,
     )
 
@@ -102,7 +103,7 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
         {
             "feature": update.feature,
             "before": before.get(update.feature),
-            "after": update.max_version_level if update.max_version_level > 0 else None,
+            "after": _level_after(update, result, before),
             "error": result.error_code.name,
             "message": result.error_message or "",
         }
@@ -126,6 +127,13 @@ async def _ask(
         if dry_run:
             return before, await client.plan_feature_updates(updates)
         return before, await client.update_features(updates)
+
+
+def _level_after(update: "FeatureUpdate", result: "UpdatableFeatureResult", before: dict[str, int]) -> int | None:
+    """None: not finalized. What is refused stays as it is."""
+    if result.error_code is not ErrorCode.NONE:
+        return before.get(update.feature)
+    return update.max_version_level if update.max_version_level > 0 else None
 
 
 def _parse(text: str) -> tuple[str, int]:

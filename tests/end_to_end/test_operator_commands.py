@@ -101,6 +101,48 @@ def test_a_topic_gets_partitions_and_settings_after_its_creation(cluster: LocalC
     assert "INVALID_PARTITIONS" in klamm(cluster, "topics", "alter", "grown", "--partitions", "3", code=1).stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "changed", "told", "settings"),
+    [
+        (["topics", "create", "new", "--replica-assignment", "1:2,2:3"], [0, 1], {1, 2, 3}, []),
+        (["topics", "alter", "planned", "--partitions", "3", "--replica-assignment", "3:1"], [2], {1, 2, 3}, []),
+        (["topics", "alter", "planned", "--config", "retention.ms=5"], [], set(), ["retention.ms"]),
+        (["topics", "delete", "planned"], [0, 1], {1, 2, 3}, []),
+        (["brokers", "alter", "default", "--config", "unclean.leader.election.enable=true"], [], set(), ["unclean"]),
+    ],
+)
+def test_every_change_can_be_seen_before_it_is_made(
+    cluster: LocalCluster, arguments: list[str], changed: list[int], told: set[int], settings: list[str]
+) -> None:
+    if not any(t["name"] == "planned" for t in as_json(cluster, "topics", "list")["topics"]):
+        klamm(cluster, "topics", "create", "planned", "--replica-assignment", "1:2,2:3")
+    before = as_json(cluster, "topics", "describe")
+    document = as_json(cluster, *arguments, "--dry-run")
+    assert [c["partition"] for c in document["plan"]["changes"]] == changed
+    assert {r["broker"] for r in document["plan"]["requests"]} == told
+    assert [s["config"][: len(key)] for s, key in zip(document["plan"]["settings"], settings, strict=True)] == settings
+    assert klamm(cluster, *arguments, "--dry-run").stdout
+    assert as_json(cluster, "topics", "describe") == before
+
+
+def test_all_mistakes_of_a_request_are_told_at_once(cluster: LocalCluster) -> None:
+    wrong = ["--replication-factor", "9", "--config", "no.such=1", "--config", "retention.ms=long"]
+    refused = klamm(cluster, "topics", "create", "a b", *wrong, code=1)
+    assert refused.stderr.splitlines()[0] == "klamm: INVALID_TOPIC_EXCEPTION"
+    fields = [line.split(":")[1].strip() for line in refused.stderr.splitlines()[1:]]
+    assert fields == ["name", "no.such", "retention.ms", "replication_factor"]
+    refused = klamm(cluster, "brokers", "alter", "1", "--config", "a=1", "--config", "b=1", code=1)
+    assert [line.split(":")[1].strip() for line in refused.stderr.splitlines()[1:]] == ["a", "b"]
+
+
+def test_features_are_shown_and_an_update_nobody_supports_is_refused(cluster: LocalCluster) -> None:
+    assert as_json(cluster, "features", "describe") == {"enabled": True, "features": []}
+    for dry_run in ([], ["--dry-run"]):
+        answer = klamm(cluster, "features", "upgrade", "--feature", "f=1", "-o", "json", *dry_run, code=1)
+        (row,) = json.loads(answer.stdout)["features"]
+        assert (row["feature"], row["error"], row["before"], row["after"]) == ("f", "INVALID_REQUEST", None, None)
+
+
 def test_what_waits_for_a_dead_broker_says_so_and_goes_on_when_it_returns(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
