@@ -1,40 +1,28 @@
 """Which handler each event of a controller in office goes to, and where its answer goes."""
 
-from asyncio import Future
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import structlog
 
 from cluster.errors import ErrorCode
 from controller.active_controller import ActiveController
 from controller.events import (
-    AllocateProducerIdsReceived,
-    AlterConfigsReceived,
-    AlterPartitionReceived,
-    ApiPartitionReassignment,
     AutoPreferredReplicaLeaderElection,
     BrokerChange,
     BrokerModifications,
-    ControlledShutdownReceived,
-    CreatePartitionsReceived,
-    CreateTopicsReceived,
-    DeleteTopicsReceived,
-    ElectLeadersReceived,
     Event,
     IsrChangeNotification,
     LeaderAndIsrResponseReceived,
-    ListPartitionReassignments,
     LogDirEventNotification,
     PartitionModifications,
     PartitionReassignmentIsrChange,
-    QueryReceived,
     ReplicaLeaderElection,
     TopicChange,
     TopicDeletion,
     TopicDeletionStopReplicaResponseReceived,
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
-    UpdateFeaturesReceived,
     UpdateMetadataResponseReceived,
     ZkPartitionReassignment,
 )
@@ -62,104 +50,95 @@ from controller.handlers.reassignments import complete_reassignments
 from controller.handlers.topic_changes import partition_modifications, topic_change
 from controller.handlers.topic_deletions import deletion_answered, topic_deletion
 from controller.handlers.topic_requests import create_partitions, create_topics
+from controller.request_events import (
+    AllocateProducerIdsReceived,
+    AlterConfigsReceived,
+    AlterPartitionReceived,
+    Answer,
+    ApiPartitionReassignment,
+    Asked,
+    ControlledShutdownReceived,
+    CreatePartitionsReceived,
+    CreateTopicsReceived,
+    DeleteTopicsReceived,
+    ElectLeadersReceived,
+    ListPartitionReassignments,
+    QueryReceived,
+    Request,
+    UpdateFeaturesReceived,
+)
 
-_Answer = TypeVar("_Answer")
+_Event = TypeVar("_Event", bound=Event)
+_Reaction = tuple[type[Event], Callable[[ActiveController, Any], Awaitable[object]]]
 log = structlog.stdlib.get_logger(__name__)
 
 
 async def dispatch(active: ActiveController, event: Event) -> None:
-    """What changed in ZooKeeper here; requests and the answers of brokers below."""
-    match event:
-        case BrokerChange():
-            await broker_change(active)
-        case BrokerModifications(broker):
-            await broker_modifications(active, broker)
-        case TopicChange():
-            await topic_change(active)
-        case PartitionModifications(topic):
-            await partition_modifications(active, topic)
-        case TopicDeletion():
-            await topic_deletion(active)
-        case IsrChangeNotification():
-            await isr_change_notification(active)
-        case LogDirEventNotification():
-            await log_dir_event_notification(active)
-        case ZkPartitionReassignment():
-            await zk_partition_reassignment(active)
-        case PartitionReassignmentIsrChange(partition):
-            await complete_reassignments(active, [partition])
-        case _:
-            await _elect(active, event)
+    """Carry out what the event asks of this controller, and answer who asked."""
+    assert type(event) in _REACTIONS, f"{type(event).__name__} is no event of a controller in office"
+    await _REACTIONS[type(event)](active, event)
 
 
-async def _elect(active: ActiveController, event: Event) -> None:
-    """Reasons for elections that are nobody's request to this controller."""
-    match event:
-        case ReplicaLeaderElection():
-            await replica_leader_election(active)
-        case AutoPreferredReplicaLeaderElection():
-            await balance_leaders(active)
-        case UncleanLeaderElectionEnable():
-            await trigger_online_elections(active)
-        case TopicUncleanLeaderElectionEnable(topic):
-            await trigger_online_elections(active, topic)
-        case _:
-            await _serve(active, event)
+def _on(kind: type[_Event], react: Callable[[ActiveController, _Event], Awaitable[object]]) -> _Reaction:
+    return kind, react
 
 
-async def _serve(active: ActiveController, event: Event) -> None:
-    match event:
-        case AlterPartitionReceived(request, reply):
-            changes = await alter_partition(active, request)
-            _reply(reply, changes)
-            # Leaders need not wait for what their new ISRs complete (IS-17).
-            await complete_reassignments(active, changed_partitions(active.context, changes))
-        case ControlledShutdownReceived(farewell, relieved):
-            _reply(relieved, await controlled_shutdown(active, farewell))
-        case AllocateProducerIdsReceived(allocation, allocated):
-            _reply(allocated, await allocate_producer_ids(active, allocation))
-        case ElectLeadersReceived(elections, elected):
-            _reply(elected, await elect_leaders(active, elections))
-        case UpdateFeaturesReceived(updates, updated):
-            _reply(updated, await update_features(active, updates))
-        case ApiPartitionReassignment(moves, answered):
-            _reply(answered, await alter_partition_reassignments(active, moves))
-        case ListPartitionReassignments(listing, listed):
-            _reply(listed, list_partition_reassignments(active.context, listing))
-        case QueryReceived(query, answer):
-            _reply(answer, await answer_query(active, query))
-        case _:
-            await _administer_topics(active, event)
+def _answering(
+    kind: type[Asked[Request, Answer]], handle: Callable[[ActiveController, Request], Awaitable[Answer]]
+) -> _Reaction:
+    async def react(active: ActiveController, event: Asked[Request, Answer]) -> None:
+        event.answer(await handle(active, event.request))
+
+    return kind, react
 
 
-async def _administer_topics(active: ActiveController, event: Event) -> None:
-    match event:
-        case CreateTopicsReceived(creation, created):
-            _reply(created, await create_topics(active, creation))
-        case CreatePartitionsReceived(expansion, expanded):
-            _reply(expanded, await create_partitions(active, expansion))
-        case DeleteTopicsReceived(deletion, marked):
-            _reply(marked, await delete_topics(active, deletion))
-        case AlterConfigsReceived(alteration, altered):
-            _reply(altered, await alter_configs(active, alteration))
-        case _:
-            await _take_answer(active, event)
+async def _alter_partition(active: ActiveController, event: AlterPartitionReceived) -> None:
+    changes = await alter_partition(active, event.request)
+    event.answer(changes)
+    # Leaders need not wait for what their new ISRs complete (IS-17).
+    await complete_reassignments(active, changed_partitions(active.context, changes))
 
 
-async def _take_answer(active: ActiveController, event: Event) -> None:
-    match event:
-        case LeaderAndIsrResponseReceived(broker, response):
-            await leader_and_isr_answered(active, broker, response)
-        case UpdateMetadataResponseReceived(broker, metadata_response):
-            if metadata_response.error_code is not ErrorCode.NONE:
-                log.warning("UpdateMetadata was refused", broker=broker, error=metadata_response.error_code.name)
-        case TopicDeletionStopReplicaResponseReceived():
-            await deletion_answered(active, event)
-        case _:
-            raise AssertionError(f"{type(event).__name__} is no event of a controller in office")
+async def _metadata_answered(_active: ActiveController, event: UpdateMetadataResponseReceived) -> None:
+    if event.response.error_code is not ErrorCode.NONE:
+        log.warning("UpdateMetadata was refused", broker=event.broker, error=event.response.error_code.name)
 
 
-def _reply(reply: "Future[_Answer]", answer: _Answer) -> None:
-    # Done already means that the caller went away.
-    if not reply.done():
-        reply.set_result(answer)
+_REACTIONS: Final = dict(
+    (
+        _on(BrokerChange, lambda active, _: broker_change(active)),
+        _on(BrokerModifications, lambda active, event: broker_modifications(active, event.broker)),
+        _on(TopicChange, lambda active, _: topic_change(active)),
+        _on(PartitionModifications, lambda active, event: partition_modifications(active, event.topic)),
+        _on(TopicDeletion, lambda active, _: topic_deletion(active)),
+        _on(ZkPartitionReassignment, lambda active, _: zk_partition_reassignment(active)),
+        _on(
+            PartitionReassignmentIsrChange,
+            lambda active, event: complete_reassignments(active, [event.topic_partition]),
+        ),
+        _on(ReplicaLeaderElection, lambda active, _: replica_leader_election(active)),
+        _on(IsrChangeNotification, lambda active, _: isr_change_notification(active)),
+        _on(LogDirEventNotification, lambda active, _: log_dir_event_notification(active)),
+        _on(AutoPreferredReplicaLeaderElection, lambda active, _: balance_leaders(active)),
+        _on(UncleanLeaderElectionEnable, lambda active, _: trigger_online_elections(active)),
+        _on(TopicUncleanLeaderElectionEnable, lambda active, event: trigger_online_elections(active, event.topic)),
+        _on(
+            LeaderAndIsrResponseReceived,
+            lambda active, event: leader_and_isr_answered(active, event.broker, event.response),
+        ),
+        _on(UpdateMetadataResponseReceived, _metadata_answered),
+        _on(TopicDeletionStopReplicaResponseReceived, deletion_answered),
+        _on(AlterPartitionReceived, _alter_partition),
+        _answering(ControlledShutdownReceived, controlled_shutdown),
+        _answering(AllocateProducerIdsReceived, allocate_producer_ids),
+        _answering(CreateTopicsReceived, create_topics),
+        _answering(CreatePartitionsReceived, create_partitions),
+        _answering(DeleteTopicsReceived, delete_topics),
+        _answering(AlterConfigsReceived, alter_configs),
+        _answering(UpdateFeaturesReceived, update_features),
+        _answering(ApiPartitionReassignment, alter_partition_reassignments),
+        _answering(ListPartitionReassignments, list_partition_reassignments),
+        _answering(ElectLeadersReceived, elect_leaders),
+        _answering(QueryReceived, answer_query),
+    )
+)

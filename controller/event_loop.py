@@ -12,28 +12,12 @@ from typing import Final, Protocol, assert_never
 import structlog
 
 from cluster.errors import ApiError, ControllerMovedError, ErrorCode, SessionExpiredError, StartupError
-from cluster.requests import AllocateProducerIdsResponse, AlterPartitionResponse, ControlledShutdownResponse
 from cluster.state_change_log import Cause
 from controller.active_controller import UnsentDecisionsError
 from controller.controller_state import ControllerState
-from controller.events import (
-    STATE_OF_EVENT,
-    AllocateProducerIdsReceived,
-    AlterConfigsReceived,
-    AlterPartitionReceived,
-    ApiPartitionReassignment,
-    ControlledShutdownReceived,
-    CreatePartitionsReceived,
-    CreateTopicsReceived,
-    DeleteTopicsReceived,
-    ElectLeadersReceived,
-    Event,
-    ListPartitionReassignments,
-    QueryReceived,
-    ShutdownEventLoop,
-    UpdateFeaturesReceived,
-)
+from controller.events import Event, ShutdownEventLoop
 from controller.metrics import ControllerMetrics
+from controller.request_events import Asked
 
 QUEUE_TIME_RESET_S: Final = 300
 log = structlog.stdlib.get_logger(__name__)
@@ -63,7 +47,7 @@ def error_disposition(event: Event, error: Exception) -> Disposition:
             return Disposition.END
         case UnsentDecisionsError() | AssertionError():
             return Disposition.STEP_DOWN
-        case _ if STATE_OF_EVENT[type(event)] is ControllerState.CONTROLLER_CHANGE:
+        case _ if event.state is ControllerState.CONTROLLER_CHANGE:
             # A failover that broke off half way leaves nobody in charge (EL-7).
             return Disposition.STEP_DOWN
         case _:
@@ -136,7 +120,7 @@ class EventLoop:
         return event
 
     async def _process(self, event: Event) -> None:
-        state = STATE_OF_EVENT[type(event)]
+        state = event.state
         cause = Cause(type(event).__name__, self._processed)
         self._processed += 1
         self._metrics.show_state(state)
@@ -182,7 +166,7 @@ class EventLoop:
 
 def preempt(event: Event) -> None:
     """Answer the caller of an event that will not be processed (EV-6)."""
-    _answer(event, ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not in office"))
+    _refuse(event, ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not in office"))
 
 
 def answer_with_error(event: Event, error: Exception) -> None:
@@ -191,35 +175,14 @@ def answer_with_error(event: Event, error: Exception) -> None:
         case ControllerMovedError() | SessionExpiredError():
             preempt(event)
         case ApiError():
-            _answer(event, error)
+            _refuse(event, error)
         case _:
-            _answer(event, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            _refuse(event, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
 
 
-def _answer(event: Event, error: ApiError) -> None:
-    match event:
-        case AlterPartitionReceived(_, reply) if not reply.done():
-            reply.set_result(AlterPartitionResponse(error.code))
-        case ControlledShutdownReceived(_, reply) if not reply.done():
-            # A broker knows the loss of the office by this code (CS-1).
-            moved = error.code is ErrorCode.NOT_CONTROLLER
-            reply.set_result(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else error.code))
-        case AllocateProducerIdsReceived(_, reply) if not reply.done():
-            reply.set_result(AllocateProducerIdsResponse(error.code))
-        case CreateTopicsReceived(_, reply) | CreatePartitionsReceived(_, reply) if not reply.done():
-            reply.set_exception(error)
-        case DeleteTopicsReceived(_, reply) | AlterConfigsReceived(_, reply) if not reply.done():
-            reply.set_exception(error)
-        case QueryReceived(_, reply) if not reply.done():
-            reply.set_exception(error)
-        case ApiPartitionReassignment(_, reply) if not reply.done():
-            reply.set_exception(error)
-        case ListPartitionReassignments(_, reply) if not reply.done():
-            reply.set_exception(error)
-        case ElectLeadersReceived(_, reply) | UpdateFeaturesReceived(_, reply) if not reply.done():
-            reply.set_exception(error)
-        case _:
-            pass
+def _refuse(event: Event, error: ApiError) -> None:
+    if isinstance(event, Asked):
+        event.refuse(error)
 
 
 def _now() -> float:

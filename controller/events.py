@@ -1,346 +1,178 @@
-"""Everything the controller reacts to, one frozen value per kind of event, and the state it is in meanwhile.
+"""What the controller reacts to: one frozen value per kind of event. Requests are in `controller.request_events`.
 
 Source: Kafka ControllerEvent.
 """
 
-from asyncio import Future
-from typing import Final
+from typing import ClassVar
 
 from msgspec import Struct
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    CreatableTopicResult,
-    CreatePartitionsRequest,
-    CreatePartitionsResult,
-    CreateTopicsRequest,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DescribeClusterRequest,
-    DescribeConfigsRequest,
-    DescribeFeaturesRequest,
-    DescribeReassignmentsRequest,
-    DescribeTopicDeletionsRequest,
-    DescribeTopicsRequest,
-    ElectLeadersRequest,
-    LeaderAndIsrResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    ListTopicsRequest,
-    Plan,
-    PlanControlledShutdownRequest,
-    PlanFeatureUpdatesRequest,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-    UpdateMetadataResponse,
-)
+from cluster.requests import LeaderAndIsrResponse, UpdateMetadataResponse
 from controller.controller_state import ControllerState
-from controller.decisions.requested_elections import Refusal
 
 
-class Startup(Struct, frozen=True):
+class Event(Struct, frozen=True):
+    """Any of them. `state`: what the controller is said to be busy with meanwhile, and timed by (EV-3)."""
+
+    state: ClassVar[ControllerState]
+
+
+# The candidate's own affairs, in office or not
+
+
+class Startup(Event, frozen=True):
     """The first session is up."""
 
+    state = ControllerState.CONTROLLER_CHANGE
 
-class ControllerChange(Struct, frozen=True):
+
+class ControllerChange(Event, frozen=True):
     """`/controller` was created or changed."""
 
+    state = ControllerState.CONTROLLER_CHANGE
 
-class Reelect(Struct, frozen=True):
+
+class Reelect(Event, frozen=True):
     """`/controller` was deleted."""
 
+    state = ControllerState.CONTROLLER_CHANGE
 
-class RegisterAndReelect(Struct, frozen=True):
+
+class RegisterAndReelect(Event, frozen=True):
     """There is a new session, or the node of an earlier incarnation of this process is gone."""
 
+    state = ControllerState.CONTROLLER_CHANGE
 
-class Expire(Struct, frozen=True):
+
+class Expire(Event, frozen=True):
     """The session is gone. Jumps the queue."""
 
+    state = ControllerState.CONTROLLER_CHANGE
 
-class ShutdownEventLoop(Struct, frozen=True):
+
+class ShutdownEventLoop(Event, frozen=True):
     """The process is to end. Jumps the queue."""
 
+    state = ControllerState.CONTROLLER_SHUTDOWN
 
-class BrokerChange(Struct, frozen=True):
+
+# What changed in ZooKeeper
+
+
+class BrokerChange(Event, frozen=True):
     """Children of `/brokers/ids` changed."""
 
+    state = ControllerState.BROKER_CHANGE
 
-class BrokerModifications(Struct, frozen=True):
+
+class BrokerModifications(Event, frozen=True):
     """The registration of this broker changed."""
+
+    state = ControllerState.BROKER_CHANGE
 
     broker: BrokerId
 
 
-class TopicChange(Struct, frozen=True):
+class TopicChange(Event, frozen=True):
     """Children of `/brokers/topics` changed."""
 
+    state = ControllerState.TOPIC_CHANGE
 
-class PartitionModifications(Struct, frozen=True):
+
+class PartitionModifications(Event, frozen=True):
     """The node of this topic changed."""
+
+    state = ControllerState.TOPIC_CHANGE
 
     topic: str
 
 
-class TopicDeletion(Struct, frozen=True):
+class TopicDeletion(Event, frozen=True):
     """Children of `/admin/delete_topics` changed."""
 
-
-class TopicDeletionStopReplicaResponseReceived(Struct, frozen=True):
-    """What a broker answered about replicas that it was to delete with their topics."""
-
-    broker: BrokerId
-    error_code: ErrorCode
-    results: dict[TopicPartition, ErrorCode]
+    state = ControllerState.TOPIC_DELETION
 
 
-class ZkPartitionReassignment(Struct, frozen=True):
+class ZkPartitionReassignment(Event, frozen=True):
     """`/admin/reassign_partitions` was created, or this controller has deleted it and must watch for the next."""
 
-
-class ApiPartitionReassignment(Struct, frozen=True):
-    request: AlterPartitionReassignmentsRequest
-    reply: "Future[AlterPartitionReassignmentsResponse]"
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 
-class PartitionReassignmentIsrChange(Struct, frozen=True):
+class PartitionReassignmentIsrChange(Event, frozen=True):
     """The state node of a partition that is being moved changed; only where leaders write it themselves."""
+
+    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
     topic_partition: TopicPartition
 
 
-class ListPartitionReassignments(Struct, frozen=True):
-    request: ListPartitionReassignmentsRequest
-    reply: "Future[ListPartitionReassignmentsResponse]"
-
-
-class ReplicaLeaderElection(Struct, frozen=True):
+class ReplicaLeaderElection(Event, frozen=True):
     """`/admin/preferred_replica_election` was created, or this controller has deleted it and waits for the next."""
 
-
-class ElectionsDecided(Struct, frozen=True):
-    """What became of each partition asked for. `leaders`: those that were elected. `heard`: for each of them,
-    whether the broker took the news while the controller that elected it was in office.
-    """
-
-    partitions: tuple[TopicPartition, ...]
-    refusals: dict[TopicPartition, Refusal]
-    leaders: dict[TopicPartition, BrokerId] = {}
-    heard: "dict[BrokerId, Future[bool]]" = {}
-    plan: Plan | None = None
+    state = ControllerState.MANUAL_LEADER_BALANCE
 
 
-class ElectLeadersReceived(Struct, frozen=True):
-    """Its reply comes as soon as leaders are elected; who asked may then wait until they know of it."""
+class IsrChangeNotification(Event, frozen=True):
+    """Children of `/isr_change_notification` changed."""
 
-    request: ElectLeadersRequest
-    reply: "Future[ElectionsDecided]"
+    state = ControllerState.ISR_CHANGE
 
 
-class AutoPreferredReplicaLeaderElection(Struct, frozen=True):
+class LogDirEventNotification(Event, frozen=True):
+    """Children of `/log_dir_event_notification` changed."""
+
+    state = ControllerState.LOG_DIR_CHANGE
+
+
+# Time and settings
+
+
+class AutoPreferredReplicaLeaderElection(Event, frozen=True):
     """It is time to look whether brokers lead what they were meant to lead."""
 
+    state = ControllerState.AUTO_LEADER_BALANCE
 
-class UncleanLeaderElectionEnable(Struct, frozen=True):
+
+class UncleanLeaderElectionEnable(Event, frozen=True):
     """The cluster's setting now allows unclean elections."""
 
+    state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
 
-class TopicUncleanLeaderElectionEnable(Struct, frozen=True):
+
+class TopicUncleanLeaderElectionEnable(Event, frozen=True):
     """The setting of one topic now allows unclean elections."""
+
+    state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
     topic: str
 
 
-class IsrChangeNotification(Struct, frozen=True):
-    """Children of `/isr_change_notification` changed."""
+# Answers of brokers
 
 
-class LogDirEventNotification(Struct, frozen=True):
-    """Children of `/log_dir_event_notification` changed."""
+class LeaderAndIsrResponseReceived(Event, frozen=True):
+    state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
 
-
-class LeaderAndIsrResponseReceived(Struct, frozen=True):
     broker: BrokerId
     response: LeaderAndIsrResponse
 
 
-class UpdateMetadataResponseReceived(Struct, frozen=True):
+class UpdateMetadataResponseReceived(Event, frozen=True):
+    state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
+
     broker: BrokerId
     response: UpdateMetadataResponse
 
 
-class AlterPartitionReceived(Struct, frozen=True):
-    request: AlterPartitionRequest
-    reply: "Future[AlterPartitionResponse]"
+class TopicDeletionStopReplicaResponseReceived(Event, frozen=True):
+    """What a broker answered about replicas that it was to delete with their topics."""
 
+    state = ControllerState.TOPIC_DELETION
 
-class ControlledShutdownReceived(Struct, frozen=True):
-    request: ControlledShutdownRequest
-    reply: "Future[ControlledShutdownResponse]"
-
-
-class AllocateProducerIdsReceived(Struct, frozen=True):
-    request: AllocateProducerIdsRequest
-    reply: "Future[AllocateProducerIdsResponse]"
-
-
-class UpdateFeaturesReceived(Struct, frozen=True):
-    request: UpdateFeaturesRequest
-    reply: "Future[UpdateFeaturesResponse]"
-
-
-class TopicsDecided(Struct, frozen=True):
-    """One result per topic of the request. `leaders_elected`: for each topic created, whether all its partitions
-    got a leader while the controller that created it was in office.
-    """
-
-    results: tuple[CreatableTopicResult, ...]
-    leaders_elected: "dict[str, Future[bool]]"
-    plan: Plan | None = None
-
-
-class PartitionsDecided(Struct, frozen=True):
-    """The same for topics that gain partitions."""
-
-    results: tuple[CreatePartitionsResult, ...]
-    leaders_elected: "dict[str, Future[bool]]"
-    plan: Plan | None = None
-
-
-class CreatePartitionsReceived(Struct, frozen=True):
-    request: CreatePartitionsRequest
-    reply: "Future[PartitionsDecided]"
-
-
-class DeletionsDecided(Struct, frozen=True):
-    """One result per topic of the request. `deleted`: for each topic accepted, whether it went while the controller
-    that accepted it was in office.
-    """
-
-    results: tuple[DeletableTopicResult, ...]
-    deleted: "dict[str, Future[bool]]"
-    plan: Plan | None = None
-
-
-class DeleteTopicsReceived(Struct, frozen=True):
-    request: DeleteTopicsRequest
-    reply: "Future[DeletionsDecided]"
-
-
-class AlterConfigsReceived(Struct, frozen=True):
-    request: AlterConfigsRequest
-    reply: "Future[AlterConfigsResponse]"
-
-
-class CreateTopicsReceived(Struct, frozen=True):
-    """Its reply comes as soon as the topics are decided upon; who asked may then wait for their leaders."""
-
-    request: CreateTopicsRequest
-    reply: "Future[TopicsDecided]"
-
-
-Query = (
-    DescribeClusterRequest
-    | PlanControlledShutdownRequest
-    | ListTopicsRequest
-    | DescribeTopicsRequest
-    | DescribeReassignmentsRequest
-    | DescribeTopicDeletionsRequest
-    | DescribeConfigsRequest
-    | DescribeFeaturesRequest
-    | PlanFeatureUpdatesRequest
-)
-
-
-class QueryReceived(Struct, frozen=True):
-    """A question about the context, which only the event loop reads."""
-
-    request: Query
-    reply: "Future[object]"
-
-
-Event = (
-    Startup
-    | ControllerChange
-    | Reelect
-    | RegisterAndReelect
-    | Expire
-    | ShutdownEventLoop
-    | BrokerChange
-    | BrokerModifications
-    | TopicChange
-    | PartitionModifications
-    | TopicDeletion
-    | TopicDeletionStopReplicaResponseReceived
-    | ZkPartitionReassignment
-    | ApiPartitionReassignment
-    | PartitionReassignmentIsrChange
-    | ListPartitionReassignments
-    | ReplicaLeaderElection
-    | ElectLeadersReceived
-    | AutoPreferredReplicaLeaderElection
-    | UncleanLeaderElectionEnable
-    | TopicUncleanLeaderElectionEnable
-    | IsrChangeNotification
-    | LogDirEventNotification
-    | LeaderAndIsrResponseReceived
-    | UpdateMetadataResponseReceived
-    | AlterPartitionReceived
-    | ControlledShutdownReceived
-    | AllocateProducerIdsReceived
-    | UpdateFeaturesReceived
-    | CreateTopicsReceived
-    | CreatePartitionsReceived
-    | DeleteTopicsReceived
-    | AlterConfigsReceived
-    | QueryReceived
-)
-
-STATE_OF_EVENT: Final[dict[type[Event], ControllerState]] = {
-    Startup: ControllerState.CONTROLLER_CHANGE,
-    ControllerChange: ControllerState.CONTROLLER_CHANGE,
-    Reelect: ControllerState.CONTROLLER_CHANGE,
-    RegisterAndReelect: ControllerState.CONTROLLER_CHANGE,
-    Expire: ControllerState.CONTROLLER_CHANGE,
-    ShutdownEventLoop: ControllerState.CONTROLLER_SHUTDOWN,
-    BrokerChange: ControllerState.BROKER_CHANGE,
-    BrokerModifications: ControllerState.BROKER_CHANGE,
-    TopicChange: ControllerState.TOPIC_CHANGE,
-    PartitionModifications: ControllerState.TOPIC_CHANGE,
-    TopicDeletion: ControllerState.TOPIC_DELETION,
-    TopicDeletionStopReplicaResponseReceived: ControllerState.TOPIC_DELETION,
-    ZkPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
-    ApiPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
-    PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,
-    ListPartitionReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
-    ReplicaLeaderElection: ControllerState.MANUAL_LEADER_BALANCE,
-    ElectLeadersReceived: ControllerState.MANUAL_LEADER_BALANCE,
-    AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
-    IsrChangeNotification: ControllerState.ISR_CHANGE,
-    LogDirEventNotification: ControllerState.LOG_DIR_CHANGE,
-    AllocateProducerIdsReceived: ControllerState.IDLE,
-    UpdateFeaturesReceived: ControllerState.UPDATE_FEATURES,
-    UncleanLeaderElectionEnable: ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
-    TopicUncleanLeaderElectionEnable: ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
-    LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
-    UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
-    AlterPartitionReceived: ControllerState.ISR_CHANGE,
-    ControlledShutdownReceived: ControllerState.CONTROLLED_SHUTDOWN,
-    CreateTopicsReceived: ControllerState.TOPIC_CHANGE,
-    CreatePartitionsReceived: ControllerState.TOPIC_CHANGE,
-    DeleteTopicsReceived: ControllerState.TOPIC_DELETION,
-    AlterConfigsReceived: ControllerState.IDLE,
-    QueryReceived: ControllerState.IDLE,
-}
+    broker: BrokerId
+    error_code: ErrorCode
+    results: dict[TopicPartition, ErrorCode]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 
@@ -10,13 +10,10 @@ from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.requests import (
     AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
-    AlterPartitionResponse,
     ControlledShutdownRequest,
-    ControlledShutdownResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -39,26 +36,29 @@ from cluster.znodes import CLUSTER_ID, CONTROLLER_EPOCH, decode_cluster_id, deco
 from cluster.zookeeper.port import ZooKeeper
 from controller.answered_requests import AnsweredRequests
 from controller.controller import Controller
-from controller.events import (
+from controller.event_loop import preempt
+from controller.events import Event
+from controller.handlers.deletion_requests import wait_for_deletions
+from controller.handlers.elections import wait_until_heard
+from controller.handlers.topic_requests import wait_for_leaders, wait_for_new_partitions
+from controller.request_events import (
     AllocateProducerIdsReceived,
     AlterConfigsReceived,
     AlterPartitionReceived,
     ApiPartitionReassignment,
+    Asked,
     ControlledShutdownReceived,
     CreatePartitionsReceived,
     CreateTopicsReceived,
     DeleteTopicsReceived,
     ElectionsDecided,
     ElectLeadersReceived,
-    Event,
     ListPartitionReassignments,
     Query,
     QueryReceived,
+    Request,
     UpdateFeaturesReceived,
 )
-from controller.handlers.deletion_requests import wait_for_deletions
-from controller.handlers.elections import wait_until_heard
-from controller.handlers.topic_requests import wait_for_leaders, wait_for_new_partitions
 
 REDIRECT_TIMEOUT_S: Final = 2
 """How long a standby looks for the active controller before it refuses without an address."""
@@ -70,8 +70,6 @@ _EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any]], Event]
     UpdateFeaturesRequest: UpdateFeaturesReceived,
 }
 """Those whose answer is complete when they are decided upon."""
-_Mutation = TypeVar("_Mutation")
-_Request = TypeVar("_Request")
 ReadStateChanges = Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
 
 
@@ -92,11 +90,11 @@ class ControllerNode:
         """
         match request:
             case AlterPartitionRequest():
-                return await self._alter_partition(request)
+                return await self._answer_node(request, AlterPartitionReceived)
             case ControlledShutdownRequest():
-                return await self._controlled_shutdown(request)
+                return await self._answer_node(request, ControlledShutdownReceived)
             case AllocateProducerIdsRequest():
-                return await self._allocate_producer_ids(request)
+                return await self._answer_node(request, AllocateProducerIdsReceived)
             case DescribeClusterRequest():
                 return await self._describe_cluster(request)
             case ReadStateChangesRequest():
@@ -122,26 +120,16 @@ class ControllerNode:
                 kind = type(request).__name__
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
 
-    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        if not self._controller.in_office:
-            return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
-        reply: asyncio.Future[AlterPartitionResponse] = asyncio.get_running_loop().create_future()
-        self._controller.events.put(AlterPartitionReceived(request, reply))
-        return await reply
-
-    async def _controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        if not self._controller.in_office:
-            return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
-        reply: asyncio.Future[ControlledShutdownResponse] = asyncio.get_running_loop().create_future()
-        self._controller.events.put(ControlledShutdownReceived(request, reply))
-        return await reply
-
-    async def _allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        if not self._controller.in_office:
-            return AllocateProducerIdsResponse(ErrorCode.NOT_CONTROLLER)
-        reply: asyncio.Future[AllocateProducerIdsResponse] = asyncio.get_running_loop().create_future()
-        self._controller.events.put(AllocateProducerIdsReceived(request, reply))
-        return await reply
+    async def _answer_node(
+        self, request: Request, event: Callable[[Request, asyncio.Future[Any]], Asked[Request, Any]]
+    ) -> Any:
+        """The event loop's answer to a broker; out of office the answer's code says so."""
+        asked = event(request, asyncio.get_running_loop().create_future())
+        if self._controller.in_office:
+            self._controller.events.put(asked)
+        else:
+            preempt(asked)
+        return await asked.reply
 
     async def _elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
         decided: ElectionsDecided = await self._decide(context, request, ElectLeadersReceived)
@@ -169,7 +157,7 @@ class ControllerNode:
                 return DeleteTopicsResponse(await wait_for_deletions(marked, request.timeout_ms), marked.plan)
 
     async def _decide(
-        self, context: RequestContext, request: _Mutation, event: Callable[[_Mutation, asyncio.Future[Any]], Event]
+        self, context: RequestContext, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]
     ) -> Any:
         """The event loop's answer to a mutation; the first one where the same request comes again."""
         return await self._answered.first_answer(
@@ -179,7 +167,7 @@ class ControllerNode:
     async def _query(self, query: Query) -> Any:
         return await self._ask(query, QueryReceived)
 
-    async def _ask(self, request: _Request, event: Callable[[_Request, asyncio.Future[Any]], Event]) -> Any:
+    async def _ask(self, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]) -> Any:
         """The event loop's answer to what changes nothing."""
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._enqueue(event(request, reply))

@@ -9,9 +9,9 @@ from cluster.errors import ApiError, ErrorCode
 from cluster.requests import DeletableTopicResult, DeleteTopicsRequest, TopicToDelete
 from controller.active_controller import ActiveController
 from controller.decisions.deletion_preview import preview_deletions
-from controller.events import DeletionsDecided
 from controller.fenced_writes import Conflict, Written
 from controller.handlers.waiting import late
+from controller.request_events import DeletionsDecided
 
 
 async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) -> DeletionsDecided:

@@ -25,8 +25,9 @@ from controller.decisions.requested_elections import (
     requested_partitions,
     sort_out,
 )
-from controller.events import ElectionsDecided, ReplicaLeaderElection
+from controller.events import ReplicaLeaderElection
 from controller.handlers.partition_transitions import move_partitions
+from controller.request_events import ElectionsDecided
 
 log = structlog.stdlib.get_logger(__name__)
 

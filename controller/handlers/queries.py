@@ -27,11 +27,11 @@ from controller.context import ControllerContext
 from controller.decisions.deletion_progress import describe_deletion
 from controller.decisions.plans import described_partition
 from controller.decisions.topic_configs import min_insync_replicas
-from controller.events import Query
 from controller.handlers.configs import describe_configs
 from controller.handlers.controlled_shutdown import plan_controlled_shutdown
 from controller.handlers.features import describe_features, foretell_feature_updates
 from controller.handlers.reassignment_requests import describe_reassignments
+from controller.request_events import Query
 
 
 async def answer_query(active: ActiveController, query: Query) -> object:

@@ -93,9 +93,10 @@ async def resume_reassignments(active: ActiveController) -> None:
     await reassign(active, {tp: context.assignment(tp) for tp in rest})
 
 
-def list_partition_reassignments(
-    context: ControllerContext, request: ListPartitionReassignmentsRequest
+async def list_partition_reassignments(
+    active: ActiveController, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
+    context = active.context
     if request.topics is None:
         return ListPartitionReassignmentsResponse(list_reassignments(context, context.partitions_being_reassigned))
     asked = {TopicPartition(topic.name, p) for topic in request.topics for p in topic.partition_indexes}

@@ -22,10 +22,10 @@ from cluster.requests import (
 from controller.active_controller import ActiveController
 from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topic_expansion import plan_expansion
-from controller.events import PartitionsDecided, TopicsDecided
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
 from controller.handlers.topic_previews import preview_new_partitions
 from controller.handlers.waiting import late
+from controller.request_events import PartitionsDecided, TopicsDecided
 
 
 async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> TopicsDecided:

@@ -38,7 +38,7 @@ from cluster.zookeeper.port import Op, OpResult, SetData, ZkError
 from controller.decisions.features import features_at_failover, plan_feature_updates
 from controller.decisions.producer_ids import next_block
 from controller.event_loop import preempt
-from controller.events import AllocateProducerIdsReceived, UpdateFeaturesReceived
+from controller.request_events import AllocateProducerIdsReceived, UpdateFeaturesReceived
 from tests.contexts import broker
 from tests.controllers import RunningController, World, run_virtually, settle, until
 from tests.electing import cluster

@@ -19,7 +19,7 @@ from cluster.znodes import (
 )
 from cluster.zookeeper.port import Create, SetData
 from controller.event_loop import preempt
-from controller.events import ElectionsDecided, ElectLeadersReceived
+from controller.request_events import ElectionsDecided, ElectLeadersReceived
 from tests.contexts import ids, leadership, tp
 from tests.controllers import World, run_virtually, settle, until
 from tests.electing import cluster, codes, elect, restart_broker, stop_broker

@@ -26,20 +26,17 @@ from cluster.state_change_log import Cause
 from cluster.zookeeper.port import WatchEvent, WatchKind
 from controller.active_controller import UnsentDecisionsError
 from controller.controller_state import TIMER_OF_STATE, ControllerState
+from controller.dispatch import _REACTIONS
 from controller.event_loop import QUEUE_TIME_RESET_S, Disposition, EventLoop, error_disposition
 from controller.events import (
-    STATE_OF_EVENT,
-    AlterPartitionReceived,
     BrokerChange,
     BrokerModifications,
     ControllerChange,
-    CreateTopicsReceived,
     Event,
     Expire,
     IsrChangeNotification,
     LogDirEventNotification,
     PartitionModifications,
-    QueryReceived,
     Reelect,
     RegisterAndReelect,
     ReplicaLeaderElection,
@@ -48,6 +45,7 @@ from controller.events import (
     TopicChange,
 )
 from controller.metrics import ControllerMetrics
+from controller.request_events import AlterPartitionReceived, Asked, CreateTopicsReceived, QueryReceived
 from controller.watched_znodes import event_of_watch
 from tests.controllers import run_virtually
 
@@ -236,7 +234,21 @@ def test_queue_times_are_forgotten_when_nothing_happens_for_long() -> None:
 def test_every_state_but_two_is_timed() -> None:
     untimed = set(ControllerState) - TIMER_OF_STATE.keys()
     assert untimed == {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
-    assert set(STATE_OF_EVENT.values()) <= set(ControllerState)
+
+
+OWN_AFFAIRS = {Startup, ControllerChange, Reelect, RegisterAndReelect, Expire, ShutdownEventLoop}
+"""Events that the candidate handles itself, in office or not."""
+
+
+def kinds_of(base: type[Event]) -> set[type[Event]]:
+    return {kind for child in base.__subclasses__() for kind in {child, *kinds_of(child)} if kind is not Asked}
+
+
+def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
+    kinds = kinds_of(Event)
+    assert len(kinds) == 34
+    assert {type(kind.state) for kind in kinds} == {ControllerState}
+    assert kinds == OWN_AFFAIRS | _REACTIONS.keys()
 
 
 @pytest.mark.rule("EL-9", "ZC-4", "ZC-7")
