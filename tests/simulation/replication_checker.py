@@ -78,6 +78,8 @@ class ReplicationChecker:
         self._stamped: dict[tuple[int, int], tuple[Batch, Batch | None]] = {}
         self._leaders: dict[int, int] = {}
         self._read: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
+        """Checksums of what has ever been below the high watermark of any leader, by base offset."""
         # Who lost unflushed records while a leader still counts on it: that leader's view is wrong until it hears.
         self._hurt: dict[tuple[int, int], set[int]] = {}
         self._hurt_in_znode: set[int] = set()
@@ -245,6 +247,7 @@ class ReplicationChecker:
             self._check_acknowledged(broker, replica)
         if before.log is look.log and look.high_watermark > before.high_watermark:
             self._check_advance(broker, look)
+            self._note_committed(replica, before.high_watermark, look.high_watermark)
 
     def _check_joining(self, broker: int, look: Look, joined: frozenset[int]) -> None:
         for member in joined:
@@ -260,13 +263,23 @@ class ReplicationChecker:
             told = look.partition.remote[member].log_end_offset  # type: ignore[index]
             assert told >= look.high_watermark, f"P16: HW {look.high_watermark} of {broker}, but {member} is at {told}"
 
+    def _note_committed(self, replica: Replica, start: int, end: int) -> None:
+        for batch in reversed(replica.batches.values()):
+            if batch.base < start:
+                return
+            if batch.last < end:
+                known = self._committed.setdefault(batch.base, batch.crc)
+                assert known == batch.crc, f"P32: two batches were committed at {batch.base}"
+
     def _check_acknowledged(self, broker: int, replica: Replica) -> None:
-        for base, crc in self.acknowledged.items():
-            batch = replica.batches.get(base)
-            found = None if batch is None else batch.crc
-            assert found == crc, (
-                f"P28: acknowledged at {base} is not on broker {broker}, which leads in {replica.look.leader_epoch}"
-            )
+        """Also what was acknowledged by the leader alone is there, once a high watermark has passed it."""
+        for rule, kept in (("P28: acknowledged", self.acknowledged), ("P32: committed", self._committed)):
+            for base, crc in kept.items():
+                batch = replica.batches.get(base)
+                found = None if batch is None else batch.crc
+                assert found == crc, (
+                    f"{rule} at {base} is not on broker {broker}, which leads in {replica.look.leader_epoch}"
+                )
 
     def _check_leaders(self) -> None:
         """What each broker that takes itself for the leader has committed is where it may be needed."""
