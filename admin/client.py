@@ -86,7 +86,7 @@ class AdminClient:
     def __init__(self, bootstrap: Sequence[str], *, timeout_ms: int = 30_000) -> None:
         assert bootstrap, "a client needs an address to start from"
         self.timeout_s = timeout_ms / 1000
-        self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS)
+        self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)
         self._bootstrap = tuple(bootstrap)
         self._timeout_ms = timeout_ms
         self._controller: str | None = None

@@ -38,7 +38,8 @@ async def wait_for_moves(
         if not left or now >= deadline:
             return left
         progress.update(len(partitions) - len(left), now)
-        text = progress.told("partitions have arrived", (f"stuck: {r.stuck_reason}" for r in left if r.stuck_reason))
+        stuck = ((f"{r.topic}-{r.partition}", r.stuck_reason) for r in left if r.stuck_reason)
+        text = progress.told("partitions have arrived", stuck)
         if text != said:
             say(text)
             said = text

@@ -224,7 +224,7 @@ async def _watch_deletions(
         if progress is None:
             progress = Progress(sum(d.replicas for d in left), now)
         progress.update(max(0, progress.total - sum(d.replicas - d.deleted_replicas for d in left)), now)
-        text = progress.told("replicas are deleted", (f"{d.topic}: {d.reason}" for d in left if d.reason))
+        text = progress.told("replicas are deleted", ((d.topic, d.reason) for d in left if d.reason))
         if text != said:
             say(text)
             said = text

@@ -23,4 +23,12 @@ def test_what_is_stuck_has_no_time_of_arrival() -> None:
     progress = Progress(10, now=100)
     progress.update(4, now=101)
     progress.update(7, now=107)
-    assert progress.told("done", ("b waits", "a waits", "b waits")) == "7 of 10 done; a waits; b waits"
+    hindrances = [("u", "broker 2 is away"), ("b", "broker 1 is away"), ("a", "broker 1 is away")]
+    assert progress.told("done", hindrances) == "7 of 10 done; a, b: broker 1 is away; u: broker 2 is away"
+
+
+def test_many_things_that_wait_for_the_same_are_told_in_one_line() -> None:
+    hindrances = [(f"t{number:03}", "broker 1 is away") for number in range(100)]
+    assert (
+        Progress(100, now=0).told("gone", hindrances) == "0 of 100 gone; t000, t001, t002 and 97 more: broker 1 is away"
+    )

@@ -45,6 +45,7 @@ HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
         ["features", "downgrade", "--feature", "f=-1", "--bootstrap", "localhost:1"],
         ["features", "disable"],
         ["reassign", "verify"],
+        ["up", "--brokers", "0"],
         ["reassign", "verify", "a.json", "--reassignment-json-file", "b.json"],
     ],
 )
