@@ -18,7 +18,8 @@ from cluster.znodes import (
     decode_cluster_id,
     encode_cluster_id,
 )
-from cluster.zookeeper.port import Create, OpResult, SetData, ZkError, ZooKeeper, refusal
+from cluster.zookeeper.creation import check_present, create_where_missing
+from cluster.zookeeper.port import Create, SetData, ZooKeeper, refusal
 
 
 async def create_persistent_paths(zookeeper: ZooKeeper) -> None:
@@ -29,26 +30,11 @@ async def create_persistent_paths(zookeeper: ZooKeeper) -> None:
     results = await zookeeper.multi_many([[Create(path)] for path in ordered])
     for path, result in zip(ordered, results, strict=True):
         if isinstance(result, OutcomeUnknownError):
-            await _create_where_missing(zookeeper, path)
+            await create_where_missing(zookeeper, path)
         elif isinstance(result, Exception):
             raise result
         else:
-            _check_present(path, result[0])
-
-
-async def _create_where_missing(zookeeper: ZooKeeper, path: str, data: bytes = b"") -> None:
-    """Create until the outcome is known; an attempt that went through unseen shows as NODE_EXISTS."""
-    while True:
-        try:
-            results = await zookeeper.multi([Create(path, data)])
-        except OutcomeUnknownError:
-            continue
-        return _check_present(path, results[0])
-
-
-def _check_present(path: str, result: OpResult) -> None:
-    if result.error not in (ZkError.OK, ZkError.NODE_EXISTS):
-        raise refusal(f"{path} cannot be created", result.error)
+            check_present(path, result[0])
 
 
 async def agree_on_cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
@@ -56,8 +42,8 @@ async def agree_on_cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
     while (node := await zookeeper.get(CLUSTER_ID)) is None:
         proposal = base64.urlsafe_b64encode(random.randbytes(16)).rstrip(b"=").decode()
         parent = str(PurePosixPath(CLUSTER_ID).parent)
-        await _create_where_missing(zookeeper, parent)
-        await _create_where_missing(zookeeper, CLUSTER_ID, encode_cluster_id(proposal))
+        await create_where_missing(zookeeper, parent)
+        await create_where_missing(zookeeper, CLUSTER_ID, encode_cluster_id(proposal))
     return decode_cluster_id(node.data)
 
 

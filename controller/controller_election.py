@@ -32,6 +32,7 @@ from cluster.znodes import (
     encode_controller_epoch,
     encode_controller_registration,
 )
+from cluster.zookeeper.creation import create_where_missing
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 from controller.config import ControllerConfig
 
@@ -67,16 +68,13 @@ class ControllerElection:
         """Create the persistent nodes and the cluster id where they are missing (§1.2)."""
         paths = list(dict.fromkeys(_with_parents((*PERSISTENT_PATHS, CONTROLLERS_IDS, CLUSTER_ID))))[:-1]
         nodes = await self._zookeeper.get_many(paths)
-        ops: list[Op] = [Create(path) for path, node in zip(paths, nodes, strict=True) if node is None]
+        # One by one: another process may be creating the same nodes, and some of ours must not fail with others.
+        for path in [path for path, node in zip(paths, nodes, strict=True) if node is None]:
+            await create_where_missing(self._zookeeper, path)
         if await self._zookeeper.exists(CLUSTER_ID) is None:
             drawn = uuid.UUID(int=self._random.getrandbits(128), version=4)
             cluster_id = base64.urlsafe_b64encode(drawn.bytes).decode().rstrip("=")
-            ops.append(Create(CLUSTER_ID, encode_cluster_id(cluster_id)))
-        for op in ops:
-            # One by one: another process may be creating the same nodes, and some of ours must not fail with others.
-            results = await self._try([op])
-            if results is not None and results[0].error not in {ZkError.OK, ZkError.NODE_EXISTS}:
-                raise refusal(f"{op.path} cannot be created", results[0].error)
+            await create_where_missing(self._zookeeper, CLUSTER_ID, encode_cluster_id(cluster_id))
 
     async def register(self) -> bool:
         """Create `/controllers/ids/<id>` for this session, or find that another session still owns it.
@@ -213,9 +211,8 @@ class ControllerElection:
             node = await self._zookeeper.get(CONTROLLER_EPOCH)
             if node is not None:
                 return decode_controller_epoch(node.data), ZkVersion(node.stat.version)
-            results = await self._try([Create(CONTROLLER_EPOCH, encode_controller_epoch(INITIAL_CONTROLLER_EPOCH))])
-            if results is not None and results[0].error not in {ZkError.OK, ZkError.NODE_EXISTS}:
-                raise refusal(f"{CONTROLLER_EPOCH} cannot be created", results[0].error)
+            initial = encode_controller_epoch(INITIAL_CONTROLLER_EPOCH)
+            await create_where_missing(self._zookeeper, CONTROLLER_EPOCH, initial)
 
     async def _try(self, ops: list[Op]) -> list[OpResult] | None:
         """One transaction; None when its answer was lost."""

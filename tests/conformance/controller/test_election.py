@@ -137,6 +137,8 @@ def test_losing_any_write_of_the_start_there_or_back_still_ends_in_office(lost_w
         assert c.gauge("ActiveControllerCount") == 1
         assert (await epoch(world))[0] == b"1"
         assert count > 20
+        nodes = await world.tool.get_many([*PERSISTENT_PATHS, "/cluster/id", "/controllers/ids/1001", "/feature"])
+        assert None not in nodes
         await c.stop()
 
     run_virtually(main)
