@@ -1,13 +1,19 @@
 """Scenarios that go through several rules at once, replayed number by number: requests, epochs, states."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
+from cluster.broker import BrokerId
 from cluster.partition import Leadership
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.requests import (
+    ControlledShutdownRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from cluster.state_change_log import Kind
 from cluster.znodes import delete_topic_path, encode_state, state_path
 from cluster.zookeeper.port import Create, Op, OpResult, SetData
@@ -183,6 +189,78 @@ def test_a_topic_is_deleted_while_a_broker_is_down() -> None:
         assert not world.server.tree.children("/brokers/topics")
         assert not world.server.tree.children("/admin/delete_topics")
         await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RA-13", "RA-15", "RA-18", "RA-20", "RA-23", "IS-15", "RQ-4", "CX-7")
+def test_in_each_phase_of_a_move_every_broker_is_told_its_part() -> None:
+    async def main() -> None:
+        c = await cluster_with_topic(1, 2, 5, 7, 8, 9, topic=[[2, 5, 7]])
+        await c.submit({0: [7, 8, 9]})
+        bystander, begun = 1, "leader 2 of [2, 5, 7] in epoch 1"
+        assert told(c.controller, bystander) == ["metadata [2]"] * 2
+        for broker in (2, 5, 7):
+            assert told(c.controller, broker) == [begun, "metadata [2]", "metadata [2]"]
+        for broker in (8, 9):
+            # Once with everybody, and once more as a new replica.
+            assert told(c.controller, broker) == [f"{begun} as new", "metadata [2]"] * 2
+        c.forget()
+        await c.in_sync(2, 5, 7, 8)
+        assert {tuple(told(c.controller, broker)) for broker in (bystander, 2, 5, 7, 8, 9)} == {("metadata [2]",)}
+        c.forget()
+        await c.in_sync(2, 5, 7, 8, 9)
+        # The ISR, the election, the removals, and the end.
+        assert told(c.controller, bystander) == ["metadata [2]", "metadata [7]", "metadata [7]", "metadata [7]"]
+        for broker, known in ((2, 2), (5, 3)):
+            assert told(c.controller, broker) == [
+                "metadata [2]",
+                "metadata [7]",
+                "metadata [7]",
+                f"stop under {known}",
+                "delete under 4",
+                "metadata [7]",
+            ]
+        for broker in (7, 8, 9):
+            assert told(c.controller, broker) == [
+                "metadata [2]",
+                "leader 7 of [2, 5, 7, 8, 9] in epoch 2",
+                "metadata [7]",
+                "leader 7 of [7, 8, 9] in epoch 4",
+                "metadata [7]",
+                "metadata [7]",
+            ]
+        await c.controller.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("CS-8", "CS-10", "CS-17", "RM-11", "BK-11", "BK-12", "BK-13", "BK-35")
+def test_brokers_that_leave_in_order_and_end_and_return_are_told_of_step_by_step() -> None:
+    async def main() -> None:
+        c = await cluster_with_topic(1, 2, 3, 4, topic=[[1, 2, 3]])
+
+        async def after(step: Awaitable[object]) -> dict[int, list[str]]:
+            c.forget()
+            await step
+            await settle()
+            return {broker: said for broker in (1, 2, 3, 4) if (said := told(c.controller, broker))}
+
+        led = ["leader 2 of [2, 3] in epoch 1", "metadata [2]"]
+        leaves = ControlledShutdownRequest(BrokerId(1))
+        assert await after(c.controller.ask(leaves)) == {1: led, 2: led, 3: led, 4: ["metadata [2]"]}
+        alone = ["leader 2 of [2] in epoch 2", "metadata [2]"]
+        leaves = ControlledShutdownRequest(BrokerId(3))
+        stopped = ["metadata [2]", "stop under 1"]
+        assert await after(c.controller.ask(leaves)) == {1: alone, 2: alone, 3: stopped, 4: ["metadata [2]"]}
+        # Their ends change nothing; they are only told once more.
+        assert await after(c.world.stop_broker(3)) == {1: alone, 2: alone, 4: ["metadata [2]"]}
+        assert await after(c.world.stop_broker(1)) == {2: alone, 4: ["metadata [2]"]}
+        newcomer = ["metadata [2]", *alone]
+        others = ["metadata []", "metadata [2]"]
+        assert await after(c.world.start_broker(3)) == {2: others, 3: newcomer, 4: others}
+        assert await after(c.world.stop_broker(4)) == {2: ["metadata []"], 3: ["metadata []"]}
+        await c.controller.stop()
 
     run_virtually(main)
 
