@@ -109,7 +109,7 @@ class Agent:
         self._is_stopping = False
         settings = around.settings
         self.metrics = AgentMetrics(around.metrics, per_partition=settings.klamm_metrics_partitions)
-        self.metadata = MetadataCache()
+        self.metadata = MetadataCache(settings.inter_broker_listener_name)
         version = settings.inter_broker_protocol_version.registration_version
         self.registration = Registration(around.zookeeper, broker, around.clock, version=version)
         self.finder = ControllerFinder(around.zookeeper)
@@ -170,7 +170,7 @@ class Agent:
 
         Raises StartupError when the id or the address is taken.
         """
-        self.registration.advertise(endpoint)
+        self.registration.advertise(endpoint, self._around.settings.listener_names)
         await self.registration.check_address_is_free()
         await self.registration.register()
         self._note_registration()

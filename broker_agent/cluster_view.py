@@ -52,7 +52,7 @@ class ClusterView:
         described = [
             DescribedBroker(broker.id, reachable, epoch, broker.rack)
             for broker, epoch in sorted(registered, key=lambda entry: entry[0].id)
-            if (reachable := broker.endpoint()) is not None
+            if (reachable := broker.endpoint(self._metadata.listener)) is not None
         ]
         return DescribeClusterResponse(
             cluster_id=self._cluster_id,

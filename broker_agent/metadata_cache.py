@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from cluster.broker import (
+    DEFAULT_LISTENER,
     LEADER_DURING_DELETE,
     NO_CONTROLLER,
     NO_LEADER,
@@ -43,9 +44,10 @@ class ClusterSnapshot(Struct, frozen=True):
 
 
 class MetadataCache:
-    """Holds the present snapshot and answers questions about it."""
+    """Holds the present snapshot and answers questions about it. `listener` is where agents and clients connect."""
 
-    def __init__(self) -> None:
+    def __init__(self, listener: str = DEFAULT_LISTENER) -> None:
+        self.listener = listener
         self.snapshot = ClusterSnapshot()
 
     def apply(self, request: UpdateMetadataRequest) -> None:
@@ -68,7 +70,7 @@ class MetadataCache:
     def endpoint(self, broker: BrokerId) -> Endpoint | None:
         """Where agents reach that broker; None if it is not alive or does not offer the listener."""
         record = self.snapshot.brokers.get(broker)
-        return None if record is None else record.endpoint()
+        return None if record is None else record.endpoint(self.listener)
 
     def partition_state(self, topic_partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         return self.snapshot.topics.get(topic_partition.topic, {}).get(topic_partition.partition)
@@ -81,7 +83,7 @@ class MetadataCache:
 
     def describe_brokers(self) -> tuple[MetadataBroker, ...]:
         """The live brokers that a client can reach, by id."""
-        found = [(broker, broker.endpoint()) for _, broker in sorted(self.snapshot.brokers.items())]
+        found = [(broker, broker.endpoint(self.listener)) for _, broker in sorted(self.snapshot.brokers.items())]
         return tuple(MetadataBroker(b.id, e.host, e.port, b.rack) for b, e in found if e is not None)
 
     def describe_topics(self, names: Sequence[str] | None) -> tuple[MetadataTopic, ...]:

@@ -4,6 +4,7 @@ Source: Kafka KafkaZkClient.CheckedEphemeral; controller rules ZK-12, ZK-13; age
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -37,9 +38,9 @@ class Registration:
         self._clock = clock
         self._session_id = _NEVER
 
-    def advertise(self, endpoint: Endpoint) -> None:
-        """What later registrations say of where this broker listens."""
-        self.broker = replace(self.broker, endpoints=(endpoint,))
+    def advertise(self, endpoint: Endpoint, listeners: Sequence[str]) -> None:
+        """What later registrations say of where this broker listens: at one address, under each of these names."""
+        self.broker = replace(self.broker, endpoints=tuple(replace(endpoint, listener=name) for name in listeners))
 
     async def check_address_is_free(self) -> None:
         """Refuse to start where another registered broker advertises the same host and port (R1.8)."""

@@ -24,7 +24,10 @@ class GrpcClusterClient:
     """See broker_agent.ports.ClusterClient. A refusal of a whole request becomes its top-level error code."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = RpcClient(connect_timeout_ms=settings.socket_connection_setup_timeout_ms)
+        self._client = RpcClient(
+            connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
+            connect_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
+        )
         self._request_timeout_ms = settings.request_timeout_ms
         self._controller_timeout_ms = settings.controller_socket_timeout_ms
         self._replica_timeout_ms = settings.replica_socket_timeout_ms

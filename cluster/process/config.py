@@ -5,6 +5,7 @@ who mends one line at a time restarts a cluster many times.
 """
 
 import json
+import re
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ _PORT_MAX: Final = 65_535
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
 
+_LISTENER: Final = re.compile("^([A-Z][A-Z0-9_]*)://")
+
 # Kafka's keys for what a configuration file says at its top. Either may be used; both must agree.
 _KEY_OF_FIELD: Final = {
     "id": "broker.id",
@@ -37,8 +40,8 @@ _KEY_OF_FIELD: Final = {
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Split `host:port`, `[ipv6]:port` or `PLAINTEXT://host:port`. Raises ValueError."""
-    host, separator, port = address.removeprefix("PLAINTEXT://").rpartition(":")
+    """Split `host:port` or `[ipv6]:port`, either perhaps with `LISTENER://` in front. Raises ValueError."""
+    host, separator, port = _LISTENER.sub("", address).rpartition(":")
     if not separator or not port.isdecimal() or int(port) > _PORT_MAX:
         raise ValueError("must be host:port")
     if host.startswith("[") and host.endswith("]"):
@@ -162,7 +165,7 @@ def load_config(
         )
     except ValidationError as error:
         raise ConfigError(_mistakes(error)) from error
-    if further := _disagreements(config) + _unusable_credentials(config):
+    if further := _disagreements(config) + _misnamed_listeners(config.settings) + _unusable_credentials(config):
         raise ConfigError(further)
     return config
 
@@ -217,6 +220,19 @@ def _unusable_credentials(config: NodeConfig) -> list[str]:
     return []
 
 
+def _misnamed_listeners(settings: Settings) -> list[str]:
+    """A process listens at one address, which is the inter-broker listener."""
+    mistakes = []
+    for key, given in (("listeners", settings.listeners), ("advertised.listeners", settings.advertised_listeners)):
+        name = None if given is None else _LISTENER.match(given)
+        if name is not None and name[1] != settings.inter_broker_listener_name:
+            expected = settings.inter_broker_listener_name
+            mistakes.append(
+                f'settings."{key}": {given!r}: must be named {expected}, as inter.broker.listener.name says'
+            )
+    return mistakes
+
+
 def _disagreements(config: NodeConfig) -> list[str]:
     mistakes = []
     for field, key in _KEY_OF_FIELD.items():
@@ -225,7 +241,7 @@ def _disagreements(config: NodeConfig) -> list[str]:
             continue
         at_top, in_settings = getattr(config, field), getattr(config.settings, attribute)
         if isinstance(in_settings, str):
-            in_settings = in_settings.removeprefix("PLAINTEXT://")
+            in_settings = _LISTENER.sub("", in_settings)
         if at_top != in_settings:
             mistakes.append(f'settings."{key}": {in_settings!r}: contradicts {field} ({at_top!r})')
     return mistakes

@@ -15,6 +15,7 @@ INT64_MAX: Final = 2**63 - 1
 INT32_MAX: Final = 2**31 - 1
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
+_BACKGROUND_THREADS: Final = 10
 
 
 def _refuse_bool(value: object) -> object:
@@ -30,6 +31,22 @@ def _refuse_true(value: bool) -> bool:
     return value
 
 
+def _upper_case(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _refuse_another_size(value: int) -> int:
+    if value != _BACKGROUND_THREADS:
+        raise ValueError(f"must be {_BACKGROUND_THREADS}: work in the background has no threads of its own")
+    return value
+
+
+def _refuse_movers(value: int | None) -> int | None:
+    if value is not None:
+        raise ValueError("must not be given: replicas are not moved between the log directories of a broker")
+    return value
+
+
 def _parse_version(value: object) -> object:
     return ProtocolVersion.parse(value) if isinstance(value, str) else value
 
@@ -40,6 +57,7 @@ NotNegative = Annotated[_Number, Field(ge=0, le=INT64_MAX)]
 SizeInt32 = Annotated[_Number, Field(ge=1, le=INT32_MAX)]
 OrUnlimited = Annotated[_Number, Field(ge=-1, le=INT64_MAX)]
 """-1 stands for "no limit"."""
+ListenerName = Annotated[str, BeforeValidator(_upper_case), Field(pattern="^[A-Z][A-Z0-9_]*$")]
 Version = Annotated[ProtocolVersion, BeforeValidator(_parse_version)]
 
 
@@ -68,8 +86,9 @@ class _ClusterKeys(_Keys):
     broker_rack: str | None = None
     listeners: str | None = None
     advertised_listeners: str | None = None
-    inter_broker_listener_name: str = "PLAINTEXT"
-    control_plane_listener_name: str | None = None
+    inter_broker_listener_name: ListenerName = "PLAINTEXT"
+    control_plane_listener_name: ListenerName | None = None
+    """Where controllers reach agents; None: at the inter-broker listener."""
     zookeeper_connect: str | None = None
     zookeeper_session_timeout_ms: Positive = 18_000
     zookeeper_connection_timeout_ms: Positive = Field(default_factory=lambda keys: keys["zookeeper_session_timeout_ms"])
@@ -87,7 +106,8 @@ class _ClusterKeys(_Keys):
     socket_connection_setup_timeout_ms: Positive = 10_000
     inter_broker_protocol_version: Version = NEWEST
     num_io_threads: Positive = 8
-    background_threads: Positive = 10
+    background_threads: Annotated[Positive, AfterValidator(_refuse_another_size)] = _BACKGROUND_THREADS
+    """Accepted because Kafka's configuration files say it."""
 
 
 class _ControllerKeys(_Keys):
@@ -118,10 +138,10 @@ class _ReplicationKeys(_Keys):
     replica_fetch_response_max_bytes: SizeInt32 = 10_485_760
     replica_fetch_backoff_ms: NotNegative = 1000
     num_replica_fetchers: Positive = 1
-    num_replica_alter_log_dirs_threads: Positive | None = None
-    """None: as many as there are log directories."""
+    num_replica_alter_log_dirs_threads: Annotated[Positive | None, AfterValidator(_refuse_movers)] = None
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000
     min_insync_replicas: SizeInt32 = 1
+    # So many completed requests may stay on the lists of those that wait. None ever does, which is within each bound.
     fetch_purgatory_purge_interval_requests: NotNegative = 1000
     producer_purgatory_purge_interval_requests: NotNegative = 1000
     delete_records_purgatory_purge_interval_requests: NotNegative = 1
@@ -206,6 +226,19 @@ class _KlammKeys(_Keys):
 
 class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _ClusterKeys):
     """All settings, checked; see the groups above."""
+
+    @property
+    def listener_names(self) -> tuple[str, ...]:
+        """Under which an agent registers its one address: peers ask for the first, controllers perhaps for another."""
+        names = (self.inter_broker_listener_name, self.control_plane_listener_name)
+        return tuple(name for name in names if name is not None)
+
+    @field_validator("control_plane_listener_name")
+    @classmethod
+    def _listeners_differ(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and value == info.data.get("inter_broker_listener_name"):
+            raise ValueError("must not be that of inter.broker.listener.name; leave it out to use the same listener")
+        return value
 
     @field_validator("replica_fetch_wait_max_ms")
     @classmethod

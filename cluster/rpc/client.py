@@ -11,6 +11,9 @@ from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.methods import METHOD_OF_REQUEST, Method, encode_request
 from cluster.rpc.status import error_of
 
+# More would pass every limit that a setting can have.
+_DOUBLINGS_MAX = 31
+
 _Callable = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 _StreamCallable = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 
@@ -19,9 +22,12 @@ class _Connection:
     """A channel to one address. Calls beyond the limit wait their turn."""
 
     def __init__(self, address: str, connect_timeout_ms: int) -> None:
+        self.connect_timeout_ms = connect_timeout_ms
         self.channel = grpc.aio.insecure_channel(address, options=channel_options(connect_timeout_ms))
         self.turns = asyncio.Semaphore(CLIENT_CONCURRENCY_MAX)
         self.closed = False
+        self.is_made = False
+        """Whether the peer has answered since the connection was last lost."""
         self._callables: dict[str, _Callable] = {}
 
     def callable(self, method: Method) -> _Callable:
@@ -32,10 +38,15 @@ class _Connection:
 
 
 class RpcClient:
-    """Sends any request of `cluster.requests` to any node. Channels are opened at first use and kept."""
+    """Sends any request of `cluster.requests` to any node. Channels are opened at first use and kept.
 
-    def __init__(self, *, connect_timeout_ms: int = 10_000) -> None:
-        self._connect_timeout_ms = connect_timeout_ms
+    One attempt to connect may take `connect_timeout_ms`; with every attempt in a row that fails the next may take
+    twice as long, up to `connect_timeout_max_ms`, as in Kafka (KIP-601).
+    """
+
+    def __init__(self, *, connect_timeout_ms: int = 10_000, connect_timeout_max_ms: int = 30_000) -> None:
+        self._connect_timeout_ms, self._connect_timeout_max_ms = connect_timeout_ms, connect_timeout_max_ms
+        self._failed_attempts: dict[str, int] = {}
         self._connections: dict[str, _Connection] = {}
 
     async def call(self, address: str, request: Any, timeout_ms: float, *, request_id: str = "") -> Any:
@@ -52,7 +63,12 @@ class RpcClient:
             async with connection.turns:
                 answer = await connection.callable(method)(data, timeout=timeout_ms / 1000, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            raise error_of(error, address) from error
+            failure = error_of(error, address)
+            if isinstance(failure, ApiError):
+                self._take_answer(address, connection)
+            elif error.code() is grpc.StatusCode.UNAVAILABLE:
+                await self._note_loss(address, connection)
+            raise failure from error
         except grpc.aio.UsageError as error:
             raise PeerUnreachableError(address, "the channel was closed") from error
         except asyncio.CancelledError:
@@ -61,6 +77,7 @@ class RpcClient:
             if connection.closed and task is not None and not task.cancelling():
                 raise PeerUnreachableError(address, "the channel was closed") from None
             raise
+        self._take_answer(address, connection)
         return _decode(method, answer, address)
 
     async def stream(self, address: str, request: Any) -> AsyncGenerator[Any, None]:
@@ -89,6 +106,11 @@ class RpcClient:
             connection.closed = True
             await connection.channel.close()
 
+    def connect_timeout_ms(self, address: str) -> int:
+        """How long the next attempt to connect there may take."""
+        doublings = min(self._failed_attempts.get(address, 0), _DOUBLINGS_MAX)
+        return min(self._connect_timeout_ms << doublings, self._connect_timeout_max_ms)
+
     async def close(self) -> None:
         for address in tuple(self._connections):
             await self.forget(address)
@@ -96,8 +118,20 @@ class RpcClient:
     def _connection(self, address: str) -> _Connection:
         connection = self._connections.get(address)
         if connection is None:
-            connection = self._connections[address] = _Connection(address, self._connect_timeout_ms)
+            connection = self._connections[address] = _Connection(address, self.connect_timeout_ms(address))
         return connection
+
+    def _take_answer(self, address: str, connection: _Connection) -> None:
+        connection.is_made = True
+        self._failed_attempts.pop(address, None)
+
+    async def _note_loss(self, address: str, connection: _Connection) -> None:
+        """A connection that broke is made anew by its channel; one that did not come about, by another channel."""
+        if connection.is_made:
+            connection.is_made = False
+        elif self._connections.get(address) is connection:
+            self._failed_attempts[address] = self._failed_attempts.get(address, 0) + 1
+            await self.forget(address)
 
 
 def _decode(method: Method, answer: bytes, address: str) -> Any:

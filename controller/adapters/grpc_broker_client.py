@@ -28,7 +28,11 @@ class GrpcBrokerClient:
     """See controller.ports.BrokerClient. Which listener is used: RQ-30; time limits: RQ-32."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = RpcClient(connect_timeout_ms=settings.controller_socket_timeout_ms)
+        patience_ms = settings.controller_socket_timeout_ms
+        self._client = RpcClient(
+            connect_timeout_ms=min(settings.socket_connection_setup_timeout_ms, patience_ms),
+            connect_timeout_max_ms=min(settings.socket_connection_setup_timeout_max_ms, patience_ms),
+        )
         self._timeout_ms = settings.request_timeout_ms
         control_plane = settings.control_plane_listener_name
         self._listener = settings.inter_broker_listener_name if control_plane is None else control_plane

@@ -302,6 +302,45 @@ async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> Non
         await server.stop(0)
 
 
+async def test_each_attempt_to_connect_may_take_twice_as_long_as_the_one_before_until_one_succeeds() -> None:
+    address, client = f"127.0.0.1:{free_port()}", RpcClient(connect_timeout_ms=1000, connect_timeout_max_ms=3000)
+    patience = []
+    try:
+        for _ in range(4):
+            patience.append(client.connect_timeout_ms(address))
+            with pytest.raises(PeerUnreachableError):
+                await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
+        assert patience == [1000, 2000, 3000, 3000]
+        assert client.connect_timeout_ms("127.0.0.1:1") == 1000
+        server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
+        await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
+        assert client.connect_timeout_ms(address) == 1000
+        await server.stop(0)
+        # The loss of a connection is no failed attempt; those that follow are.
+        for expected in (1000, 1000, 2000):
+            assert client.connect_timeout_ms(address) == expected
+            with pytest.raises(PeerUnreachableError):
+                await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
+    finally:
+        await client.close()
+
+
+async def test_a_peer_that_does_not_even_refuse_costs_one_attempt() -> None:
+    client = RpcClient(connect_timeout_ms=300, connect_timeout_max_ms=300)
+    with socket.socket() as listening, socket.socket() as queued, socket.socket() as waiting:
+        # The queue of the listening socket is full: nobody answers a request for a connection.
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        queued.connect(listening.getsockname())
+        waiting.setblocking(False)
+        waiting.connect_ex(listening.getsockname())
+        try:
+            with pytest.raises(PeerUnreachableError, match="UNAVAILABLE"):
+                await client.call(f"127.0.0.1:{listening.getsockname()[1]}", DescribeClusterRequest(), 60_000)
+        finally:
+            await client.close()
+
+
 async def test_a_slow_peer_is_unreachable_when_the_time_is_over() -> None:
     async with controller(lambda _: asyncio.sleep(60)) as (server, _, client):
         with pytest.raises(PeerUnreachableError, match="DEADLINE_EXCEEDED"):

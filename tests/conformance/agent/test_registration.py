@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.registration import IdTakenError, Registration
@@ -178,4 +179,30 @@ async def test_a_graceful_stop_takes_the_registration_away_at_once_and_leaves_th
     assert world.zookeeper.tree.exists(broker_path(BrokerId(1))) is None
     assert stopping.disk.read_file("/data/.kafka_cleanshutdown") is not None
     assert stopping.metrics.gauge("kafka.server", "KafkaServer", "BrokerState").value == 0
+    await world.stop()
+
+
+@pytest.mark.rule("R1.6", "RQ-30", "ZK-10")
+@virtually
+async def test_an_agent_registers_and_finds_its_peers_by_the_names_of_its_listeners() -> None:
+    world = AgentWorld(inter_broker_listener_name="INTERNAL", control_plane_listener_name="CONTROLLER")
+    await world.start(1)
+    node = world.zookeeper.tree.get(broker_path(BrokerId(1)))
+    assert node is not None
+    body = json.loads(node.data)
+    address = body["endpoints"][0].removeprefix("INTERNAL://")
+    assert body["endpoints"] == [f"INTERNAL://{address}", f"CONTROLLER://{address}"]
+    assert body["listener_security_protocol_map"] == {"INTERNAL": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+    assert f"{body['host']}:{body['port']}" == address
+    agent = world.agents[1].agent
+    peers = (
+        Broker(BrokerId(1), (Endpoint("host-1", 9092, "INTERNAL"),)),
+        Broker(BrokerId(2), (Endpoint("host-2", 9092, "PLAINTEXT"),)),
+    )
+    agent.metadata.apply(structs.replace(world.metadata(1), live_brokers=peers))
+    assert agent.metadata.endpoint(BrokerId(1)) == peers[0].endpoints[0]
+    assert agent.metadata.endpoint(BrokerId(2)) is None
+    assert [broker.node_id for broker in agent.metadata.describe_brokers()] == [1]
+    described = await world.agents[1].handle(DescribeClusterRequest())
+    assert [broker.endpoint.address for broker in described.brokers] == [address]
     await world.stop()

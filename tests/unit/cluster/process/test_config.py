@@ -105,6 +105,11 @@ def test_all_mistakes_are_reported_at_once_with_their_fields(write: Any) -> None
         ('"leader.imbalance.check.interval.seconds" = 0', "leader.imbalance.check.interval.seconds"),
         ('"min.insync.replicas" = 0', "min.insync.replicas"),
         ('"auto.create.topics.enable" = true', "auto.create.topics.enable"),
+        ('"background.threads" = 4', "background.threads"),
+        ('"num.replica.alter.log.dirs.threads" = 1', "num.replica.alter.log.dirs.threads"),
+        ('"inter.broker.listener.name" = "a b"', "inter.broker.listener.name"),
+        ('"control.plane.listener.name" = "plaintext"', "control.plane.listener.name"),
+        ('"advertised.listeners" = "EXTERNAL://h:1"', "advertised.listeners"),
         ('"log.segment.bytes" = 9999999999', "log.segment.bytes"),
         ('"num_partitions" = 1', "num_partitions"),
         ('"broker.id" = 8', "broker.id"),
@@ -217,6 +222,19 @@ def test_a_finer_unit_wins_and_defaults_follow_others(settings: dict[str, int], 
     assert getattr(Settings.model_validate(settings), attribute) == expected
 
 
+@pytest.mark.rule("RQ-30")
+def test_the_one_address_of_an_agent_bears_the_names_that_peers_and_controllers_look_for(write: Any) -> None:
+    assert Settings().listener_names == ("PLAINTEXT",)
+    config = load_config(
+        write(
+            'id = 1\nzookeeper = "z:1"\ndata = "/a"\n[settings]\n"listeners" = "INTERNAL://h:9092"\n'
+            '"inter.broker.listener.name" = "internal"\n"control.plane.listener.name" = "CONTROLLER"\n'
+        )
+    )
+    assert config.listen == "h:9092"
+    assert config.settings.listener_names == ("INTERNAL", "CONTROLLER")
+
+
 @pytest.mark.rule("R1.7")
 def test_a_free_port_is_advertised_as_bound_and_a_blank_host_by_its_name() -> None:
     def config(listen: str, advertised: str | None = None) -> NodeConfig:
@@ -230,7 +248,13 @@ def test_a_free_port_is_advertised_as_bound_and_a_blank_host_by_its_name() -> No
 
 @pytest.mark.parametrize(
     ("address", "expected"),
-    [("h:1", ("h", 1)), (":0", ("", 0)), ("[::1]:9", ("::1", 9)), ("PLAINTEXT://h:1", ("h", 1))],
+    [
+        ("h:1", ("h", 1)),
+        (":0", ("", 0)),
+        ("[::1]:9", ("::1", 9)),
+        ("PLAINTEXT://h:1", ("h", 1)),
+        ("B_2://[::1]:9", ("::1", 9)),
+    ],
 )
 def test_addresses_are_split(address: str, expected: tuple[str, int]) -> None:
     assert host_and_port(address) == expected
