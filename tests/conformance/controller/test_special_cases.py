@@ -84,6 +84,27 @@ def test_brokers_that_lack_finalized_features_do_not_take_part() -> None:
     run_virtually(main)
 
 
+@pytest.mark.rule("BK-1", "BK-2", "BK-3", "BK-11", "BK-35")
+def test_a_notification_of_a_new_a_bounced_and_a_dead_broker_is_worked_off_in_this_order() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        c.brokers.received.clear()
+        c.zookeeper.pause()
+        await world.stop_broker(2, 3)
+        await world.start_broker(2, 4)
+        c.zookeeper.resume()
+        await settle()
+        alive = [[b.id for b in r.live_brokers] for r in c.brokers.of(1, UpdateMetadataRequest)]
+        # The new one is introduced, the bounced one is gone and back, the dead one is gone.
+        assert alive == [[1, 2, 3, 4], [1, 3, 4], [1, 2, 3, 4], [1, 2, 4]]
+        assert sorted(c.brokers.forgotten) == [2, 3]
+        assert not c.brokers.of(3, UpdateMetadataRequest), "its channel went first"
+        assert c.brokers.of(2, UpdateMetadataRequest)[-1].broker_epoch == await world.broker_epoch(2)
+        await c.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("BK-1", "BK-40", "FT-2")
 def test_a_broker_that_takes_part_stays_whatever_becomes_of_the_features_until_it_registers_again() -> None:
     async def main() -> None:
