@@ -37,6 +37,7 @@ from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData,
 from controller.config import ControllerConfig
 
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})
+_MOVED_ON: Final = frozenset({ZkError.OK, ZkError.RUNTIME_INCONSISTENCY, ZkError.NO_NODE, ZkError.BAD_VERSION})
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -129,12 +130,19 @@ class ControllerElection:
 
         Fenced by the epoch as it is now, so that nobody who is elected meanwhile loses the office.
         """
-        epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
-        await self.look()
-        if self.is_active or self.is_spoiled:
+        while True:
+            epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
+            await self.look()
+            if not (self.is_active or self.is_spoiled):
+                return
             fence: list[Op] = [] if epoch is None else [Check(CONTROLLER_EPOCH, epoch.stat.version)]
-            await self._try([*fence, Delete(CONTROLLER)])
-            self.forget()
+            results = await self._try([*fence, Delete(CONTROLLER)])
+            if results is not None and all(result.ok for result in results):
+                self.forget()
+                return
+            errors = {result.error for result in results or ()} - _MOVED_ON
+            if errors:
+                raise refusal(f"{CONTROLLER} cannot be deleted", min(errors))
 
     async def elect(self) -> Office | None:
         """Compete (EL-1 to EL-6); None when somebody is in office already.

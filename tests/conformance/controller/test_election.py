@@ -18,7 +18,7 @@ from cluster.znodes import (
     decode_controller_registration,
     encode_controller,
 )
-from cluster.zookeeper.port import Create, Op, OpResult, SetData
+from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData
 from tests.controllers import SESSION_MS, RunningController, World, run_virtually, settle, until
 
 
@@ -368,6 +368,32 @@ def test_nobody_competes_before_he_is_registered() -> None:
         assert await owner(world) is None
         await world.delete("/controllers/ids/1001")
         await in_office(c)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-10", "ZC-2")
+@pytest.mark.parametrize("spoiled", [b"no json", None])
+def test_an_office_is_left_even_where_the_connection_breaks_meanwhile(spoiled: bytes | None) -> None:
+    async def main() -> None:
+        world = await World().start()
+        c = await in_office(world.start_controller())
+        original, lost = c.zookeeper.multi_many, []
+
+        async def lose_once(transactions: Sequence[Sequence[Op]]) -> Any:
+            if not lost and any(isinstance(op, Delete) and op.path == CONTROLLER for ops in transactions for op in ops):
+                lost.append(transactions)
+                return [OutcomeUnknownError("it did not arrive")]
+            return await original(transactions)
+
+        c.zookeeper.multi_many = lose_once  # type: ignore[method-assign]
+        if spoiled is None:
+            await c.controller.step_down()
+        else:
+            await world.write(SetData(CONTROLLER, spoiled))
+        await until(lambda: c.rules and c.context.epoch == 2)
+        assert lost
         await c.stop()
 
     run_virtually(main)
