@@ -55,6 +55,10 @@ class SimulatedCluster:
         for node in self.nodes:
             node.start()
 
+    def awake(self) -> list[SimulatedNode]:
+        """Those that can be made to hang: one that hangs while it starts may give up, as for want of ZooKeeper."""
+        return [node for node in self.nodes if node.is_running and node.is_registered and not node.is_paused]
+
     def hang(self, node: SimulatedNode, seconds: float) -> None:
         """Pause a node, and resume it after so many seconds unless it has died or was resumed by then."""
         node.pause()

@@ -22,6 +22,7 @@ from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.state_change_log import MemoryStateChangeLog, StateChange
+from cluster.znodes import broker_path, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig
 from controller.controller import Controller
@@ -95,9 +96,10 @@ class Incarnation:
 class SimulatedNode:
     """A controller or an agent over all its incarnations."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, registration: str) -> None:
         self._world = world
         self.name = name
+        self._registration = registration
         self.random = world.random_of(name)
         self.incarnations: list[Incarnation] = []
 
@@ -121,6 +123,11 @@ class SimulatedNode:
         """End as by kill -9."""
         assert self.is_running, f"{self.name} does not run"
         self.incarnations[-1].crash()
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether ZooKeeper has its registration, or still that of a life before."""
+        return self._world.zookeeper.tree.get(self._registration) is not None
 
     @property
     def is_paused(self) -> bool:
@@ -162,7 +169,7 @@ class SimulatedController(SimulatedNode):
     """A candidate for the controller's office."""
 
     def __init__(self, world: World, controller: ControllerId) -> None:
-        super().__init__(world, f"controller-{controller}")
+        super().__init__(world, f"controller-{controller}", controller_registration_path(controller))
         self.id = controller
         self.controller: Controller | None = None
 
@@ -190,7 +197,7 @@ class SimulatedAgent(SimulatedNode):
     """A broker agent with one log directory that outlives its crashes."""
 
     def __init__(self, world: World, broker: BrokerId) -> None:
-        super().__init__(world, f"broker-{broker}")
+        super().__init__(world, f"broker-{broker}", broker_path(broker))
         self.id = broker
         self.disk = self._empty_disk()
         self.rack: str | None = None

@@ -228,3 +228,10 @@ class VirtualTimeLoop(AbstractEventLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Nothing to do: there is no executor."""
+
+
+def virtual_loop() -> VirtualTimeLoop:
+    """The running loop, where it is known to be one of these."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop), "only on virtual time"
+    return loop

@@ -25,7 +25,7 @@ from cluster.zookeeper.port import (
     WatchEvent,
     WatchKind,
 )
-from simulator.virtual_time_loop import OUTSIDE, Process, VirtualTimeLoop
+from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop
 from simulator.znode_tree import Author
 from simulator.zookeeper import Line, ServerSession, SimulatedZooKeeper
 from simulator.zookeeper_calls import Call, in_requests, list_children
@@ -75,6 +75,10 @@ class SimulatedZooKeeperClient:
     def session_id(self) -> int:
         return self._session_id
 
+    @property
+    def _is_silent(self) -> bool:
+        return self._process.is_paused or self._is_crashed
+
     def listen(self, listener: Listener) -> None:
         self._listener = listener
 
@@ -99,8 +103,9 @@ class SimulatedZooKeeperClient:
         if session is None or self._is_crashed:
             return
         if was_connected:
-            await asyncio.sleep(self._server.latency())
-            self._server.end_session(session)
+            ended: Future[None] = asyncio.get_running_loop().create_future()
+            self._up.send(self._end_at_server, session, ended)
+            await ended
         else:
             session.let_expire()
 
@@ -177,21 +182,17 @@ class SimulatedZooKeeperClient:
 
     def pause(self) -> None:
         """Stop the process, as by SIGSTOP: nothing is received, nothing sent, and no pings keep the session alive."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop), "processes are paused on virtual time only"
-        loop.pause(self._process)
-        self._paused_at = loop.time()
+        virtual_loop().pause(self._process)
+        self._paused_at = virtual_loop().time()
         if self._pinged is not None:
             self._pinged.let_expire()
 
     def resume(self) -> None:
         """Go on: first with what arrived meanwhile."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop), "processes are paused on virtual time only"
-        loop.resume(self._process)
+        virtual_loop().resume(self._process)
         if self._pinged is not None:
             self._pinged.keep()
-        loop.call_soon(self._go_on, self._session, context=self._process.context)
+        virtual_loop().call_soon(self._go_on, self._session, context=self._process.context)
 
     def _go_on(self, session: ServerSession | None) -> None:
         """Close a session without a sign of life for its whole timeout, even if no server was there to end it."""
@@ -206,11 +207,10 @@ class SimulatedZooKeeperClient:
             self._send_waiting()
 
     def crash(self) -> None:
-        """Fall silent for good; the session expires after its timeout."""
+        """Fall silent for good; what has left arrives, and the session expires after its timeout."""
         if self._pinged is not None:
             self._pinged.let_expire()
         self._is_crashed = True
-        self._up.cut()
         self._down.cut()
 
     def send_event(self, event: WatchEvent) -> None:
@@ -268,8 +268,13 @@ class SimulatedZooKeeperClient:
         """The server has heard of us; whether it goes on to hear of us depends on whether the process runs."""
         self._pinged = session
         session.keep()
-        if self._process.is_paused:
+        if self._is_silent:
             session.let_expire()
+
+    def _end_at_server(self, session: ServerSession, ended: "Future[None]") -> None:
+        self._server.end_session(session)
+        if not ended.done():
+            ended.set_result(None)
 
     def _on_hung_up(self, session: ServerSession) -> None:
         if session is self._session and self._is_connected:
@@ -318,7 +323,7 @@ class SimulatedZooKeeperClient:
             self._send_waiting()
 
     def _send_waiting(self) -> None:
-        while self._waiting and self._is_connected and not self._process.is_paused and self._session is not None:
+        while self._waiting and self._is_connected and not self._is_silent and self._session is not None:
             call = self._waiting.popleft()
             self._in_flight.append(call)
             self._up.send(self._perform_at_server, self._session, call)

@@ -176,7 +176,7 @@ class Drill:
         client.lose_answer_of_next_write()
 
     async def hang(self) -> None:
-        awake = [node for node in self.cluster.nodes if node.is_running and not node.is_paused]
+        awake = self.cluster.awake()
         if awake:
             self.cluster.hang(self.random.choice(awake), self.random.choice((0.5, 4.0, 8.0, 40.0)))
 

@@ -192,12 +192,6 @@ class Drill:
         names = self.cluster.zookeeper.tree.children("/brokers/ids") or ()
         return [agent for agent in self._running() if str(agent.id) in names]
 
-    def _is_registered(self, node: SimulatedNode) -> bool:
-        """Whether it has started: one that hangs while it starts may give up, as for want of ZooKeeper."""
-        folder = "/brokers/ids" if isinstance(node, SimulatedAgent) else "/controllers/ids"
-        names = self.cluster.zookeeper.tree.children(folder) or ()
-        return node.is_running and node.name.partition("-")[2] in names
-
     def _is_calm(self) -> bool:
         names = self.cluster.zookeeper.tree.children("/brokers/ids") or ()
         alive = {str(agent.id) for agent in self._running()}
@@ -248,7 +242,7 @@ class Drill:
 
     async def hang(self) -> None:
         """A process stands still, with its requests unanswered, for less or for more than its session."""
-        awake = [node for node in self.cluster.nodes if self._is_registered(node) and not node.is_paused]
+        awake = self.cluster.awake()
         if awake:
             self.cluster.hang(self.random.choice(awake), self._some_seconds_out_of_touch())
 

@@ -49,6 +49,37 @@ def test_a_crashed_client_keeps_its_ephemerals_until_its_session_expires() -> No
     run(test)
 
 
+def test_a_crash_while_a_session_is_closed_leaves_no_session_behind() -> None:
+    async def test(server: SimulatedZooKeeper) -> None:
+        client, _ = await start(server)
+        closing = asyncio.ensure_future(client.close())
+        await asyncio.sleep(0)
+        client.pause()
+        client.crash()
+        await asyncio.sleep(3)
+        assert server._sessions == {}
+        closing.cancel()
+
+    run(test)
+
+
+def test_a_crashed_client_writes_nothing_more_but_what_had_left() -> None:
+    async def test(server: SimulatedZooKeeper) -> None:
+        client, _ = await start(server)
+        observer, _ = await start(server)
+        calls = [asyncio.ensure_future(client.multi([Create("/before")]))]
+        await asyncio.sleep(0)
+        client.crash()
+        calls.append(asyncio.ensure_future(client.multi([Create("/after")])))
+        await asyncio.sleep(1)
+        assert await observer.children("/") == ("before",)
+        assert not any(call.done() for call in calls)
+        for call in calls:
+            call.cancel()
+
+    run(test)
+
+
 def test_a_stopped_client_first_hears_what_had_arrived_and_then_of_its_expiry() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
         client, heard = await start(server)
