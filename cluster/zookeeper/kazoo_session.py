@@ -111,9 +111,10 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
         self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
         self._heard_at = monotonic()
         self.client.begin()
-        # kazoo pings after half of this. The server counts a session's time from what it heard last, so with pings as
-        # frequent as those of ZooKeeper's own client whoever died last expires last, and not whoever pinged last.
-        return read_timeout / 2, connect_timeout
+        # kazoo pings after half of this, which is a twelfth of the session: somewhat more often than ZooKeeper's own
+        # client. The server counts a session's time from what it heard last, and the last broker to die is the one
+        # that may lead alone; it should be the last to expire too, and not whoever happened to ping last.
+        return read_timeout / 4, connect_timeout
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
         """Answer one challenge. kazoo would ask a server that does not know SASL over and over, without end."""
@@ -150,10 +151,14 @@ class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed
         self._fill(connect_timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
-        """Handle every answer that has arrived whole; kazoo's selector sees only the socket, not our buffer."""
+        """Handle every answer that has arrived whole; kazoo's selector sees only the socket, not our buffer.
+
+        `read_timeout` is only the pace of the pings; an answer that has begun to arrive is waited for longer.
+        """
+        patience = self.client.granted_timeout_seconds / 3
         while True:
-            response = super()._read_socket(read_timeout)
-            self._fill(read_timeout)
+            response = super()._read_socket(patience)
+            self._fill(patience)
             if response == CLOSE_RESPONSE or not self._has_whole_frame():
                 return response
 
