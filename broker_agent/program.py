@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 from random import SystemRandom
+from typing import Final
 
 import structlog
 
@@ -31,6 +32,10 @@ from cluster.state_change_reader import read_lines
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 
+_FSYNCS_PER_IO_THREAD: Final = 4
+"""A file system commits together what is synced at the same time: 32 at once get through thousands of role changes
+twice as fast as 8."""
+
 _log = structlog.stdlib.get_logger()
 
 
@@ -44,7 +49,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         broker_state.set(STARTING)
         zookeeper = await _connect(config, metrics, events)
         cleanup.push_async_callback(zookeeper.close)
-        disk = FileDisk(settings.num_io_threads)
+        disk = FileDisk(_FSYNCS_PER_IO_THREAD * settings.num_io_threads)
         cleanup.callback(disk.close)
         try:
             cluster_id, broker_id = await _settle_identity(config, zookeeper, disk, random)
