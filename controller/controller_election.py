@@ -37,6 +37,7 @@ from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData,
 from controller.config import ControllerConfig
 
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})
+_CREATED_OR_THERE: Final = frozenset({ZkError.OK, ZkError.NODE_EXISTS, ZkError.RUNTIME_INCONSISTENCY})
 _MOVED_ON: Final = frozenset({ZkError.OK, ZkError.RUNTIME_INCONSISTENCY, ZkError.NO_NODE, ZkError.BAD_VERSION})
 log = structlog.stdlib.get_logger(__name__)
 
@@ -78,18 +79,16 @@ class ControllerElection:
             await create_where_missing(self._zookeeper, CLUSTER_ID, encode_cluster_id(cluster_id))
 
     async def register(self) -> bool:
-        """Create `/controllers/ids/<id>` for this session, or find that another session still owns it.
+        """Create `/controllers/ids/<id>` for this session, or find that another session still owns it (False).
 
-        False: a watch is left, and whoever sees the node go calls again.
+        In both cases a watch is left, and whoever sees the node go calls again.
         """
         path = controller_registration_path(self._config.id)
         data = encode_controller_registration(self._config.id, self._config.endpoint, self._clock.now_ms())
         session = self._zookeeper.session_id
         while True:
             results = await self._try([Create(path, ephemeral=True), SetData(path, data, 0)])
-            if results is not None and all(result.ok for result in results):
-                break
-            if results is not None and results[0].error not in {ZkError.NODE_EXISTS, ZkError.RUNTIME_INCONSISTENCY}:
+            if results is not None and results[0].error not in _CREATED_OR_THERE:
                 raise refusal(f"{path} cannot be created", results[0].error)
             stat = await self._zookeeper.exists(path, watch=True)
             if stat is None:

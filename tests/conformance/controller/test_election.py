@@ -354,6 +354,30 @@ def test_who_cannot_read_who_rules_steps_down_all_the_same_and_competes_again() 
     run_virtually(main)
 
 
+@pytest.mark.rule("D-26")
+@pytest.mark.parametrize("rules", [True, False])
+def test_a_registration_that_somebody_deleted_is_made_again(rules: bool) -> None:
+    async def main() -> None:
+        world = await World().start()
+        ruler = await in_office(world.start_controller(1002))
+        standby = world.start_controller(1003)
+        await settle()
+        c = ruler if rules else standby
+        path = f"/controllers/ids/{c.controller.config.id}"
+        for _ in range(2):
+            await world.delete(path)
+            await settle()
+            node = await world.tool.get(path)
+            assert node is not None
+            assert node.stat.ephemeral_owner == c.zookeeper.session_id
+        assert [r.to_state for r in ruler.sink.of(Kind.CONTROLLER)] == ["active"]
+        assert (await epoch(world))[0] == b"1"
+        await standby.stop()
+        await ruler.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("EL-23", "D-26")
 def test_nobody_competes_before_he_is_registered() -> None:
     async def main() -> None:
