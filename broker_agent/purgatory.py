@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
+from cluster.process.request_metrics import note_waiting
 
 Test = Callable[[TopicPartition], bool]
 """Called when something changed for that partition; True means the operation is satisfied."""
@@ -53,9 +54,11 @@ class Purgatory:
         operation = _Operation(test, keys, loop.create_future())
         timer = loop.call_later(timeout_ms / 1000, lambda: operation.complete(satisfied=False))
         self._watch(operation)
+        began = loop.time()
         try:
             return await operation.done
         finally:
+            note_waiting((loop.time() - began) * 1000)
             timer.cancel()
             self._forget(operation)
 

@@ -195,6 +195,13 @@ class _LogKeys(_Keys):
     producer_id_expiration_ms: Positive = 86_400_000
     num_recovery_threads_per_data_dir: Positive = 1
 
+    @field_validator("log_retention_ms")
+    @classmethod
+    def _nothing_is_kept_for_no_time(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("must be -1 (no limit) or at least 1")
+        return value
+
     @field_validator("log_dirs", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:

@@ -4,7 +4,6 @@ Health and reflection come with it, so that the usual tools (grpc_health_probe, 
 process.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import Any, Final, NoReturn
@@ -17,7 +16,8 @@ from grpc_reflection.v1alpha import reflection
 from cluster.errors import ApiError, ClusterError, ErrorCode, StartupError
 from cluster.node import RequestHandler
 from cluster.process.config import host_and_port
-from cluster.process.metrics import Histogram, Meter, Metrics, Timer
+from cluster.process.metrics import Metrics
+from cluster.process.request_metrics import RequestMetrics
 from cluster.requests import FetchRequest, RequestContext
 from cluster.rpc.channels import SERVER_CONCURRENCY_MAX, server_options
 from cluster.rpc.methods import Method
@@ -63,36 +63,6 @@ class RpcServer:
         await self._server.stop(grace_s)
 
 
-class RequestMetrics:
-    """What each API was asked and how long it took. Source: Kafka RequestMetrics."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._of_api: dict[str, tuple[Meter, Histogram, Timer]] = {}
-        self._errors: dict[tuple[str, ErrorCode], Meter] = {}
-
-    def record(self, api: str, request_bytes: int, took_ms: float, error_code: ErrorCode) -> None:
-        """Count one request; `error_code` is that of the whole request, NONE included, as in Kafka."""
-        known = self._of_api.get(api)
-        if known is None:
-            mbean = ("kafka.network", "RequestMetrics")
-            known = self._of_api[api] = (
-                self._metrics.meter(*mbean, "RequestsPerSec", request=api),
-                self._metrics.histogram(*mbean, "RequestBytes", request=api),
-                self._metrics.timer(*mbean, "TotalTimeMs", request=api),
-            )
-        requests, sizes, times = known
-        requests.mark()
-        sizes.update(request_bytes)
-        times.update_ms(took_ms)
-        errors = self._errors.get((api, error_code))
-        if errors is None:
-            tags = {"request": api, "error": error_code.name}
-            errors = self._metrics.meter("kafka.network", "RequestMetrics", "ErrorsPerSec", **tags)
-            self._errors[api, error_code] = errors
-        errors.mark()
-
-
 async def start_server(listen: str, handler: RequestHandler, methods: Sequence[Method], metrics: Metrics) -> RpcServer:
     """Serve these methods on `host:port` (port 0: a free one). Raises StartupError when it cannot be bound."""
     server = grpc.aio.server(options=server_options(), maximum_concurrent_rpcs=SERVER_CONCURRENCY_MAX)
@@ -124,24 +94,20 @@ def _behaviour(method: Method, handler: RequestHandler, metrics: RequestMetrics)
     # Messages arrive here as bytes: what the library would make of a decoding error is no error of ours.
     async def behave(data: bytes, call: _ServicerContext) -> bytes:
         context = request_context(call)
-        request: Any = None
-        started = asyncio.get_running_loop().time()
-        error_code = ErrorCode.NONE
-        try:
-            request = method.request.decode(data)
-            response = await handler.handle(context, request)
-            error_code = getattr(response, "error_code", ErrorCode.NONE)
-            return method.response.encode(response)
-        except ClusterError as error:
-            error_code = error.code
-            await _abort(call, error)
-        except Exception as error:
-            error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-            _log.exception("request failed", method=method.path, peer=context.peer, request_id=context.request_id)
-            await _abort(call, ApiError(error_code, f"{type(error).__name__}: {error}"))
-        finally:
-            took_ms = (asyncio.get_running_loop().time() - started) * 1000
-            metrics.record(_api_name(method, request), len(data), took_ms, error_code)
+        with metrics.measure(method.name, len(data)) as measured:
+            try:
+                request = method.request.decode(data)
+                measured.api = _api_name(method, request)
+                response = await handler.handle(context, request)
+                measured.handled(getattr(response, "error_code", ErrorCode.NONE))
+                return method.response.encode(response)
+            except ClusterError as error:
+                measured.error_code = error.code
+                await _abort(call, error)
+            except Exception as error:
+                measured.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+                _log.exception("request failed", method=method.path, peer=context.peer, request_id=context.request_id)
+                await _abort(call, ApiError(measured.error_code, f"{type(error).__name__}: {error}"))
 
     return behave
 

@@ -105,6 +105,8 @@ def test_all_mistakes_are_reported_at_once_with_their_fields(write: Any) -> None
         ('"leader.imbalance.check.interval.seconds" = 0', "leader.imbalance.check.interval.seconds"),
         ('"min.insync.replicas" = 0', "min.insync.replicas"),
         ('"auto.create.topics.enable" = true', "auto.create.topics.enable"),
+        ('"log.retention.ms" = 0', "log.retention.ms"),
+        ('"log.retention.hours" = 0', "log.retention.ms"),
         ('"background.threads" = 4', "background.threads"),
         ('"num.replica.alter.log.dirs.threads" = 1', "num.replica.alter.log.dirs.threads"),
         ('"inter.broker.listener.name" = "a b"', "inter.broker.listener.name"),
