@@ -129,6 +129,10 @@ class ElectionPlan(Struct, frozen=True):
     elections: tuple[Election, ...]
     failures: dict[TopicPartition, ElectionFailure]
 
+    @property
+    def writes(self) -> dict[TopicPartition, Leadership]:
+        return {election.topic_partition: election.leadership for election in self.elections}
+
 
 def plan_elections(
     view: ClusterView,

@@ -4,13 +4,11 @@ Source: Kafka ZkPartitionStateMachine.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import structlog
 
-from cluster.errors import ControllerMovedError, ErrorCode, MalformedZnodeError, SessionExpiredError, ZooKeeperError
+from cluster.errors import ControllerMovedError, MalformedZnodeError, SessionExpiredError, ZooKeeperError
 from cluster.partition import Leadership, TopicPartition
-from cluster.process.tasks import Backoff
 from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState
 from controller.active_controller import ActiveController
@@ -18,6 +16,7 @@ from controller.decisions.broker_requests import ControlBatch
 from controller.decisions.leader_election import (
     Election,
     ElectionFailure,
+    ElectionPlan,
     Offline,
     Strategy,
     has_online_isr_member,
@@ -25,10 +24,9 @@ from controller.decisions.leader_election import (
 )
 from controller.decisions.partition_states import initial_partition_state, plan_initialisations, plan_partition_moves
 from controller.decisions.topic_configs import parse_unclean_override
-from controller.fenced_writes import Conflict, Outcome, Written
+from controller.fenced_writes import Written
+from controller.handlers.state_writes import Current, Leaderships, refusals, write_in_rounds
 
-ROUNDS_WITHOUT_PAUSE: Final = 10
-_PAUSE_MS: Final = (65, 800)  # 50 ms to 1 s with the jitter (D-25).
 log = structlog.stdlib.get_logger(__name__)
 
 Results = dict[TopicPartition, Leadership | ElectionFailure]
@@ -136,61 +134,36 @@ async def _initialise(active: ActiveController, batch: ControlBatch, partitions:
     _apply(active, written, "initialised")
     for tp, leadership in written.items():
         batch.add_leader_and_isr(leadership.isr, tp, leadership, context.assignment(tp), is_new=True)
-    _report_failures("Partitions stay new", plan.failures | _refusals(outcomes))
+    _report_failures("Partitions stay new", plan.failures | refusals(outcomes))
 
 
 async def _elect(
     active: ActiveController, batch: ControlBatch, partitions: Sequence[TopicPartition], strategy: Strategy
 ) -> Results:
-    """Hold elections until no partition is left to retry (PS-10).
+    """Hold elections until no partition is left to retry (PS-10)."""
+    context = active.context
+    elections: dict[TopicPartition, Election] = {}
 
-    Where the controller is the only writer of state nodes its context stands for them in the first round;
-    whatever turns out to have moved on is read again (D-23).
-    """
-    results: Results = {}
-    pauses = Backoff(*_PAUSE_MS, active.random)
-    rounds = 0
-    current = await current_leaderships(active, partitions)
-    while current:
+    async def decide(current: Current) -> ElectionPlan:
         plan = plan_elections(
-            active.context,
+            context,
             current,
             strategy,
             await unclean_allowed(active, current, strategy, default=active.settings.unclean_leader_election_enable),
             mark_recovering=active.config.protocol_version.has_leader_recovery_state,
         )
-        results |= plan.failures
         active.metrics.unclean_elections.mark(sum(election.unclean for election in plan.elections))
-        outcomes = await active.store.write_states({e.topic_partition: e.leadership for e in plan.elections})
-        results |= _conclude(active, batch, plan.elections, outcomes, type(strategy).__name__)
-        conflicts = versions_moved(outcomes)
-        results |= {tp: failure for tp, failure in _refusals(outcomes).items() if tp not in conflicts}
-        rounds += 1
-        if conflicts and rounds >= ROUNDS_WITHOUT_PAUSE:
-            log.warning("Elections meet ever new versions", partitions=len(conflicts), rounds=rounds)
-            await pauses.pause()
-        current = await read_again(active, conflicts)
-    failures = {tp: result for tp, result in results.items() if isinstance(result, ElectionFailure)}
+        elections.update((election.topic_partition, election) for election in plan.elections)
+        return plan
+
+    def conclude(written: Leaderships) -> None:
+        _apply(active, written, type(strategy).__name__)
+        for tp, leadership in written.items():
+            batch.add_leader_and_isr(elections[tp].recipients, tp, leadership, context.assignment(tp), is_new=False)
+
+    elected, failures = await write_in_rounds(active, partitions, decide, conclude)
     _report_failures("Partitions have no new leader", failures)
-    return results
-
-
-def _conclude(
-    active: ActiveController,
-    batch: ControlBatch,
-    elections: Sequence[Election],
-    outcomes: Mapping[TopicPartition, Outcome],
-    reason: str,
-) -> dict[TopicPartition, Leadership]:
-    won = [e for e in elections if isinstance(outcomes[e.topic_partition], Written)]
-    written = {e.topic_partition: e.leadership for e in won}
-    _apply(active, written, reason)
-    for election in won:
-        tp = election.topic_partition
-        batch.add_leader_and_isr(
-            election.recipients, tp, election.leadership, active.context.assignment(tp), is_new=False
-        )
-    return written
+    return {**elected, **failures}
 
 
 def _apply(active: ActiveController, written: Mapping[TopicPartition, Leadership], reason: str) -> None:
@@ -218,32 +191,6 @@ def _apply(active: ActiveController, written: Mapping[TopicPartition, Leadership
         )
         context.set_partition_state(tp, PartitionState.ONLINE)
     active.record(changes)
-
-
-async def current_leaderships(
-    active: ActiveController, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, Leadership | None]:
-    """Leadership to decide upon in the first round: the context's, or what agents may have written meanwhile."""
-    if active.config.protocol_version.has_alter_partition:
-        known = active.context.leaderships
-        current: dict[TopicPartition, Leadership | None] = {tp: known.get(tp) for tp in partitions}
-        unknown = [tp for tp, leadership in current.items() if leadership is None]
-        return current | await read_again(active, unknown)
-    return await read_again(active, list(partitions))
-
-
-async def read_again(
-    active: ActiveController, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, Leadership | None]:
-    if not partitions:
-        return {}
-    found = await active.store.read_states(partitions)
-    return {tp: found.get(tp) for tp in partitions}
-
-
-def versions_moved(outcomes: Mapping[TopicPartition, Outcome]) -> list[TopicPartition]:
-    """Partitions whose node is not at the version that the decision was based on."""
-    return [tp for tp, outcome in outcomes.items() if isinstance(outcome, Conflict) and not outcome.exists]
 
 
 async def unclean_allowed(
@@ -277,14 +224,6 @@ async def unclean_allowed(
         else:
             allowed[topic] = default if override is None else override
     return allowed
-
-
-def _refusals(outcomes: Mapping[TopicPartition, Outcome]) -> dict[TopicPartition, ElectionFailure]:
-    return {
-        tp: ElectionFailure(f"the state node cannot be written: {outcome}", ErrorCode.UNKNOWN_SERVER_ERROR)
-        for tp, outcome in outcomes.items()
-        if not isinstance(outcome, Written)
-    }
 
 
 def _report_failures(event: str, failures: Mapping[TopicPartition, ElectionFailure]) -> None:

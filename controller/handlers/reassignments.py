@@ -5,20 +5,19 @@ step. Source: Kafka KafkaController.onPartitionReassignment; KIP-455.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import structlog
 
 from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, ErrorCode, SessionExpiredError, ZooKeeperError
 from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
-from cluster.process.tasks import Backoff
 from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
-from controller.decisions.leader_election import ElectionFailure, Reassign
+from controller.decisions.leader_election import Reassign
 from controller.decisions.reassignment import (
+    EpochRaisePlan,
     Refusal,
     is_complete,
     is_entry_for,
@@ -30,18 +29,12 @@ from controller.decisions.reassignment import (
     topic_nodes,
 )
 from controller.fenced_writes import Outcome, Written
-from controller.handlers.partition_transitions import (
-    ROUNDS_WITHOUT_PAUSE,
-    current_leaderships,
-    move_partitions,
-    read_again,
-    versions_moved,
-)
+from controller.handlers.partition_transitions import move_partitions
 from controller.handlers.reassignment_node import drop_reassignment_entries
 from controller.handlers.replica_transitions import Replicas, move_replicas
+from controller.handlers.state_writes import Current, Leaderships, write_in_rounds
 from controller.handlers.topic_deletions import resume_deletions
 
-_PAUSE_MS: Final = (65, 800)  # 50 ms to 1 s with the jitter (D-25).
 log = structlog.stdlib.get_logger(__name__)
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]
@@ -232,30 +225,15 @@ async def _raise_leader_epochs(
     active: ActiveController, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, Leadership], Refusals]:
     """Write the next leader epoch of each partition, in rounds until no version has moved on (RA-14)."""
-    raised: dict[TopicPartition, Leadership] = {}
-    failures: dict[TopicPartition, ElectionFailure] = {}
-    pauses = Backoff(*_PAUSE_MS, active.random)
-    rounds = 0
-    current = await current_leaderships(active, partitions)
-    while current:
-        plan = plan_epoch_raises(active.context, current)
-        outcomes = await active.store.write_states(plan.writes)
-        written = {tp: plan.writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
+
+    async def decide(current: Current) -> EpochRaisePlan:
+        return plan_epoch_raises(active.context, current)
+
+    def apply(written: Leaderships) -> None:
         active.context.apply_leaderships(written)
         active.record_isr(written, "another list of replicas")
-        raised |= written
-        conflicts = versions_moved(outcomes)
-        failures |= plan.failures
-        failures |= {
-            tp: ElectionFailure(f"the state node cannot be written: {outcome}")
-            for tp, outcome in outcomes.items()
-            if tp not in written and tp not in conflicts
-        }
-        rounds += 1
-        if conflicts and rounds >= ROUNDS_WITHOUT_PAUSE:
-            log.warning("Raising leader epochs meets ever new versions", partitions=len(conflicts), rounds=rounds)
-            await pauses.pause()
-        current = await read_again(active, conflicts)
+
+    raised, failures = await write_in_rounds(active, partitions, decide, apply)
     return raised, {tp: Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, failure.reason) for tp, failure in failures.items()}
 
 

@@ -4,7 +4,6 @@ Source: Kafka ZkReplicaStateMachine.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -12,23 +11,14 @@ from msgspec.structs import replace
 from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
 from cluster.partition import Leadership, TopicPartition
-from cluster.process.tasks import Backoff
 from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import ReplicaState
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch
-from controller.decisions.leader_election import ElectionFailure
-from controller.decisions.replica_states import plan_isr_removals, plan_replica_moves
-from controller.fenced_writes import Written
-from controller.handlers.partition_transitions import (
-    ROUNDS_WITHOUT_PAUSE,
-    current_leaderships,
-    read_again,
-    versions_moved,
-)
+from controller.decisions.replica_states import IsrRemovalPlan, plan_isr_removals, plan_replica_moves
+from controller.handlers.state_writes import Current, Leaderships, write_in_rounds
 
-_PAUSE_MS: Final = (65, 800)  # 50 ms to 1 s with the jitter (D-25).
 log = structlog.stdlib.get_logger(__name__)
 
 Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
@@ -211,31 +201,20 @@ async def _remove_from_isrs(
     active: ActiveController, broker: BrokerId, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, Leadership]:
     """The leadership of each partition without the broker, written where it changed (RM-8 to RM-12)."""
-    settled: dict[TopicPartition, Leadership] = {}
-    failures: dict[TopicPartition, ElectionFailure] = {}
-    pauses = Backoff(*_PAUSE_MS, active.random)
-    rounds = 0
-    current = await current_leaderships(active, partitions)
-    while current:
-        plan = plan_isr_removals(active.context, broker, current)
-        outcomes = await active.store.write_states(plan.writes)
-        written = {tp: plan.writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
-        active.context.apply_leaderships(plan.unchanged)
-        active.context.apply_leaderships(written)
+    context = active.context
+    unchanged: dict[TopicPartition, Leadership] = {}
+
+    async def decide(current: Current) -> IsrRemovalPlan:
+        plan = plan_isr_removals(context, broker, current)
+        unchanged.update(plan.unchanged)
+        return plan
+
+    def apply(written: Leaderships) -> None:
+        context.apply_leaderships(written)
         active.record_isr(written, "replica offline", broker=broker)
-        settled |= plan.unchanged | written
-        conflicts = versions_moved(outcomes)
-        failures |= plan.failures
-        failures |= {
-            tp: ElectionFailure(f"the state node cannot be written: {outcome}")
-            for tp, outcome in outcomes.items()
-            if tp not in written and tp not in conflicts
-        }
-        rounds += 1
-        if conflicts and rounds >= ROUNDS_WITHOUT_PAUSE:
-            log.warning("ISR removals meet ever new versions", partitions=len(conflicts), rounds=rounds)
-            await pauses.pause()
-        current = await read_again(active, conflicts)
+
+    removed, failures = await write_in_rounds(active, partitions, decide, apply)
+    context.apply_leaderships(unchanged)
     for tp, failure in failures.items():
         log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
-    return settled
+    return unchanged | removed
