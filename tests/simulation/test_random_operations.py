@@ -9,10 +9,12 @@ from typing import Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERING, Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.protocol_version import ProtocolVersion
 from cluster.requests import (
     PREFERRED,
     UNCLEAN,
@@ -28,13 +30,16 @@ from cluster.requests import (
 from cluster.znodes import (
     BROKERS_TOPICS,
     DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     REASSIGN_PARTITIONS,
     decode_state,
     decode_topic,
     delete_topic_path,
     encode_log_dir_event,
+    encode_partitions,
     encode_reassignments,
+    encode_state,
     encode_topic,
     state_path,
     topic_path,
@@ -47,6 +52,8 @@ from tests.controllers import RunningController, World, run_virtually, settle, u
 BROKERS: Final = (1, 2, 3, 4)
 TOPICS: Final = ("a", "b")
 
+versions = st.sampled_from(("3.9", "2.7-IV2", "2.6"))
+"""The newest, one without topic ids, and one in which leaders write ISRs themselves."""
 brokers = st.sampled_from(BROKERS)
 topics = st.sampled_from(TOPICS)
 replica_lists = st.lists(brokers, min_size=1, max_size=3, unique=True)
@@ -83,14 +90,16 @@ class Watchman:
         controller = self.controller
         by_controller = controller is not None and session.client is controller.zookeeper
         results = self._carry_out(session, ops)
-        if by_controller and all(result.ok for result in results):
-            for path, old in before.items():
-                new = self._read(path)
-                if isinstance(new, Leadership):
+        for path, old in before.items():
+            new = self._read(path)
+            if isinstance(new, Leadership):
+                tp = _partition_of(path)
+                self.written.add((tp, new.partition_epoch, new.leader_epoch, new.leader, new.isr))
+                if by_controller and all(result.ok for result in results):
                     assert old is None or isinstance(old, Leadership)
-                    self._check_state(_partition_of(path), old, new)
-                elif isinstance(new, TopicAssignment) and isinstance(old, TopicAssignment):
-                    self._check_topic(path.rpartition("/")[2], old, new)
+                    self._check_state(tp, old, new)
+            elif isinstance(new, TopicAssignment) and isinstance(old, TopicAssignment) and by_controller:
+                self._check_topic(path.rpartition("/")[2], old, new)
         return results
 
     def state(self, tp: TopicPartition) -> Leadership | None:
@@ -118,7 +127,6 @@ class Watchman:
     def _check_state(self, tp: TopicPartition, old: Leadership | None, new: Leadership) -> None:
         assert self.controller is not None
         context = self.controller.context
-        self.written.add((tp, new.partition_epoch, new.leader_epoch, new.leader, new.isr))
         assert new.isr, f"the ISR of {tp} is empty"
         assert new.leader == -1 or new.leader in new.isr, f"{new.leader} leads {tp} out of sync"
         if old is None:
@@ -134,7 +142,10 @@ class Watchman:
         assert new.leader in context.assignment(tp).replicas
         if new.leader not in old.isr:
             assert context.online_brokers(tp).isdisjoint(old.isr), f"{tp} need not have lost records"
-            assert (new.isr, new.leader_recovery_state) == ((new.leader,), RECOVERING)
+            recovering = (
+                RECOVERING if self.controller.controller.config.protocol_version >= MARKS_RECOVERING else RECOVERED
+            )
+            assert (new.isr, new.leader_recovery_state) == ((new.leader,), recovering)
 
     def _check_topic(self, topic: str, old: TopicAssignment, new: TopicAssignment) -> None:
         """Who leaves the list was on its way in, or everybody who stays is in sync."""
@@ -158,15 +169,18 @@ def _partition_of(path: str) -> TopicPartition:
 class Drill:
     """One cluster, what is done to it, and what must hold after each step and at the end."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, version: str) -> None:
         self.world = world
         self.watchman = Watchman(world)
+        self.version = ProtocolVersion.parse(version)
         self.alive: set[int] = set()
         self.reigns = 0
 
     async def take_office(self) -> None:
         self.reigns += 1
-        self.controller = self.world.start_controller(1000 + self.reigns, auto_leader_rebalance_enable=False)
+        self.controller = self.world.start_controller(
+            1000 + self.reigns, auto_leader_rebalance_enable=False, protocol_version=self.version
+        )
         self.watchman.controller = self.controller
         await until(lambda: self.controller.rules)
 
@@ -229,9 +243,20 @@ class Drill:
                 continue
             others = [b for b in assignment.replicas if b != state.leader]
             isr = (state.leader, *(b for i, b in enumerate(others) if members >> i & 1))
+            if not self.version.has_alter_partition:
+                await self._write_isr(tp, replace(state, isr=isr))
+                continue
             item = AlterPartitionItem(tp.topic, None, tp.partition, state.leader_epoch, isr, state.partition_epoch)
             epoch = await self.world.broker_epoch(state.leader)
             await self.controller.ask(AlterPartitionRequest(state.leader, epoch, (item,)))
+
+    async def _write_isr(self, tp: TopicPartition, state: Leadership) -> None:
+        """As leaders do it that do not ask the controller."""
+        path = f"{ISR_CHANGE_NOTIFICATION}/isr_change_"
+        await self.world.write(
+            SetData(state_path(tp), encode_state(state), state.partition_epoch),
+            Create(path, encode_partitions([tp]), sequential=True),
+        )
 
     async def _write_topic(self, topic: str, added: Sequence[Sequence[int]], *, create: bool) -> None:
         known = self.watchman.topic(topic)
@@ -291,13 +316,13 @@ class Drill:
 
 @pytest.mark.rule("INV-1", "INV-2", "INV-3", "INV-4", "INV-7", "INV-8", "INV-10", "TI-3")
 @settings(max_examples=120, deadline=None)
-@given(placements, st.lists(steps, min_size=1, max_size=20))
+@given(versions, placements, st.lists(steps, min_size=1, max_size=20))
 def test_no_decision_ever_does_what_no_decision_may_do(
-    placed: Sequence[Sequence[int]], story: Sequence[tuple[str, int | str | None, object]]
+    version: str, placed: Sequence[Sequence[int]], story: Sequence[tuple[str, int | str | None, object]]
 ) -> None:
     async def main() -> None:
         world = await World().start()
-        drill = Drill(world)
+        drill = Drill(world, version)
         await drill.take_office()
         for broker in BROKERS:
             await drill.do("start or stop", broker, None)
