@@ -36,6 +36,8 @@ INITIAL_CONTROLLER_EPOCH: Final = ControllerEpoch(0)
 UNKNOWN_BROKER_EPOCH: Final = BrokerEpoch(-1)
 NO_CONTROLLER: Final = ControllerId(-1)
 UNKNOWN_OFFSET: Final = Offset(-1)
+ZERO_TOPIC_ID: Final = TopicId("A" * 22)
+"""How Kafka's messages say that there is no id (KIP-516); here that is None, and this one comes from outside only."""
 
 DEFAULT_LISTENER: Final = "PLAINTEXT"
 

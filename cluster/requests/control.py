@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 from cluster.broker import (
     NO_LEADER_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
     Broker,
     BrokerEpoch,
     BrokerId,
@@ -52,8 +53,8 @@ class LeaderAndIsrRequest(Struct, frozen=True):
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
-    broker_epoch: BrokerEpoch
-    topic_states: tuple[LeaderAndIsrTopicState, ...]
+    broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+    topic_states: tuple[LeaderAndIsrTopicState, ...] = ()
     live_leaders: tuple[LiveLeader, ...] = ()
     encoded: dict[int, Any] = field(default_factory=dict)
 
@@ -80,8 +81,8 @@ class StopReplicaPartitionState(Struct, frozen=True):
 class StopReplicaRequest(Struct, frozen=True):
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
-    broker_epoch: BrokerEpoch
-    partition_states: tuple[StopReplicaPartitionState, ...]
+    broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+    partition_states: tuple[StopReplicaPartitionState, ...] = ()
 
 
 class StopReplicaPartitionError(Struct, frozen=True):
@@ -117,9 +118,9 @@ class UpdateMetadataRequest(Struct, frozen=True):
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
-    broker_epoch: BrokerEpoch
-    topic_states: tuple[UpdateMetadataTopicState, ...]
-    live_brokers: tuple[Broker, ...]
+    broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+    topic_states: tuple[UpdateMetadataTopicState, ...] = ()
+    live_brokers: tuple[Broker, ...] = ()
     encoded: dict[int, Any] = field(default_factory=dict)
 
 

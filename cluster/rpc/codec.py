@@ -5,7 +5,7 @@ so a field that was forgotten on either side fails the import and not a cluster.
 
 * An `optional` field that is absent takes the domain type's default; without one, decoding fails. Zero is
   never read into an epoch, a leader or an offset that the sender did not give.
-* `X | None` is absence.
+* `X | None` is absence; so is the id of zeros where a topic id may be absent.
 * A tuple that may be None, or that stands in a map, travels in a message with a single repeated field.
 """
 
@@ -19,6 +19,7 @@ import msgspec
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from cluster.broker import ZERO_TOPIC_ID, TopicId
 from cluster.errors import ApiError, ErrorCode
 
 # Fields of domain types that stay at home.
@@ -181,6 +182,8 @@ def _reader(field: _Field, wire: Any) -> Read:
         assert not nullable, f"{wire.full_name} cannot tell None from empty"
         return read
     absent = None if nullable else field.default
+    if TopicId in get_args(field.type):
+        read = _topic_id_or_none(name)
 
     def read_if_present(message: Any) -> Any:
         if message.HasField(name):
@@ -191,6 +194,14 @@ def _reader(field: _Field, wire: Any) -> Read:
         return absent
 
     return read_if_present
+
+
+def _topic_id_or_none(name: str) -> Read:
+    def read(message: Any) -> Any:
+        topic_id = getattr(message, name)
+        return None if topic_id == ZERO_TOPIC_ID else topic_id
+
+    return read
 
 
 def _plain_reader(name: str, annotation: Any, wire: Any) -> Read:

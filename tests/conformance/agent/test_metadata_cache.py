@@ -28,7 +28,7 @@ from cluster.requests import (
 )
 from tests.agents import AgentWorld, virtually
 
-ID, OTHER_ID = TopicId("A" * 22), TopicId("B" * 22)
+ID, OTHER_ID = TopicId("C" * 22), TopicId("B" * 22)
 
 
 def broker(number: int, listener: str = "PLAINTEXT") -> Broker:

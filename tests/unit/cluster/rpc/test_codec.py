@@ -35,6 +35,7 @@ from cluster.requests import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
     NewTopic,
+    StopReplicaRequest,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -158,6 +159,31 @@ def test_an_epoch_that_may_be_absent_reads_as_minus_one_and_never_as_zero() -> N
     request = METHOD_OF_REQUEST[FetchRequest].request.decode(message.SerializeToString())
     assert request.partitions == (FetchPartition("t", None, 0, Offset(0), 9),)
     assert (request.partitions[0].current_leader_epoch, request.replica_epoch) == (-1, -1)
+
+
+@pytest.mark.rule("R1.16")
+@pytest.mark.parametrize(
+    ("domain_type", "message"),
+    [
+        (LeaderAndIsrRequest, control_pb2.LeaderAndIsrRequest(controller_id=1, controller_epoch=2)),
+        (StopReplicaRequest, control_pb2.StopReplicaRequest(controller_id=1, controller_epoch=2)),
+        (UpdateMetadataRequest, control_pb2.UpdateMetadataRequest(controller_id=1, controller_epoch=2)),
+    ],
+)
+def test_a_controller_that_names_no_incarnation_means_any(domain_type: type, message: Any) -> None:
+    request = METHOD_OF_REQUEST[domain_type].request.decode(message.SerializeToString())
+    assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (1, 2, -1)
+
+
+@pytest.mark.rule("R2.3", "R4.10", "R6.1")
+@pytest.mark.parametrize(
+    ("sent", "read"), [(None, None), ("A" * 22, None), ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAQ")]
+)
+def test_the_topic_id_of_zeros_is_none(sent: str | None, read: str | None) -> None:
+    message = control_pb2.LeaderAndIsrRequest(controller_id=1, controller_epoch=1)
+    message.topic_states.add(topic_name="t", topic_id=sent)
+    [topic] = METHOD_OF_REQUEST[LeaderAndIsrRequest].request.decode(message.SerializeToString()).topic_states
+    assert topic.topic_id == read
 
 
 def test_all_topics_and_no_topics_are_told_apart() -> None:
