@@ -142,10 +142,9 @@ class Watchman:
         assert new.leader in context.assignment(tp).replicas
         if new.leader not in old.isr:
             assert context.online_brokers(tp).isdisjoint(old.isr), f"{tp} need not have lost records"
-            recovering = (
-                RECOVERING if self.controller.controller.config.protocol_version >= MARKS_RECOVERING else RECOVERED
-            )
-            assert (new.isr, new.leader_recovery_state) == ((new.leader,), recovering)
+            assert new.isr == (new.leader,)
+            marks = self.controller.controller.config.protocol_version.has_leader_recovery_state
+            assert not marks or new.leader_recovery_state == RECOVERING
 
     def _check_topic(self, topic: str, old: TopicAssignment, new: TopicAssignment) -> None:
         """Who leaves the list was on its way in, or everybody who stays is in sync."""
