@@ -6,17 +6,23 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 from kazoo.client import KazooClient
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local import processes
 from deploy.local.cluster import BROKER, CONTROLLER, LocalCluster
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
+from tests.end_to_end.metric_names import AGENT as AGENT_METRICS
+from tests.end_to_end.metric_names import AGENT_MOVES, CONTROLLER_MOVES, exposed
+from tests.end_to_end.metric_names import CONTROLLER as CONTROLLER_METRICS
 
 pytestmark = pytest.mark.real
 
@@ -78,6 +84,57 @@ def test_every_process_serves_its_metrics(cluster: LocalCluster) -> None:
         active += float(found.group(1)) if found else 0
         assert "kafka_" in text
     assert active == 1
+
+
+def scrape(address: str) -> list[Metric]:
+    """Kafka's metrics as a process serves them."""
+    with urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        return [family for family in families if family.name.startswith("kafka_")]
+
+
+def names_of(families: list[Metric]) -> set[tuple[str, tuple[str, ...]]]:
+    """Each with the names of its labels."""
+    return {
+        (family.name, tuple(sorted(label for label in sample.labels if label not in {"quantile", "value"})))
+        for family in families
+        for sample in family.samples
+    }
+
+
+def totals_of(families: list[Metric], topic: str) -> Counter[str]:
+    """Values, or numbers of values, of everything but what belongs to other topics."""
+    totals: Counter[str] = Counter()
+    for sample in (sample for family in families for sample in family.samples):
+        if "quantile" not in sample.labels and sample.labels.get("topic", topic) == topic:
+            totals[sample.name.removesuffix("_total")] += int(sample.value)
+    return totals
+
+
+def test_the_metrics_are_those_that_dashboards_for_kafka_ask_for(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "measured", "--partitions", "3", "--replication-factor", "3")
+    # By their keys they go to every partition.
+    klamm(cluster, "produce", "measured", stdin="".join(f"k{n}\t{n}\n" for n in range(300)))
+    assert sorted(consumed(cluster, "measured")) == list(range(300))
+    status = as_json(cluster, "status")
+    (controller,) = [member for member in status["controllers"] if member["active"]]
+    families = scrape(controller["metrics"])
+    assert names_of(families) == exposed(CONTROLLER_METRICS)
+    counted = totals_of(families, "measured")
+    assert [name for name in CONTROLLER_MOVES if counted[name] <= 0] == []
+    assert counted["kafka_server_metadataloader_currentcontrollerid"] == controller["id"]
+    counted = Counter()
+    for broker in status["brokers"]:
+        families = scrape(broker["metrics"])
+        assert names_of(families) == exposed(AGENT_METRICS)
+        of_broker = totals_of(families, "measured")
+        assert [name for name in AGENT_MOVES if of_broker[name] <= 0] == []
+        counted += of_broker
+    # Once for the topic and once for all topics of the broker.
+    assert counted["kafka_server_brokertopicmetrics_messagesinpersec"] >= 600
+    assert counted["kafka_log_log_logendoffset"] == 900
+    assert counted["kafka_cluster_partition_insyncreplicascount"] == 9
+    assert counted["kafka_cluster_partition_underreplicated"] == 0
 
 
 def test_describe_agrees_with_the_znodes(cluster: LocalCluster) -> None:
