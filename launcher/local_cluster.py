@@ -10,12 +10,15 @@ import typer
 
 from admin.cli.options import DEFAULT_DATA, DataOption, Format, FormatOption
 from admin.cli.output import say, write
+from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
 
 if TYPE_CHECKING:
     from deploy.local.cluster import LocalCluster
 
 _WATCH_S = 0.5
+_SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "data": "data"}
+"""What a configuration needs besides its settings."""
 
 
 def up(
@@ -28,6 +31,10 @@ def up(
         bool,
         typer.Option("--zookeeper-set-acl", help="Let nodes in ZooKeeper belong to this cluster; others may read."),
     ] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A setting of every process from its next start on; may be repeated."),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster serves.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds until it must serve.")] = 120,
 ) -> None:
@@ -36,11 +43,20 @@ def up(
     In the foreground it watches over them until Ctrl-C, which ends all. On a folder with a cluster it starts
     those that do not run, on their data.
     """
+    from cluster.process.config import load_config
     from deploy.local.cluster import LocalCluster
     from launcher.serving import wait_until_serving
 
+    settings = parse_configs(config)
+    # Mistakes are told here, all at once, and not by processes that do not start.
+    load_config(None, {**_SOME_NODE, "settings": settings})
     cluster = LocalCluster.create_or_open(
-        data, controllers=controllers, brokers=brokers, zookeeper=zookeeper, owns_nodes=zookeeper_set_acl
+        data,
+        controllers=controllers,
+        brokers=brokers,
+        zookeeper=zookeeper,
+        settings=settings,
+        owns_nodes=zookeeper_set_acl,
     )
     say(f"starting the cluster in {cluster.folder} …")
     started = time.monotonic()

@@ -23,7 +23,7 @@ from admin.cli.options import (
     run,
     talks_to_cluster,
 )
-from admin.cli.output import say, write
+from admin.cli.output import counted, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from cluster.errors import ApiError, ErrorCode
@@ -36,6 +36,7 @@ app = typer.Typer(no_args_is_help=True, help="Look at the brokers, configure the
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0)]
 _POLL_S = 0.2
+_THREATS_SHOWN = 20
 
 
 @app.command("list")
@@ -249,10 +250,13 @@ async def _configs(client: "AdminClient", broker: str) -> list[dict[str, Any]]:
 
 
 def _say_threats(threats: dict[str, list[dict[str, Any]]]) -> None:
-    for t in threats["leaderless"]:
-        say(f"{t['topic']}-{t['partition']} would have no leader")
-    for t in threats["below_min_isr"]:
-        say(
-            f"{t['topic']}-{t['partition']} would have {t['isr_after']} in-sync replicas,"
-            f" fewer than min.insync.replicas {t['min_insync_replicas']}"
-        )
+    lines = [f"{t['topic']}-{t['partition']} would have no leader" for t in threats["leaderless"]]
+    lines += [
+        f"{t['topic']}-{t['partition']} would have {counted(t['isr_after'], 'in-sync replica')},"
+        f" fewer than min.insync.replicas {t['min_insync_replicas']}"
+        for t in threats["below_min_isr"]
+    ]
+    for line in lines[:_THREATS_SHOWN]:
+        say(line)
+    if len(lines) > _THREATS_SHOWN:
+        say(f"… and {len(lines) - _THREATS_SHOWN} more partitions; -o json lists all")

@@ -46,6 +46,9 @@ HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
         ["features", "disable"],
         ["reassign", "verify"],
         ["up", "--brokers", "0"],
+        ["up", "--config", "no.such.key=1"],
+        ["up", "--config", "leader.imbalance.check.interval.seconds=soon"],
+        ["up", "--config", "broker.id=7"],
         ["reassign", "verify", "a.json", "--reassignment-json-file", "b.json"],
     ],
 )
