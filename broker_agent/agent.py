@@ -150,7 +150,7 @@ class Agent:
             broker.id,
             around.zookeeper,
             around.clock,
-            topics=TopicConfigChanges(around.configs, around.logs, self.control.lock),
+            topics=TopicConfigChanges(around.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
         ).changes

@@ -7,6 +7,7 @@ names all its partitions).
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from broker_agent.decisions.data_requests import UNREMARKABLE_FETCH_ERRORS
 from broker_agent.decisions.truncation import diverges
@@ -35,6 +36,9 @@ class FetchRequests:
 
     async def handle(self, request: FetchRequest) -> FetchResponse:
         """Read all partitions; wait up to `max_wait_ms` for `min_bytes` unless something must be told now."""
+        max_bytes = min(request.max_bytes, self._manager.settings.fetch_max_bytes)
+        # More than fits into an answer is not waited for.
+        request = replace(request, max_bytes=max_bytes, min_bytes=min(request.min_bytes, max_bytes))
         data = self._read_all(request, request.partitions, arrival_ms=self._manager.now_ms())
         if _must_answer_now(request, data):
             return self._answer(request, data)
@@ -55,7 +59,7 @@ class FetchRequests:
         self, request: FetchRequest, items: Sequence[FetchPartition], *, arrival_ms: float | None
     ) -> list[FetchPartitionData]:
         """One result per partition. `arrival_ms`: take the follower's position from the request, as of then."""
-        remaining = min(request.max_bytes, self._manager.settings.fetch_max_bytes)
+        remaining = request.max_bytes
         is_empty = True
         results = []
         for item in items:

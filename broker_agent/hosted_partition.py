@@ -135,7 +135,7 @@ class HostedPartition:
             self.epoch_start_offset = epoch_start_offset
         self.partition_epoch = state.partition_epoch
         self.leader_id = self._own_id
-        self._update_status()
+        self.update_status()
         return is_new_leader
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
@@ -149,7 +149,7 @@ class HostedPartition:
         self.remote = {}
         self._assign(state)
         self.isr_state = CommittedIsr(())
-        self._update_status()
+        self.update_status()
         return is_newer
 
     def clear(self) -> None:
@@ -257,7 +257,7 @@ class HostedPartition:
         if outcome is IsrAnswer.COMMIT:
             self.isr_state = CommittedIsr(answer.isr)
             self.partition_epoch = answer.partition_epoch
-            self._update_status()
+            self.update_status()
         elif outcome is IsrAnswer.REVERT:
             self.isr_state = CommittedIsr(proposal.isr)
         return outcome
@@ -265,7 +265,8 @@ class HostedPartition:
     def _assign(self, state: LeaderAndIsrPartitionState) -> None:
         self.assignment = ReplicaAssignment(state.replicas, state.adding_replicas, state.removing_replicas)
 
-    def _update_status(self) -> None:
+    def update_status(self) -> None:
+        """Have the gauges show the present; after each change of role, ISR or settings."""
         status = self._present_status()
         if status != self._status:
             self._metrics.change_status(self.topic_partition, self._status, status)

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from broker_agent.ports import LogDirectories
+from broker_agent.replica_manager import ReplicaManager
 from broker_agent.topic_configs import TopicConfigs
 from cluster.znodes import ConfigEntity
 
@@ -18,9 +18,9 @@ _log = structlog.stdlib.get_logger()
 class TopicConfigChanges:
     """Gives live logs the settings that their topics have now; the next operation on a log goes by them."""
 
-    def __init__(self, configs: TopicConfigs, logs: LogDirectories, lock: asyncio.Lock) -> None:
+    def __init__(self, configs: TopicConfigs, manager: ReplicaManager, lock: asyncio.Lock) -> None:
         self._configs = configs
-        self._logs = logs
+        self._manager = manager
         self._lock = lock
 
     async def take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
@@ -28,15 +28,19 @@ class TopicConfigChanges:
         topics = {entity.name for entity in entities if entity.type == _TOPICS}
         if is_new_session:
             # Announcements may have come and gone while nobody listened.
-            topics |= {tp.topic for tp in self._logs.all_logs()}
+            topics |= {tp.topic for tp in self._manager.logs.all_logs()}
         configs = await self._configs.read(sorted(topics))
         changed: set[str] = set()
         # A log that is being opened under this lock may still get settings that were read before the change.
         async with self._lock:
-            for tp, log in self._logs.all_logs().items():
+            for tp, log in self._manager.logs.all_logs().items():
                 config = configs.get(tp.topic)
                 if config is not None and config != log.config:
                     log.config = config
                     changed.add(tp.topic)
+                    partition = self._manager.online(tp)
+                    if partition is not None:
+                        # Whether it is below the minimum of its ISR is shown by gauges, too.
+                        partition.update_status()
         if changed:
             _log.info("settings of topics changed", topics=sorted(changed))

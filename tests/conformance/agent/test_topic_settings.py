@@ -68,6 +68,27 @@ async def test_a_change_reaches_live_logs_of_leaders_and_followers_and_the_next_
 
 @pytest.mark.rule("R15.2")
 @virtually
+async def test_gauges_follow_a_changed_minimum_of_the_isr() -> None:
+    world = AgentWorld()
+    await world.start(1)
+    world.decide(1, [1], replicas=(1, 2))
+    await world.update_metadata()
+    await world.tell(1)
+    tool, metrics = Tool(world), world.agents[1].metrics
+    gauges = [
+        metrics.gauge("kafka.server", "ReplicaManager", name)
+        for name in ("AtMinIsrPartitionCount", "UnderMinIsrPartitionCount")
+    ]
+    assert [gauge.value for gauge in gauges] == [1, 0]
+    await tool.set(TOPIC, min_insync_replicas="2")
+    await until(lambda: [gauge.value for gauge in gauges] == [0, 1])
+    await tool.set(TOPIC)
+    await until(lambda: [gauge.value for gauge in gauges] == [1, 0])
+    await world.stop()
+
+
+@pytest.mark.rule("R15.2")
+@virtually
 async def test_only_the_topic_that_is_named_is_read_again_and_only_announced_changes_count() -> None:
     world = AgentWorld()
     await world.start(1)
