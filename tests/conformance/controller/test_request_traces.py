@@ -209,7 +209,7 @@ LIFE: Final[Trace] = [
 
 
 @pytest.mark.rule("PS-9", "PS-13", "RM-4", "RM-6", "RM-11", "RQ-4", "RQ-7", "RQ-8", "RQ-10", "RQ-12", "RQ-13", "D-15")
-@pytest.mark.rule("BK-11", "BK-12", "BK-13", "BK-30", "BK-32", "BK-33", "IS-16", "EP-5", "CS-10", "TD-13")
+@pytest.mark.rule("BK-11", "BK-12", "BK-13", "BK-30", "BK-32", "BK-33", "IS-15", "EP-5", "CS-10", "TD-13")
 def test_everybody_hears_what_concerns_him_and_nothing_else() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2, 3)
