@@ -212,7 +212,7 @@ class PartitionLog:
         self._has_rolled = self._names_are_dirty = True
 
     def _write_topic_id(self) -> None:
-        """The id must be durable before any data: the one place where an append waits for the device, once per log."""
+        """The id must be durable before any data: written on the loop, so that an append may wait, once per log."""
         if self._topic_id_is_dirty and self._topic_id is not None:
             content = checkpoints.encode_partition_metadata(self._topic_id)
             checkpoints.write_atomically(self._around.disk, self.path, checkpoints.PARTITION_METADATA, content)
@@ -317,7 +317,8 @@ class PartitionLog:
     def flush_is_due(self, now_s: float) -> bool:
         unflushed = self._end - self._flush_captured
         is_late = unflushed > 0 and (now_s - self._flushed_at_s) * 1000 >= self.config.flush_ms
-        return self._has_rolled or self._epochs_are_dirty or unflushed >= self.config.flush_messages or is_late
+        is_due = is_late or unflushed >= self.config.flush_messages
+        return is_due or self._has_rolled or self._epochs_are_dirty or self._topic_id_is_dirty
 
     async def flush(self) -> None:
         with self._usable():
@@ -327,6 +328,7 @@ class PartitionLog:
                 await self._flush()
 
     async def _flush(self) -> None:
+        self._write_topic_id()
         end, truncations = self._end, self._truncations
         dirty = [segment for segment in self.segments if segment.is_dirty]
         self._has_rolled, self._flush_captured = False, end

@@ -91,6 +91,36 @@ async def test_topic_ids_are_adopted_once_and_never_exchanged() -> None:
     await world.stop()
 
 
+@pytest.mark.rule("R2.3", "R3.11", "R9.3")
+@pytest.mark.parametrize("newer", [False, True], ids=["same epoch", "newer epoch"])
+def test_an_id_that_comes_later_is_on_disk_soon_without_any_record(newer: bool) -> None:
+    @virtually
+    async def check() -> None:
+        world = AgentWorld()
+        await world.start(1)
+        world.decide(1, [1])
+        await world.update_metadata()
+        await world.tell(1, topic_id=None)
+        await world.agents[1].produce(3)
+        await asyncio.sleep(5)
+        path = "/data/orders-0/partition.metadata"
+        assert world.agents[1].disk.read_file(path) is None
+        if newer:
+            world.decide(1, [1])
+        assert await world.tell(1) is ErrorCode.NONE
+        await asyncio.sleep(5)
+        assert world.agents[1].disk.read_file(path) == f"version: 0\ntopic_id: {TOPIC_ID}\n".encode()
+        await world.agents[1].crash(power_fails=True)
+        await asyncio.sleep(10)
+        await world.agents[1].start()
+        log = world.agents[1].logs.get(TP)
+        assert log is not None
+        assert log.topic_id == TOPIC_ID
+        await world.stop()
+
+    check()
+
+
 @pytest.mark.rule("R3.13")
 @virtually
 async def test_a_log_on_disk_with_another_topic_id_is_refused_alone() -> None:
