@@ -235,9 +235,8 @@ class Controller:
             if is_start:
                 raise StartupError(f"{error}: the credentials must be those of the rest of the cluster") from error
             raise
-        if self._is_registered:
-            await self._follow_office()
-            await self._elect(cause)
+        await self._follow_office()
+        await self._elect(cause)
 
     async def _follow_office(self) -> None:
         """Read `/controller` again and resign if the office is lost (EL-10)."""

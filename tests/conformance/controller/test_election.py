@@ -123,7 +123,7 @@ def test_losing_any_write_of_the_start_there_or_back_still_ends_in_office(lost_w
     run_virtually(main)
 
 
-@pytest.mark.rule("D-26", "ZK-13")
+@pytest.mark.rule("D-26", "ZK-13", "EL-9")
 def test_a_controller_restarted_within_its_old_session_does_not_take_the_old_office_for_its_own() -> None:
     async def main() -> None:
         world = await World().start()
@@ -133,6 +133,7 @@ def test_a_controller_restarted_within_its_old_session_does_not_take_the_old_off
         await settle(SESSION_MS / 1000 / 2)
         assert await owner(world) == 1001
         assert new.gauge("ActiveControllerCount") == 0
+        assert new.metrics.gauge("kafka.server", "MetadataLoader", "CurrentControllerId").value == 1001
         assert (await epoch(world))[0] == b"1"
         with pytest.raises(ApiError) as refused:
             await new.ask(ListTopicsRequest())
