@@ -18,7 +18,7 @@ _Check = Callable[[str], str | None]
 def _integer(least: int, most: int = _INT64_MAX) -> _Check:
     def check(value: str) -> str | None:
         try:
-            number = int(value)
+            number = int(_plain(value))
         except ValueError:
             return "must be a whole number"
         return None if least <= number <= most else f"must be between {least} and {most}"
@@ -26,9 +26,16 @@ def _integer(least: int, most: int = _INT64_MAX) -> _Check:
     return check
 
 
+def _plain(value: str) -> str:
+    """Python alone takes `1_000` for a number; other programs read these settings, too. Raises ValueError."""
+    if "_" in value:
+        raise ValueError(f"{value} is no number")
+    return value
+
+
 def _fraction(value: str) -> str | None:
     try:
-        number = float(value)
+        number = float(_plain(value))
     except ValueError:
         return "must be a number"
     return None if 0 <= number <= 1 else "must be between 0 and 1"

@@ -179,10 +179,10 @@ def test_no_live_broker_is_a_matter_of_the_replication_factor() -> None:
     ("key", "good", "bad"),
     [
         ("min.insync.replicas", "1", ["0", "x", "2147483648"]),
-        ("retention.ms", "-1", ["-2", ""]),
+        ("retention.ms", "-1", ["-2", "", "1_000"]),
         ("cleanup.policy", "delete,compact", ["keep", "delete,keep"]),
         ("message.timestamp.type", "LogAppendTime", ["logappendtime"]),
-        ("min.cleanable.dirty.ratio", "0.5", ["1.5", "much"]),
+        ("min.cleanable.dirty.ratio", "0.5", ["1.5", "much", "0_0"]),
         ("unclean.leader.election.enable", "TRUE", ["yes"]),
         ("leader.replication.throttled.replicas", "0:1,1:2", ["0", "a:b"]),
         ("follower.replication.throttled.replicas", "*", ["*:1"]),
