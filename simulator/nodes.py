@@ -56,7 +56,7 @@ class Incarnation:
     def __init__(self, world: World, node: str, number: int) -> None:
         self._world = world
         self.address = f"{node}:{_PORT}"
-        # Sources differ per incarnation, so that a dead one stays silent when its successor speaks.
+        # What was cut off from others is this process; its successor makes connections of its own.
         self.source = f"{node}/{number}"
         self.log = MemoryStateChangeLog(node, f"{number:04d}", world.clock)
         self.process = Process()
