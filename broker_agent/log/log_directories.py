@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import remove_cut_markers
@@ -19,6 +20,10 @@ from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, Offset, TopicId
 from cluster.errors import ClusterError, ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
+
+_LOGS_BETWEEN_YIELDS: Final = 64
+_FLUSHES_AT_ONCE: Final = 16
+"""After an election thousands of logs may have a new epoch to write."""
 
 
 class DiskLogDirectories:
@@ -208,11 +213,12 @@ class DiskLogDirectories:
 
     async def flush_due(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        for log in [log for log in self._logs.values() if log.flush_is_due(now_s)]:
-            try:
-                await log.flush()
-            except StorageError:
-                continue
+        due = [log for log in self._logs.values() if log.flush_is_due(now_s)]
+        for start in range(0, len(due), _FLUSHES_AT_ONCE):
+            flushes = (log.flush() for log in due[start : start + _FLUSHES_AT_ONCE])
+            for result in await asyncio.gather(*flushes, return_exceptions=True):
+                if isinstance(result, BaseException) and not isinstance(result, StorageError):
+                    raise result
         for path in [path for path in self.live_directories if self._directories[path].cut_markers]:
             try:
                 await self._write_offsets(path)
@@ -221,7 +227,9 @@ class DiskLogDirectories:
         await self.remove_deleted()
 
     async def enforce_retention(self, now_ms: int) -> None:
-        for log in list(self._logs.values()):
+        for number, log in enumerate([*self._logs.values()]):
+            if number % _LOGS_BETWEEN_YIELDS == 0:
+                await asyncio.sleep(0)
             try:
                 log.expire_producers(now_ms, self._producer_expiration_ms)
                 log.enforce_retention(now_ms)
