@@ -31,7 +31,9 @@ class PlayedLeader:
 
     def __init__(self, world: AgentWorld, address: str = LEADER_ADDRESS) -> None:
         self.fetches: list[FetchRequest] = []
-        self.answers: asyncio.Queue[FetchPartitionData | tuple[FetchPartitionData, ...]] = asyncio.Queue()
+        self.answers: asyncio.Queue[FetchResponse | FetchPartitionData | tuple[FetchPartitionData, ...]] = (
+            asyncio.Queue()
+        )
         self.questions: list[OffsetsForLeaderEpochRequest] = []
         self.epoch_ends: asyncio.Queue[tuple[OffsetForLeaderResult, ...]] = asyncio.Queue()
         self.start, self.end = 0, 0
@@ -47,6 +49,8 @@ class PlayedLeader:
         assert isinstance(request, FetchRequest)
         self.fetches.append(request)
         answer = await self.answers.get()
+        if isinstance(answer, FetchResponse):
+            return answer
         return FetchResponse(ErrorCode.NONE, answer if isinstance(answer, tuple) else (answer,))
 
     def _tell_offset(self, timestamp: int) -> ListOffsetsResult:

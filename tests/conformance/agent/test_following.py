@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import LeaderEpoch
+from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import FetchPartitionData
-from tests.agents import TOPIC, TP, AgentWorld, until, virtually
+from cluster.requests import FetchPartitionData, FetchResponse
+from tests.agents import TOPIC, TOPIC_ID, TP, AgentWorld, until, virtually
 from tests.following import data, error, follow, tell_again
 
 OTHER = TopicPartition(TOPIC, 1)
@@ -29,6 +29,59 @@ async def test_records_high_watermark_and_log_start_are_taken_from_the_leader() 
     assert (item.last_fetched_epoch, item.current_leader_epoch, item.log_start_offset) == (0, 0, 0)
     assert (leader.fetches[2].replica_id, leader.fetches[2].replica_epoch) == (1, follower.epoch)
     assert leader.fetches[2].max_wait_ms == 500
+    await world.stop()
+
+
+@pytest.mark.rule("R5.24", "R10.20", "P24")
+@virtually
+async def test_the_log_start_follows_the_leaders_but_not_above_the_own_high_watermark() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+    log = follower.partition().log
+    assert log is not None
+    for number, (start, high_watermark, expected) in enumerate([(3, 2, 2), (3, 5, 3), (1, 5, 3)]):
+        answer = data(number * 5, 5, hw=high_watermark)
+        leader.answers.put_nowait(replace(answer, log_start_offset=Offset(start)))
+        await until(lambda: log.log_end_offset == number * 5 + 5)  # noqa: B023 (awaited at once)
+        assert (log.log_start_offset, log.high_watermark) == (expected, high_watermark)
+    await until(lambda: leader.fetches[-1].partitions[0].log_start_offset == 3)
+    await world.stop()
+
+
+@pytest.mark.rule("R5.24")
+@virtually
+async def test_the_lag_is_what_the_leader_has_committed_beyond_the_next_fetch_and_never_negative() -> None:
+    world = AgentWorld()
+    follower, leader = await follow(world)
+
+    def lag() -> int | None:
+        state = follower.agent.fetchers.state(TP)
+        return None if state is None else state.lag
+
+    assert lag() is None
+    leader.answers.put_nowait(data(0, 5, hw=12))
+    await until(lambda: lag() == 7)
+    leader.answers.put_nowait(data(5, 10, hw=12))
+    await until(lambda: lag() == 0)
+    await world.stop()
+
+
+@pytest.mark.rule("R5.11")
+@virtually
+async def test_a_fetch_asks_for_as_much_and_waits_as_long_as_the_settings_say() -> None:
+    world = AgentWorld(
+        replica_fetch_wait_max_ms=123,
+        replica_fetch_min_bytes=7,
+        replica_fetch_max_bytes=7777,
+        replica_fetch_response_max_bytes=99_999,
+    )
+    follower, leader = await follow(world)
+    [fetch] = leader.fetches
+    assert (fetch.replica_id, fetch.replica_epoch, fetch.isolation_level) == (1, follower.epoch, 0)
+    assert (fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes) == (123, 7, 99_999)
+    [item] = fetch.partitions
+    assert (item.topic, item.topic_id, item.partition_max_bytes) == (TOPIC, TOPIC_ID, 7777)
+    assert (item.current_leader_epoch, item.last_fetched_epoch, item.log_start_offset) == (0, -1, 0)
     await world.stop()
 
 
@@ -79,14 +132,18 @@ async def test_of_an_answer_under_way_only_what_is_still_fetched_is_appended() -
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                ErrorCode.INCONSISTENT_TOPIC_ID,
                 ErrorCode.KAFKA_STORAGE_ERROR,
+                ErrorCode.UNKNOWN_SERVER_ERROR,
             )
         ),
+        FetchResponse(ErrorCode.UNKNOWN_SERVER_ERROR),
         data(0, flip=True),
     ],
-    ids=lambda answer: answer.error_code.name,
+    ids=lambda answer: f"{type(answer).__name__} {answer.error_code.name}",
 )
-def test_most_errors_and_corrupt_records_only_delay_the_same_fetch(answer: FetchPartitionData) -> None:
+def test_most_errors_and_corrupt_records_only_delay_the_same_fetch(answer: FetchPartitionData | FetchResponse) -> None:
     @virtually
     async def check() -> None:
         world = AgentWorld()
