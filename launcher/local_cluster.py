@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from deploy.local.cluster import LocalCluster
 
 _WATCH_S = 0.5
+_SetAclOption = Annotated[
+    bool, typer.Option("--zookeeper-set-acl", help="Let nodes in ZooKeeper belong to this cluster; others may read.")
+]
 _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "data": "data"}
 """What a configuration needs besides its settings."""
 
@@ -27,10 +30,7 @@ def up(
     brokers: Annotated[int | None, typer.Option(min=1, help="Default: as before; 3 in a new folder.")] = None,
     data: DataOption = DEFAULT_DATA,
     zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper.")] = None,
-    zookeeper_set_acl: Annotated[
-        bool,
-        typer.Option("--zookeeper-set-acl", help="Let nodes in ZooKeeper belong to this cluster; others may read."),
-    ] = False,
+    zookeeper_set_acl: _SetAclOption = False,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A setting of every process from its next start on; may be repeated."),
