@@ -157,8 +157,10 @@ def test_an_unclean_leader_is_alone_in_its_isr_and_recovering(mark: bool) -> Non
 
 @pytest.mark.rule("PS-20")
 def test_an_explicit_unclean_election_needs_no_configuration() -> None:
-    (election,) = plan(Offline(allow_unclean=True), {tp("t-0"): leadership(4, [4])}).elections
+    made = plan(Offline(allow_unclean=True), {tp("t-0"): leadership(4, [4])})
+    (election,) = made.elections
     assert election.unclean
+    assert made.writes == {tp("t-0"): election.leadership}
 
 
 @pytest.mark.rule("PS-20", "D-18")

@@ -12,6 +12,7 @@ from controller.decisions.leader_election import NEWER_CONTROLLER, NO_STATE_NODE
 from controller.decisions.reassignment import (
     BEING_DELETED,
     NO_REPLICAS,
+    NOBODY_IN_SYNC,
     NOTHING_TO_CANCEL,
     UNKNOWN_PARTITION,
     Refusal,
@@ -167,11 +168,12 @@ def test_a_leader_that_is_a_target_and_online_stays() -> None:
 def test_raising_an_epoch_changes_nothing_else() -> None:
     before = leadership(1, [2, 1], leader_epoch=4, partition_epoch=9, controller_epoch=3, recovery=1)
     newer = leadership(1, [1], controller_epoch=EPOCH + 1)
-    plan = plan_epoch_raises(moving(), {T0: before, T1: None, U0: newer})
+    nobody = leadership(1, [], controller_epoch=3)
+    plan = plan_epoch_raises(moving(), {T0: before, T1: None, U0: newer, tp("u-1"): nobody})
     assert plan.writes == {
         T0: leadership(1, [2, 1], leader_epoch=5, partition_epoch=10, controller_epoch=EPOCH, recovery=1)
     }
-    assert plan.failures == {T1: NO_STATE_NODE, U0: NEWER_CONTROLLER}
+    assert plan.failures == {T1: NO_STATE_NODE, U0: NEWER_CONTROLLER, tp("u-1"): NOBODY_IN_SYNC}
 
 
 @pytest.mark.rule("RA-52")
