@@ -4,6 +4,7 @@ Source: Kafka ZkAdminManager.createPartitions, AdminZkClient.addPartitions.
 """
 
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 from cluster.broker import Broker, BrokerId
 from cluster.errors import ApiError, ErrorCode
@@ -13,9 +14,15 @@ from cluster.requests import NewPartitions
 
 
 def plan_expansion(
-    wanted: NewPartitions, topic: TopicAssignment, live_brokers: Collection[Broker]
+    wanted: NewPartitions,
+    topic: TopicAssignment,
+    brokers: Collection[Broker],
+    shutting_down: AbstractSet[BrokerId] = frozenset(),
 ) -> dict[int, ReplicaAssignment]:
-    """The added partitions of a topic whose node says `topic`. Raises ApiError naming what is wrong."""
+    """The added partitions of a topic whose node says `topic`. Raises ApiError naming what is wrong.
+
+    Of the registered `brokers` those that are shutting down get a replica only where they are asked for by name.
+    """
     moving = [p for p in sorted(topic.partitions) if topic.partitions[p].is_being_reassigned]
     if moving:
         raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions {moving} are being reassigned")
@@ -31,9 +38,10 @@ def plan_expansion(
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "the topic's partitions are not numbered from 0 without gaps")
     first = topic.partitions[0].replicas
     if wanted.assignments is None:
-        return _place(wanted.count - present, present, first, live_brokers)
+        staying = [broker for broker in brokers if broker.id not in shutting_down]
+        return _place(wanted.count - present, present, first, staying)
     replicas = [assignment.broker_ids for assignment in wanted.assignments]
-    _check(replicas, wanted.count - present, len(first), {broker.id for broker in live_brokers})
+    _check(replicas, wanted.count - present, len(first), {broker.id for broker in brokers})
     return {present + i: ReplicaAssignment(brokers) for i, brokers in enumerate(replicas)}
 
 
@@ -53,7 +61,7 @@ def _check(assignments: Sequence[tuple[BrokerId, ...]], count: int, factor: int,
         raise _bad(f"{count} partitions are added, but {len(assignments)} assignments given", len(assignments))
     unknown = sorted({broker for brokers in assignments for broker in brokers}.difference(known))
     if unknown:
-        raise _bad("some brokers are not alive", unknown)
+        raise _bad("some brokers are not registered", unknown)
     for brokers in assignments:
         if len(set(brokers)) != len(brokers):
             raise _bad("an assignment names a broker twice", list(brokers))

@@ -152,7 +152,6 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
         [name for name in names if name]
     )
     found = await active.store.read_topics_to_change(sorted(context.topics.intersection(names)))
-    live = [context.brokers[b] for b in sorted(context.live_broker_ids)]
     results: dict[int, CreatePartitionsResult] = {}
     planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
     growth: dict[str, dict[int, ReplicaAssignment]] = {}
@@ -165,7 +164,7 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
             if item.name not in found:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {item.name}")
             topic, version = found[item.name]
-            added = plan_expansion(item, topic, live)
+            added = plan_expansion(item, topic, context.brokers.values(), context.shutting_down)
         except ApiError as error:
             results[position] = CreatePartitionsResult(item.name, error.code, error.message)
         else:

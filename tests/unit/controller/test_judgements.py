@@ -334,7 +334,7 @@ TWO = TopicAssignment({0: ReplicaAssignment(ids(1, 2))})
     ("count", "assignments", "message", "value"),
     [
         (3, [(1, 2)], "2 partitions are added, but 1 assignments given: 1", 1),
-        (2, [(8, 9)], "some brokers are not alive: [8, 9]", [8, 9]),
+        (2, [(8, 9)], "some brokers are not registered: [8, 9]", [8, 9]),
         (2, [(1, 1)], "an assignment names a broker twice: [1, 1]", [1, 1]),
         (2, [(1,)], "an assignment has not as many replicas as partition 0, which has 2: [1]", [1]),
     ],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.process.settings import Settings
@@ -44,6 +45,13 @@ def test_new_partitions_follow_on_the_first_ones_preferred_replica(
 def test_given_assignments_are_taken_in_order() -> None:
     plan = plan_expansion(wanted(3, (2, 1), (3, 2)), topic((1, 2)), [broker(b) for b in (1, 2, 3)])
     assert plan == {1: assignment((2, 1)), 2: assignment((3, 2))}
+
+
+@pytest.mark.rule("TP-2", "TP-5")
+def test_a_broker_that_shuts_down_gets_new_replicas_only_by_name() -> None:
+    brokers, leaving = [broker(b) for b in (1, 2, 3)], {BrokerId(2)}
+    assert plan_expansion(wanted(3), topic((1, 3)), brokers, leaving) == {1: assignment((3, 1)), 2: assignment((1, 3))}
+    assert plan_expansion(wanted(2, (2, 1)), topic((1, 3)), brokers, leaving) == {1: assignment((2, 1))}
 
 
 @pytest.mark.rule("TP-2")
