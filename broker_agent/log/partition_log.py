@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from broker_agent.log import checkpoints
 from broker_agent.log.epoch_history import EpochEntry
+from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_by_size
 from broker_agent.log.recovery import LoadedLog
@@ -202,7 +203,8 @@ class PartitionLog:
         newest = max(header.max_timestamp for _, header in batches)
         now_ms = self._around.clock.now_ms() if now_ms is None else now_ms
         if active.must_roll(size, last.last_offset, newest, now_ms, self.config):
-            self._roll(Offset(batches[0].header.base_offset) if active.size == 0 else self._end)
+            fits_at_end = last.last_offset - self._end <= MAX_RELATIVE_OFFSET
+            self._roll(self._end if fits_at_end else Offset(batches[0].header.base_offset))
 
     def _roll(self, base_offset: Offset) -> None:
         disk = self._around.disk
@@ -301,9 +303,6 @@ class PartitionLog:
             self._epochs_are_dirty |= self._epochs.truncate_from_start(self._log_start)
             self._names_are_dirty = True
             return count
-
-    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        self.producers.expire(now_ms, expiration_ms)
 
     def _discard(self, paths: list[str]) -> None:
         self._log_directory.remove_later(paths, self.config.file_delete_delay_ms)
