@@ -1,4 +1,4 @@
-"""Small decisions, case by case: features, settings, failed disks, producer ids, elections that somebody asks for."""
+"""Small decisions, case by case: settings, failed disks, producer ids, elections that somebody asks for."""
 
 import pytest
 
