@@ -49,14 +49,12 @@ def run(
     limit: LimitOption = 20,
 ) -> None:
     """Judge the logs, beginning where the last run on the same output ended; follow them unless --once."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - A second of imports that --help must not pay.
-
-    from audit.job import run_audit  # noqa: PLC0415
+    from audit.job import AuditFailedError, run_audit  # noqa: PLC0415 - A second of imports that --help must not pay.
 
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         result = run_audit(log_dir, output, once=once, on_progress=_progress)
-    except PySparkException as error:
+    except AuditFailedError as error:
         typer.echo(f"the audit failed: {error}\nSpark's own log is {output / 'spark.log'}", err=True)
         raise typer.Exit(EXIT_FAILED) from None
     _show(result, output, form, limit)

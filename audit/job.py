@@ -14,6 +14,7 @@ from subprocess import PIPE
 from typing import Final
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, from_json
@@ -24,6 +25,7 @@ from audit.report import AuditResult, read_result
 from audit.rules import STATE, judge
 from audit.schema import OUTCOME, TABLES
 from audit.source import FORMAT, StateChangeSource
+from cluster.errors import ClusterError
 from cluster.state_change_files import write_audited
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
@@ -31,6 +33,10 @@ _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The work is done in Python; the JVM only has to be there soon."""
 _BATCH_BYTES: Final = 128 << 20
 _POLL_SECONDS: Final = 5
+
+
+class AuditFailedError(ClusterError):
+    """Spark could not do it; `spark.log` in the output folder says more."""
 
 
 def run_audit(
@@ -45,9 +51,10 @@ def run_audit(
 ) -> AuditResult:
     """Judge what the logs in these folders hold beyond what earlier runs on `output` have judged.
 
-    `once` ends when everything that was there at the start has been read; otherwise the job follows the logs
-    until it is interrupted, and tells `on_progress` the result so far after every batch or two. The result
-    covers all runs on this output. A session of the caller's is used as it is and left open.
+    `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
+    result; otherwise the job follows the logs until it is interrupted, and tells `on_progress` the result so far
+    after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is
+    and left open. Raises AuditFailedError.
     """
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
@@ -60,7 +67,11 @@ def run_audit(
             _follow(query, output, on_progress)
         except KeyboardInterrupt:
             query.stop()
+            if once:
+                raise
         _tell_writers(output)
+    except PySparkException as error:
+        raise AuditFailedError(str(error)) from error
     finally:
         if session is None:
             spark.stop()
@@ -70,7 +81,7 @@ def run_audit(
 def start_session(output: Path, parallelism: int = 2) -> SparkSession:
     """A local Spark with nothing outside of the output folder, where `spark.log` has all that it says.
 
-    Java is found as Spark finds it: JAVA_HOME, then PATH.
+    Java is found as Spark finds it: JAVA_HOME, then PATH. Raises AuditFailedError.
     """
     # Workers must be this interpreter: another one lacks our packages.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -88,9 +99,12 @@ def start_session(output: Path, parallelism: int = 2) -> SparkSession:
         "spark.sql.streaming.metricsEnabled": "false",
     }
     conf = SparkConf().setMaster(f"local[{parallelism}]").setAppName("klamm audit").setAll(list(settings.items()))
-    with (output / "spark.log").open("ab") as log:
-        gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    try:
+        with (output / "spark.log").open("ab") as log:
+            gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    except PySparkException as error:
+        raise AuditFailedError(str(error)) from error
 
 
 def _start(

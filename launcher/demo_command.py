@@ -81,7 +81,7 @@ def _run(cluster: "LocalCluster", step: Any) -> dict[str, Any]:
     # Stopped before the audit, so that the logs are complete.
     cluster.stop_all()
     step("cluster stopped; auditing its state-change logs, and a copy with a planted second leader")
-    audited = asyncio.run(audit_twice(cluster.state_change_logs, outcome.topic, report))
+    audited = audit_twice(cluster.state_change_logs, outcome.topic, report)
     step(f"audit: {audited.verdict}; planted: {'found' if audited.proves_something else 'NOT FOUND'}")
     passed = (
         outcome.lost == 0
