@@ -126,6 +126,8 @@ class AgentProcess:
         self.world, self.id = world, broker
         self.endpoint = Endpoint(f"broker-{broker}", 9092)
         self.disk = SimulatedDisk(world.clock, Random(broker))
+        self.random = Random(broker)
+        """One for all its lives: names that it draws must not come again."""
         self.records = Records()
         self.metrics = Metrics()
         self.stop_requested = asyncio.Event()
