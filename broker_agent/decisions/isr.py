@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from broker_agent.decisions.isr_order import listed
 from broker_agent.decisions.replica_progress import ReplicaProgress, is_caught_up
 from cluster.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from cluster.errors import ErrorCode
@@ -49,8 +50,10 @@ def maximal_isr(state: IsrState) -> tuple[BrokerId, ...]:
 def proposed_isr(proposal: PendingIsr) -> tuple[BrokerId, ...]:
     """The set to write if the proposal is accepted."""
     if isinstance(proposal, PendingExpand):
-        return (*proposal.isr, proposal.joining)
-    return tuple(broker for broker in proposal.isr if broker not in proposal.leaving)
+        members = (*proposal.isr, proposal.joining)
+    else:
+        members = tuple(broker for broker in proposal.isr if broker not in proposal.leaving)
+    return listed(members, size_before=len(proposal.isr))
 
 
 def choose_leaving(
