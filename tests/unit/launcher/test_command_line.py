@@ -111,20 +111,7 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
     assert imported & set(HEAVY) <= allowed
 
 
-def test_help_of_every_command_works_and_names_no_mistake() -> None:
-    for command in (
-        "",
-        "up",
-        "topics create",
-        "features downgrade",
-        "reassign execute",
-        "produce",
-        "consume",
-        "story",
-        "audit run",
-        "bench control-plane",
-        "demo",
-    ):
-        answer = run_klamm(*command.split(), "--help")
-        assert answer.returncode == 0, answer.stderr
-        assert "Usage" in answer.stdout
+def test_help_goes_to_stdout() -> None:
+    answer = run_klamm("--help")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "Usage" in answer.stdout

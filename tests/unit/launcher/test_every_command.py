@@ -1,0 +1,78 @@
+"""What holds for all commands alike: help, options that say which cluster, and a dry run of whatever changes it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from launcher.__main__ import app
+
+READS = {
+    "brokers describe",
+    "brokers list",
+    "cluster describe",
+    "cluster health",
+    "features describe",
+    "reassign generate",
+    "reassign list",
+    "reassign verify",
+    "topics describe",
+    "topics list",
+    "watch",
+}
+CHANGES = {
+    "brokers alter",
+    "brokers shutdown",
+    "elect preferred",
+    "elect unclean",
+    "features disable",
+    "features downgrade",
+    "features upgrade",
+    "reassign cancel",
+    "reassign execute",
+    "topics alter",
+    "topics create",
+    "topics delete",
+}
+OF_THE_CLUSTER = {"--bootstrap", "--data", "--timeout", "--format"}
+
+
+def commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        below = f"{path} {name}".strip()
+        if hasattr(command, "commands"):
+            yield from commands(command, below)
+        else:
+            yield below, command
+
+
+ALL = dict(commands(typer.main.get_command(app)))
+GROUPS = {name.split()[0] for name in CHANGES}
+
+
+def options(command: Any) -> set[str]:
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_every_command_explains_itself(name: str) -> None:
+    answer = CliRunner().invoke(app, [*name.split(), "--help"])
+    assert answer.exit_code == 0
+    assert "Usage:" in answer.stdout
+    assert ALL[name].help
+
+
+def test_every_command_of_a_group_is_known_here() -> None:
+    assert {name for name in ALL if name.split()[0] in GROUPS | {"cluster", "watch"}} == READS | CHANGES
+
+
+@pytest.mark.parametrize("name", sorted(READS | CHANGES))
+def test_what_talks_to_a_cluster_says_alike_which_one_and_how_it_answers(name: str) -> None:
+    assert options(ALL[name]) >= OF_THE_CLUSTER
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_what_changes_a_cluster_can_show_it_first(name: str) -> None:
+    assert "--dry-run" in options(ALL[name])
