@@ -3,6 +3,7 @@
 from cluster.broker import BrokerId, ControllerId
 from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
 from cluster.requests import Plan, PlannedChange
+from cluster.state_tables import ReplicaState
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from controller.decisions.leader_election import choose_reassigned_leader, next_leadership
 from controller.decisions.plans import described_partition, planned_requests
@@ -29,7 +30,8 @@ class _Preview:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._unneeded, self._deletion = ControlBatch(view), ControlBatch(view)
-        self._announcement = ControlBatch(view)
+        self._announcement, self._arrival = ControlBatch(view), ControlBatch(view)
+        self._online, self._election, self._settlement = ControlBatch(view), ControlBatch(view), ControlBatch(view)
         self._removal, self._removal_deletion, self._end = ControlBatch(view), ControlBatch(view), ControlBatch(view)
 
     @property
@@ -38,6 +40,10 @@ class _Preview:
             self._unneeded,
             self._deletion,
             self._announcement,
+            self._arrival,
+            self._online,
+            self._election,
+            self._settlement,
             self._removal,
             self._removal_deletion,
             self._end,
@@ -54,6 +60,7 @@ class _Preview:
             pass
         elif is_complete(wanted, after):
             assignment = ReplicaAssignment(wanted.target)
+            self._bring_online(tp, after, wanted)
             after = self._settle_leader(tp, after, assignment)
             after = self._stop((self._removal, self._removal_deletion), tp, wanted.removing, after, assignment)
             self._end.add_update_metadata_for_all([tp])
@@ -61,6 +68,10 @@ class _Preview:
             after = self._raise_epoch(tp, after)
             self._announcement.add_leader_and_isr(wanted.original, tp, after, wanted, is_new=False)
             self._announcement.add_leader_and_isr(wanted.adding, tp, after, wanted, is_new=True)
+            # The move to NewReplica says it to the new ones once more, as in Kafka.
+            fresh = [b for b in wanted.adding if view.replica_state(b, tp) is ReplicaState.NON_EXISTENT]
+            if fresh:
+                self._arrival.add_leader_and_isr(fresh, tp, after, wanted, is_new=True)
         return PlannedChange(
             tp.topic,
             described_partition(view, tp, leadership, before),
@@ -70,15 +81,22 @@ class _Preview:
     def _settle_leader(self, tp: TopicPartition, leadership: Leadership, target: ReplicaAssignment) -> Leadership:
         online = self._view.online_brokers(tp)
         if leadership.leader in target.replicas and leadership.leader in online:
-            settled = self._raise_epoch(tp, leadership)
+            batch, settled = self._settlement, self._raise_epoch(tp, leadership)
         else:
             choice = choose_reassigned_leader(target.replicas, leadership.isr, online)
             if choice is None:
                 return leadership
             recovery_state = leadership.leader_recovery_state
+            batch = self._election
             settled = next_leadership(leadership, choice.leader, choice.isr, self._view.epoch, recovery_state)
-        self._announcement.add_leader_and_isr(target.replicas, tp, settled, target, is_new=False)
+        batch.add_leader_and_isr(target.replicas, tp, settled, target, is_new=False)
         return settled
+
+    def _bring_online(self, tp: TopicPartition, leadership: Leadership, wanted: ReplicaAssignment) -> None:
+        """Replicas that arrived under an earlier order, and are no new ones any more, hear what there is."""
+        for broker in wanted.adding:
+            if self._view.replica_state(broker, tp) in (ReplicaState.ONLINE, ReplicaState.OFFLINE):
+                self._online.add_leader_and_isr((broker,), tp, leadership, wanted, is_new=False)
 
     def _raise_epoch(self, tp: TopicPartition, leadership: Leadership) -> Leadership:
         return plan_epoch_raises(self._view, {tp: leadership}).writes.get(tp, leadership)

@@ -6,28 +6,38 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.requests import (
     BROKER_RESOURCE,
+    PREFERRED,
     SET_CONFIG,
     TOPIC_RESOURCE,
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
+    AlterPartitionItem,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    ControlledShutdownRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribedPartition,
+    ElectLeadersRequest,
     LeaderAndIsrRequest,
     NewPartitions,
     NewTopic,
     Plan,
+    PlanControlledShutdownRequest,
     PlannedSetting,
+    ReassignablePartition,
+    ReassignableTopic,
     StopReplicaRequest,
     TopicToDelete,
     UpdateMetadataRequest,
 )
-from tests.contexts import ids
+from tests.contexts import ids, tp
 from tests.controllers import RunningController, World, run_virtually, settle, until
 
 Requests = dict[int, list[tuple[str, int, bool]]]
@@ -215,5 +225,122 @@ def test_the_plan_of_a_setting_names_the_elections_it_leads_to(
         assert plan.settings == (PlannedSetting(*key, None, alteration.value),)
         again = await c.ask(AlterConfigsRequest((resource,), validate_only=True))
         assert again.plan == Plan()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RA-3", "RA-10")
+@pytest.mark.parametrize(
+    "target",
+    [[2, 1], [3, 4], [1, 4], [2, 3, 4], [1], [2]],
+    ids=["reorder", "replace", "swap", "move-and-grow", "shrink", "shrink-to-another"],
+)
+def test_the_plan_of_a_move_is_what_happens_at_once(target: list[int]) -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3, 4)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        plan = await dry_and_real(c, move(target))
+        await assert_as_planned(world, plan)
+        assert plan.changes[0].after.replicas == c.context.assignment(tp("t-0")).replicas
+        if target == [3, 4]:
+            # A move that replaces it: one of its replicas stays, one goes, one is new.
+            replaced = await dry_and_real(c, move([3, 2]))
+            await assert_as_planned(world, replaced)
+        if c.context.assignment(tp("t-0")).is_being_reassigned:
+            cancelled = await dry_and_real(c, move(None))
+            await assert_as_planned(world, cancelled)
+            assert cancelled.changes[0].after.replicas == c.context.assignment(tp("t-0")).replicas
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RA-3", "RA-18")
+def test_the_plan_of_moves_of_which_some_are_complete_at_once_is_what_happens() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3, 4)
+        await world.create_topic("t", [1, 2], [1, 2], [1, 2], [1, 2])
+        await world.leads("t", 3, leader=1)
+        targets = {0: ids(3, 4), 1: ids(2, 1), 2: ids(2), 3: ids(2, 3)}
+        moves = tuple(ReassignablePartition(p, replicas) for p, replicas in targets.items())
+        request = AlterPartitionReassignmentsRequest((ReassignableTopic("t", moves),))
+        await assert_as_planned(world, await dry_and_real(c, request))
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RA-15", "RA-17")
+@pytest.mark.parametrize("failover", [False, True])
+def test_the_plan_of_a_move_that_replaces_one_with_a_replica_that_has_arrived_is_what_happens(failover: bool) -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3, 4)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await c.ask(move([3, 4]))
+        joined = await c.ask(
+            AlterPartitionRequest(BrokerId(1), await world.broker_epoch(1), (await joining(world, c),))
+        )
+        assert joined.partitions[0].error_code is ErrorCode.NONE
+        rules = c
+        if failover:
+            rules = world.start_controller(1002)
+            await c.stop()
+            await until(lambda: rules.rules)
+        await assert_as_planned(world, await dry_and_real(rules, move([3, 2])))
+        assert rules.context.assignment(tp("t-0")).replicas == (3, 2)
+
+    async def joining(world: World, c: RunningController) -> AlterPartitionItem:
+        state = await world.leads("t", leader=1)
+        topic_id = c.context.topic_ids["t"]
+        return AlterPartitionItem("t", topic_id, 0, state.leader_epoch, ids(1, 2, 3), state.partition_epoch)
+
+    run_virtually(main)
+
+
+def move(target: list[int] | None) -> AlterPartitionReassignmentsRequest:
+    partition = ReassignablePartition(0, None if target is None else ids(*target))
+    return AlterPartitionReassignmentsRequest((ReassignableTopic("t", (partition,)),))
+
+
+@pytest.mark.rule("EP-2", "EP-5")
+def test_the_plan_of_elections_is_what_happens() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2], [1, 2], [2, 1])
+        await world.leads("t", 1, leader=1)
+        await c.ask(ControlledShutdownRequest(BrokerId(1)))
+        await world.stop_broker(1)
+        await world.leads("t", 1, leader=2)
+        await world.start_broker(1)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 2)
+        for partition in (0, 1):
+            state = await world.state("t", partition)
+            assert state is not None
+            joining = AlterPartitionItem(
+                "t", c.context.topic_ids["t"], partition, state.leader_epoch, ids(2, 1), state.partition_epoch
+            )
+            epoch = await world.broker_epoch(2)
+            await c.ask(AlterPartitionRequest(BrokerId(2), epoch, (joining,)))
+            await world.leads("t", partition, leader=2, isr=[2, 1])
+        plan = await dry_and_real(c, ElectLeadersRequest(PREFERRED, None, 0))
+        assert [change.after.partition for change in plan.changes] == [0, 1]
+        await assert_as_planned(world, plan)
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("CS-7", "CS-8", "CS-10")
+def test_the_plan_of_a_shutdown_is_what_happens() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await world.create_topic("t", [1, 2], [2, 1], [3, 1, 2], [2, 3], [1])
+        await world.leads("t", 4, leader=1)
+        await settle()
+        c.brokers.received.clear()
+        plan = (await c.ask(PlanControlledShutdownRequest(BrokerId(1)))).plan
+        assert (await c.ask(ControlledShutdownRequest(BrokerId(1)))).error_code is ErrorCode.NONE
+        await settle()
+        assert received(c) == planned(plan)
+        await assert_as_planned(world, plan)
 
     run_virtually(main)

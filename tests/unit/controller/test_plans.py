@@ -91,6 +91,9 @@ def test_a_dry_run_of_a_move_shows_before_and_after_in_full() -> None:
         PlannedRequest(BrokerId(1), "StopReplica", 1, delete=True),
         *to_all("LeaderAndIsr", (1, 2)),
         *to_all("UpdateMetadata", (1, 2)),
+        # The new replica hears it again when it becomes one.
+        *sent((2, "LeaderAndIsr", 1)),
+        *to_all("UpdateMetadata", (1, 2)),
     )
 
 

@@ -80,8 +80,10 @@ def test_a_dry_run_of_a_move_stops_where_copying_begins() -> None:
     after, sent = preview(at_rest(1, 2, 3), {"t-0": assignment([2, 3, 1], [3], [1])})
     assert (after.replicas, after.adding_replicas, after.removing_replicas) == ((2, 3, 1), (3,), (1,))
     assert (after.leader, after.leader_epoch, after.isr) == (1, 1, (1, 2))
+    everybody = [(b, "UpdateMetadata", 1) for b in (1, 2, 3)]
+    # The new replica hears it again when it becomes one.
     assert sent == requests(
-        *[(b, "LeaderAndIsr", 1) for b in (1, 2, 3)], *[(b, "UpdateMetadata", 1) for b in (1, 2, 3)]
+        *[(b, "LeaderAndIsr", 1) for b in (1, 2, 3)], *everybody, (3, "LeaderAndIsr", 1), *everybody
     )
 
 
