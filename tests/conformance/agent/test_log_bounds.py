@@ -1,6 +1,7 @@
 """What one operation on a log does to its other offsets, files and memories."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -92,27 +93,60 @@ async def test_a_flush_is_due_after_so_many_messages_or_so_much_time() -> None:
     assert (log.flush_is_due(now_s), log.settled_end) == (True, 10)
     await log.flush()
     log.truncate_to(Offset(10))
-    await log.flush()
     log.append_as_follower(fetched(10, 15, epoch=1), LeaderEpoch(1))
     assert (log.flush_is_due(now_s), log.settled_end) == (True, 10)
 
 
 @pytest.mark.rule("R7.8", "R9.18")
-async def test_a_truncation_forgets_snapshots_of_what_it_cut() -> None:
-    node, log = await log_with(LogConfig(segment_bytes=330))
+async def test_a_truncation_forgets_snapshots_of_what_it_cut(tmp_path: Path) -> None:
+    node = Node(FileWorld(), str(tmp_path), config=LogConfig(segment_bytes=330))
+    await node.start()
+    log = await node.log()
     for number in range(8):
         log.append_as_follower(sent(number, number), LeaderEpoch(0))
     await log.flush()
     log.truncate_to(Offset(3))
-    for number in range(3, 8):
-        log.append_as_follower(fetched(number, producer_id=9, producer_epoch=0, base_sequence=number), LeaderEpoch(0))
+    # One batch beyond all that was cut, so that nothing makes new snapshots in place of the old ones.
+    producer = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
+    log.append_as_follower(fetched(3, 10, **producer), LeaderEpoch(0))
     await log.flush()
     await node.logs.write_recovery_points()
     await node.crash_and_restart()
     info = found(node).append_as_leader(sent(3, 0), LeaderEpoch(0), 1)
-    assert (info.duplicate, info.first_offset) == (False, 8)
-    known = batch(producer_id=9, producer_epoch=0, base_sequence=7)
-    assert found(node).append_as_leader(known, LeaderEpoch(0), 1).first_offset == 7
+    assert (info.duplicate, info.first_offset) == (False, 13)
+    assert found(node).append_as_leader(batch(10, **producer), LeaderEpoch(0), 1).first_offset == 3
+
+
+@pytest.mark.rule("R9.18", "R9.15")
+async def test_snapshots_beyond_the_end_that_was_found_are_removed(tmp_path: Path) -> None:
+    node = Node(FileWorld(), str(tmp_path), config=LogConfig(segment_bytes=330))
+    await node.start()
+    log = await node.log()
+    for number in range(8):
+        log.append_as_follower(sent(number, number), LeaderEpoch(0))
+    for base in (4, 6):
+        os.unlink(f"{log.path}/{base:020d}.log")
+    await node.crash_and_restart()
+    assert found(node).log_end_offset == 4
+    assert [name for name in os.listdir(log.path) if name.endswith(".snapshot")] == [f"{4:020d}.snapshot"]
+
+
+@pytest.mark.rule("R9.16", "R9.15")
+async def test_bounds_that_reached_their_checkpoints_count_although_others_did_not(tmp_path: Path) -> None:
+    node = Node(FileWorld(), str(tmp_path))
+    await node.start()
+    log = await node.log()
+    fill(log, 1, 2)
+    log.set_high_watermark(Offset(20))
+    await log.flush()
+    log.raise_log_start_offset(Offset(15))
+    await node.logs.write_log_start_offsets()
+    await node.crash_and_restart()
+    assert (found(node).log_start_offset, found(node).epoch_entries) == (15, ((2, 15),))
+    await node.stop()
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("garbage")
+    await node.start()
+    assert found(node).recovery_point == 20  # After a clean end everything is known to be on the device.
 
 
 @pytest.mark.rule("R9.15")
@@ -146,6 +180,21 @@ async def test_a_start_within_a_segment_is_checkpointed_and_found_again_and_one_
     await node.restart()
     assert (found(node).log_start_offset, found(node).epoch_entries) == (35, ((1, 35), (4, 60)))
     check_invariants(found(node))
+
+
+@pytest.mark.rule("R9.15", "R10.17")
+async def test_a_start_that_no_checkpoint_tells_is_that_of_the_first_segment() -> None:
+    node, log = await log_with(LogConfig(segment_bytes=500, retention_bytes=500))
+    fill(log, *[1] * 9)
+    log.set_high_watermark(Offset(90))
+    await log.flush()
+    await node.logs.write_recovery_points()
+    await node.logs.enforce_retention(1)
+    start = log.log_start_offset
+    assert start > 0
+    await node.crash_and_restart()
+    assert (found(node).log_start_offset, found(node).log_end_offset) == (start, 90)
+    assert found(node).epoch_entries == ((1, start),)
 
 
 @pytest.mark.rule("R9.16", "R3.7a")

@@ -26,6 +26,8 @@ def facts(*ends: int, size: int = 100, timestamp: int = 0, active_size: int | No
         (facts(100, 200, 250), LogConfig(retention_ms=1), 0, 250, 3),
         (facts(100, 200, 200, active_size=0), LogConfig(retention_ms=1), 0, 200, 2),
         (facts(100, 200, 250), LogConfig(retention_ms=-1), 0, 250, 0),
+        (facts(100, 200, 250), LogConfig(retention_ms=10_000), 0, 250, 0),
+        (facts(100, 200, 250), LogConfig(retention_ms=9_999), 0, 250, 3),
         (facts(100, 200, 250, timestamp=20_000), LogConfig(retention_ms=1), 0, 250, 0),
         (facts(100, 200, 250), LogConfig(retention_ms=-1, retention_bytes=300), 0, 250, 0),
         (facts(100, 200, 250), LogConfig(retention_ms=-1, retention_bytes=200), 0, 250, 1),

@@ -7,7 +7,7 @@ import pytest
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.record_batch import HEADER_SIZE
+from cluster.record_batch import HEADER_SIZE, encode_batch
 from cluster.requests import FetchPartition, FetchRequest, FetchResponse
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
 
@@ -106,6 +106,62 @@ async def test_a_reader_in_an_older_segment_is_answered_without_counting() -> No
     await asyncio.sleep(0.1)
     assert not waiting.done()
     assert len((await waiting).partitions[0].records) == 2 * BATCH_SIZE
+    await world.stop()
+
+
+@pytest.mark.rule("R6.9")
+@virtually
+async def test_the_first_partition_that_has_anything_gives_a_whole_batch_whatever_the_limit() -> None:
+    world = AgentWorld()
+    leader = await lead_both(world)
+    await leader.produce(1, tp=OTHER)
+    response: FetchResponse = await leader.handle(request(0, 0, max_bytes=1, partition_max_bytes=1))
+    assert [len(data.records) for data in response.partitions] == [0, BATCH_SIZE]
+    await world.stop()
+
+
+@pytest.mark.rule("R6.7")
+@virtually
+async def test_an_offset_below_the_start_is_out_of_range_even_where_epochs_diverge() -> None:
+    world = AgentWorld()
+    leader = await lead_both(world)
+    await leader.produce(10)
+    world.decide(1, (1,), leader_epoch=LeaderEpoch(4))
+    await world.tell(1)
+    await leader.produce(10)
+    assert (await leader.fetch(5, last_epoch=2)).diverging_epoch is not None
+    log = leader.partition().log
+    assert log is not None
+    log.raise_log_start_offset(Offset(6))
+    below = await leader.fetch(5, last_epoch=2)
+    assert (below.error_code, below.diverging_epoch) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+    await world.stop()
+
+
+@pytest.mark.rule("R6.15", "R6.8")
+@virtually
+async def test_a_reader_beyond_the_bound_does_not_wait_nor_one_whose_history_was_cut_below() -> None:
+    world = AgentWorld()
+    leader = await lead_both(world)
+    await leader.produce(5)
+    log = leader.partition().log
+    assert log is not None
+    log.set_high_watermark(Offset(3))
+    async with asyncio.timeout(0.1):
+        above = await leader.fetch(4, max_wait_ms=5000)
+    assert (above.error_code, above.records) == (ErrorCode.NONE, b"")
+    log.set_high_watermark(Offset(5))
+    waiting = asyncio.ensure_future(leader.fetch(5, last_epoch=0, max_wait_ms=5000, min_bytes=1 << 20))
+    await asyncio.sleep(0.01)
+    log.truncate_to(Offset(0))
+    for at in (0, 4):
+        log.append_as_follower(encode_batch(b"", 4, base_offset=at, leader_epoch=0 if at == 0 else 2), LeaderEpoch(2))
+    log.set_high_watermark(Offset(8))
+    leader.agent.manager.complete_delayed(TP)
+    await asyncio.sleep(0.001)
+    diverging = waiting.result().diverging_epoch
+    assert diverging is not None
+    assert (diverging.epoch, diverging.end_offset) == (0, 4)
     await world.stop()
 
 
