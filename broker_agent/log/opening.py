@@ -75,9 +75,10 @@ async def open_log_directories(
         for directory in logs.directories.values():
             await _take_possession(around.disk, directory, owner)
         loader = _Loader(around, logs, options)
-        for directory in logs.directories.values():
-            if directory.failure is None:
-                await loader.load(directory)
+        live = [directory for directory in logs.directories.values() if directory.failure is None]
+        for result in await asyncio.gather(*map(loader.load, live), return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
     except BaseException:
         for directory in logs.directories.values():
             directory.unlock()

@@ -1,13 +1,29 @@
 """Loading logs after a clean end, a crash and a torn write, on real files."""
 
+import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
-from tests.contract.log_worlds import TP, FileWorld, Node, TwinWorld, batch, check_invariants, extents, fetched, fill
+from cluster.partition import TopicPartition
+from simulator.disk import SimulatedDisk
+from tests.agents import virtually
+from tests.contract.log_worlds import (
+    TP,
+    FileWorld,
+    Node,
+    TestClock,
+    TwinWorld,
+    batch,
+    check_invariants,
+    extents,
+    fetched,
+    fill,
+)
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
@@ -228,6 +244,25 @@ async def test_an_unreadable_epoch_checkpoint_fails_its_directory_only(node: Nod
     assert [path for path, _ in node.failures] == [log.directory]
     assert node.logs.live_directories == (node.paths[1],)
     assert node.logs.get(TP) is None
+
+
+@pytest.mark.rule("R9.14")
+@virtually
+async def test_directories_are_loaded_at_the_same_time() -> None:
+    took = []
+    for paths in (("/a",), ("/a", "/b", "/c")):
+        world = TwinWorld()
+        world.disk = SimulatedDisk(TestClock(), Random(1), latency_s=(1.0, 1.0))
+        node = Node(world, *paths)
+        await node.start()
+        for number in range(len(paths)):
+            await node.log(tp=TopicPartition("t", number))
+        await node.stop()
+        before = asyncio.get_running_loop().time()
+        await node.start()
+        took.append(asyncio.get_running_loop().time() - before)
+    # Only possession is taken of one after the other: two operations for each.
+    assert took[1] - took[0] == pytest.approx(2 * 2)
 
 
 @pytest.mark.rule("R9.14", "R10.16")
