@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 
 def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
-    """`KEY=VALUE` each."""
-    configs = {}
+    """`KEY=VALUE` each, every key once; all mistakes are told."""
+    configs: dict[str, str] = {}
+    mistakes: list[str] = []
     for pair in pairs if pairs is not None else ():
-        key, equals, value = pair.partition("=")
-        if not key.strip() or not equals:
-            raise typer.BadParameter(f"{pair!r}: must be KEY=VALUE", param_hint="--config")
-        configs[key.strip()] = value.strip()
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not key or not equals:
+            mistakes.append(f"{pair!r}: must be KEY=VALUE")
+        elif key in configs:
+            mistakes.append(f"{key!r}: is given twice")
+        configs[key] = value
+    if mistakes:
+        raise typer.BadParameter("; ".join(mistakes), param_hint="--config")
     return configs
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import typer
 
 from admin.cli.broker_documents import broker_document, load_of_brokers
 from admin.cli.lines import read_lines
@@ -77,6 +78,12 @@ def test_configs_and_assignments_are_parsed() -> None:
     assert parse_configs(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
     assert parse_assignment("1:2,2:3") == {0: (1, 2), 1: (2, 3)}
     assert parse_assignment(None) == {}
+
+
+def test_configs_without_a_value_and_those_given_twice_are_all_named() -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        parse_configs(["a=1", "b", "=2", "a=3", "c=4"])
+    assert refused.value.message == "'b': must be KEY=VALUE; '=2': must be KEY=VALUE; 'a': is given twice"
 
 
 async def test_lines_of_a_file_come_whole_and_the_last_needs_no_newline(tmp_path: Path) -> None:
