@@ -15,8 +15,10 @@ from controller.dynamic_settings import DynamicSettings
 from controller.handlers.partition_transitions import unclean_allowed
 
 
-async def preview_alterations(active: ActiveController, wanted: Mapping[ConfigEntity, AlterConfigsResource]) -> Plan:
-    """Keys that stay as they are are left out."""
+async def preview_alterations(
+    active: ActiveController, wanted: Mapping[ConfigEntity, AlterConfigsResource]
+) -> tuple[Plan, set[ConfigEntity]]:
+    """The plan without keys that stay as they are, and those whose present settings cannot be read."""
     stored = await active.configs.read(list(wanted))
     before = {entity: config for entity, config in stored.items() if config is not None}
     after = {entity: altered(config.overrides, wanted[entity].configs) for entity, config in before.items()}
@@ -29,7 +31,7 @@ async def preview_alterations(active: ActiveController, wanted: Mapping[ConfigEn
             if old.get(key) != new.get(key)
         ]
     elections = await _preview_elections(active, after)
-    return Plan(elections.changes, elections.requests, tuple(settings))
+    return Plan(elections.changes, elections.requests, tuple(settings)), wanted.keys() - before.keys()
 
 
 async def _preview_elections(active: ActiveController, after: Mapping[ConfigEntity, dict[str, str]]) -> Plan:

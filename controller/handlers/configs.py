@@ -61,7 +61,8 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
     plan: Plan | None = None
     refused: dict[ConfigEntity, ApiError] = {}
     if request.validate_only:
-        plan = await preview_alterations(active, accepted)
+        plan, unreadable = await preview_alterations(active, accepted)
+        refused = {entity: _unreadable(entity) for entity in unreadable}
     else:
         refused = await _write(active, accepted)
     by_resource = {_key(accepted[entity]): error for entity, error in refused.items()}
@@ -90,8 +91,7 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
     left = dict(wanted)
     for _ in range(_ATTEMPTS):
         found = await active.configs.read(list(left))
-        unreadable = [entity for entity in left if found[entity] is None]
-        errors |= {e: ApiError(ErrorCode.INVALID_CONFIG, f"{e.path} cannot be read") for e in unreadable}
+        errors |= {entity: _unreadable(entity) for entity in left if found[entity] is None}
         stored = {entity: config for entity, config in found.items() if config is not None}
         outcomes = await active.configs.write(
             {
@@ -105,6 +105,10 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
         if not left:
             return errors
     return errors | {e: ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{e.path} keeps changing") for e in left}
+
+
+def _unreadable(entity: ConfigEntity) -> ApiError:
+    return ApiError(ErrorCode.INVALID_CONFIG, f"{entity.path} cannot be read")
 
 
 def _refusal(outcome: Outcome) -> ApiError:
@@ -127,7 +131,7 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
         resource = request.resources[position]
         own = stored[entity]
         if own is None:
-            results[position] = _failed(resource, ApiError(ErrorCode.INVALID_CONFIG, f"{entity.path} cannot be read"))
+            results[position] = _failed(resource, _unreadable(entity))
             continue
         configs = _describe(entity, own.overrides, layers, resource.configuration_keys)
         results[position] = DescribeConfigsResult(ErrorCode.NONE, None, *_key(resource), configs)

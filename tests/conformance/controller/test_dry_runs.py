@@ -344,3 +344,17 @@ def test_the_plan_of_a_shutdown_is_what_happens() -> None:
         await assert_as_planned(world, plan)
 
     run_virtually(main)
+
+
+def test_settings_that_cannot_be_read_are_refused_in_a_dry_run_too() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await world.create("/config/topics/t", b"spoiled")
+        request = AlterConfigsRequest((_set(TOPIC_RESOURCE, "t", retention_ms="5"),))
+        for validate_only in (True, False):
+            answer = await c.ask(replace(request, validate_only=validate_only))
+            assert answer.responses[0].error_code is ErrorCode.INVALID_CONFIG
+
+    run_virtually(main)
