@@ -8,7 +8,7 @@ from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.state_change_log import Kind
-from cluster.znodes import encode_topic, topic_path
+from cluster.znodes import encode_config, encode_topic, topic_config_path, topic_path
 from cluster.zookeeper.port import SetData
 from tests.controllers import RunningController, World, run_virtually, settle, until
 
@@ -72,6 +72,31 @@ def test_the_death_of_a_leader_elects_once_and_of_a_follower_shrinks_the_isr() -
         assert c.gauge("PreferredReplicaImbalanceCount") == 1
         assert counters_agree(c)
         assert not c.brokers.of(1, StopReplicaRequest)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-35", "EP-32")
+def test_a_death_that_makes_another_partition_a_leader_is_not_announced_once_more() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2, 3)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await world.stop_broker(2)
+        await world.leads("t", leader=1, isr=(1,))
+        await world.stop_broker(1)
+        await world.leads("t", leader=-1, isr=(1,))
+        await world.start_broker(2)
+        await settle()
+        # Nobody is told that unclean elections are allowed now; the next occasion finds it out.
+        await world.create(topic_config_path("t"), encode_config({"unclean.leader.election.enable": "true"}))
+        c.brokers.received.clear()
+        await world.stop_broker(3)
+        await world.leads("t", leader=2, isr=(2,))
+        await settle()
+        (request,) = c.brokers.of(2, UpdateMetadataRequest)
+        assert [b.id for b in request.live_brokers] == [2]
         await c.stop()
 
     run_virtually(main)
@@ -187,6 +212,25 @@ def test_a_leader_that_died_with_its_controller_costs_two_epochs() -> None:
         assert await world.leads("t", leader=2) == leadership(2, 2, (2,), 2, 2)
         await settle()
         assert counters_agree(second)
+        await second.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RM-1", "RM-10", "BK-33", "RM-21")
+def test_of_an_isr_that_dies_at_once_the_last_one_in_the_order_of_hashes_is_remembered() -> None:
+    async def main() -> None:
+        world, first = await cluster(1, 3, 5)
+        await world.create_topic("t", [1, 3, 5])
+        await world.leads("t", leader=1)
+        second = world.start_controller(1002)
+        await settle()
+        first.crash()
+        for broker in (1, 3, 5):
+            await world.stop_broker(broker)
+        await until(lambda: second.rules)
+        # Kafka's hash table has 5 before 1 before 3.
+        assert await world.leads("t", leader=-1, isr=(3,)) == leadership(-1, 3, (3,), 2, 3)
         await second.stop()
 
     run_virtually(main)

@@ -311,10 +311,16 @@ def test_under_the_old_protocol_elections_read_what_leaders_may_have_written() -
 
 
 @pytest.mark.rule("IS-3", "RA-31", "RA-51")
-@pytest.mark.parametrize("announced", [True, False], ids=["announced", "noticed at the state node"])
-def test_a_move_is_completed_when_leaders_of_old_have_put_its_targets_into_the_isr(announced: bool) -> None:
+@pytest.mark.parametrize(
+    ("settings", "announced"),
+    [({"protocol_version": OLD}, True), ({"protocol_version": OLD}, False), ({}, True)],
+    ids=["announced", "noticed at the state node", "announced by a leader older than the protocol"],
+)
+def test_a_move_is_completed_when_leaders_of_old_have_put_its_targets_into_the_isr(
+    settings: dict[str, Any], announced: bool
+) -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3, protocol_version=OLD)
+        world, c = await cluster(1, 2, 3, **settings)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await settle()

@@ -301,6 +301,24 @@ def test_a_deletion_waits_for_the_move_and_goes_on_after_it() -> None:
     run_virtually(main)
 
 
+@pytest.mark.rule("D-1", "TD-12")
+def test_a_deletion_that_is_taken_back_while_it_waits_for_a_move_does_not_happen() -> None:
+    async def main() -> None:
+        c = await cluster(1, 2, 3, topic=[[1, 2]])
+        await c.alter({0: [1, 3]})
+        await c.world.create("/admin/delete_topics/t")
+        await settle()
+        await c.world.delete("/admin/delete_topics/t")
+        await settle()
+        await c.in_sync(1, 2, 3)
+        assert await c.lists() == assignment([1, 3])
+        assert "delete" not in c.heard(1)
+        assert not c.controller.context.topics_marked_for_deletion
+        await c.controller.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("RA-12", "RA-31")
 def test_where_leaders_write_the_isr_themselves_the_state_node_is_watched() -> None:
     async def main() -> None:
