@@ -11,11 +11,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from broker_agent.decisions.isr_order import listed
 from broker_agent.decisions.replica_progress import ReplicaProgress, is_caught_up
 from cluster.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from cluster.errors import ErrorCode
+from cluster.hash_order import in_hash_order
 from cluster.requests import AlterPartitionResult
+
+LISTED_AS_THEY_CAME: Final = 4
+"""The size of Scala's largest set without hashing."""
 
 
 class CommittedIsr(Struct, frozen=True):
@@ -48,12 +51,17 @@ def maximal_isr(state: IsrState) -> tuple[BrokerId, ...]:
 
 
 def proposed_isr(proposal: PendingIsr) -> tuple[BrokerId, ...]:
-    """The set to write if the proposal is accepted."""
+    """The set to write if the proposal is accepted, listed as Kafka's leader lists it.
+
+    That keeps the ISR in a Scala Set, where up to four members stand as they came and more of them by their hashes;
+    members that leave a larger set do not bring the order of coming back.
+    """
     if isinstance(proposal, PendingExpand):
         members = (*proposal.isr, proposal.joining)
     else:
         members = tuple(broker for broker in proposal.isr if broker not in proposal.leaving)
-    return listed(members, size_before=len(proposal.isr))
+    is_hashed = max(len(members), len(proposal.isr)) > LISTED_AS_THEY_CAME
+    return tuple(in_hash_order(members)) if is_hashed else members
 
 
 def choose_leaving(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
+from cluster.hash_order import in_hash_order
 from cluster.partition import Leadership, TopicPartition
 from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import ReplicaState
@@ -22,7 +23,7 @@ from controller.handlers.state_writes import Current, Leaderships, write_in_roun
 log = structlog.stdlib.get_logger(__name__)
 
 Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
-"""Broker -> partitions whose replicas there are meant; brokers are taken in order of id."""
+"""Broker -> partitions whose replicas there are meant; brokers are taken in the order of Kafka's hash table."""
 
 
 def replicas_of(
@@ -46,7 +47,8 @@ async def move_replicas(
     """
     batch = active.new_batch()
     try:
-        for broker in sorted(replicas):
+        # Who goes last stays in an ISR that all of them leave, and may be elected later.
+        for broker in in_hash_order(replicas):
             if replicas[broker]:
                 await _move_on_broker(active, batch, broker, replicas[broker], target, recorded=recorded)
     except (ControllerMovedError, SessionExpiredError):

@@ -40,6 +40,13 @@ def test_the_maximal_isr_counts_whoever_may_be_in_force(state: IsrState, maximal
 def test_a_proposal_keeps_the_order_of_the_committed_isr() -> None:
     assert proposed_isr(EXPANDING) == (1, 2, 3)
     assert proposed_isr(PendingShrink(ids(3, 1, 2), ids(1))) == (3, 2)
+    assert proposed_isr(PendingExpand(ids(4, 2, 5), BrokerId(1))) == (4, 2, 5, 1)
+
+
+@pytest.mark.rule("R8.13")
+def test_a_proposal_of_more_than_four_or_out_of_more_than_four_is_in_the_order_of_hashes() -> None:
+    assert proposed_isr(PendingExpand(ids(4, 2, 1, 5), BrokerId(3))) == (5, 1, 2, 3, 4)
+    assert proposed_isr(PendingShrink(ids(3, 1, 2, 5, 4), ids(4))) == (5, 1, 2, 3)
 
 
 def leaving(state: IsrState, remote: dict[BrokerId, ReplicaProgress], now_ms: float = 100_000) -> tuple[BrokerId, ...]:
