@@ -295,6 +295,27 @@ def test_a_topic_grows_through_its_node_and_changed_assignments_are_ignored(vers
     run_virtually(main)
 
 
+@pytest.mark.rule("TP-21")
+def test_a_doomed_topic_goes_back_to_the_partitions_that_came_into_being() -> None:
+    async def main() -> None:
+        world, c = await cluster(1)
+        await world.create_topic("t", [1], [9])
+        await world.leads("t", leader=1)
+        await settle()
+        await world.create("/admin/delete_topics/t")
+        await settle()
+        topic = await world.topic("t")
+        assert topic is not None
+        grown = TopicAssignment({**topic.partitions, 2: topic.partitions[0]}, topic.topic_id)
+        await world.write(SetData(topic_path("t"), encode_topic(grown)))
+        await settle()
+        left = await world.topic("t")
+        assert left == TopicAssignment({0: topic.partitions[0]}, topic.topic_id)
+        await c.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("TP-12", "CX-10", "D-8")
 def test_a_topic_removed_by_hand_is_forgotten_and_can_be_created_again() -> None:
     async def main() -> None:
