@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch
+from cluster.broker import BrokerId, ControllerEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicPartition
 from cluster.requests import AlterPartitionItem, AlterPartitionRequest, AlterPartitionResult
@@ -82,11 +82,14 @@ def _refuse(view: ClusterView, item: AlterPartitionItem, leadership: Leadership)
 
 
 def _is_outdated(view: ClusterView, item: AlterPartitionItem) -> bool:
-    """Whether a member fetched in an earlier life than its present one, before it may have lost records (KIP-903)."""
+    """Whether a member fetched in an earlier life than its present one, before it may have lost records (KIP-903).
+
+    Any other epoch is passed over, as in ZooKeeper mode: its broker is live, and IS-10 asks for no more.
+    """
     if not item.new_isr_epochs:
         return False
     members = zip(item.new_isr, item.new_isr_epochs, strict=True)
-    return any(epoch not in (UNKNOWN_BROKER_EPOCH, view.broker_epochs.get(broker)) for broker, epoch in members)
+    return any(0 < epoch < view.broker_epochs[broker] for broker, epoch in members)
 
 
 def _is_already_so(sender: BrokerId, item: AlterPartitionItem, leadership: Leadership) -> bool:

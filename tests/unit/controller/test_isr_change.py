@@ -140,7 +140,8 @@ def test_the_sender_must_be_the_registered_incarnation(sent: AlterPartitionReque
         ((-1, -1, 103), E.NONE),
         ((101, 102, 103), E.NONE),
         ((-1, -1, 102), E.INELIGIBLE_REPLICA),
-        ((-1, -1, 104), E.INELIGIBLE_REPLICA),
+        ((-1, -1, 104), E.NONE),
+        ((0, 0, 0), E.NONE),
     ],
 )
 def test_a_member_that_fetched_in_an_earlier_life_is_not_let_in(epochs: tuple[int, ...], expected: E) -> None:
