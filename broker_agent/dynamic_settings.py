@@ -73,7 +73,11 @@ def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
     text = overrides.get(_NUM_REPLICA_FETCHERS)
     if text is None:
         return None
-    if text.isascii() and text.isdecimal() and int(text) > 0:
-        return int(text)
-    _log.warning("broker setting is not valid; it is passed over", key=_NUM_REPLICA_FETCHERS, value=text)
-    return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        _log.warning("broker setting is not valid; it is passed over", key=_NUM_REPLICA_FETCHERS, value=text)
+        return None
+    return number

@@ -16,10 +16,15 @@ from cluster.requests import (
     AlterableConfig,
 )
 from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
+from controller.decisions.config_values import INT32_MAX, Check, boolean, check_values, whole_number
 from controller.decisions.topic_configs import UNCLEAN_LEADER_ELECTION, check_topic_configs
 
-DYNAMIC_BROKER_KEYS: Final = frozenset({UNCLEAN_LEADER_ELECTION})
-"""The settings of brokers that take effect without a restart."""
+_CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
+    "num.replica.fetchers": whole_number(1, INT32_MAX),
+    UNCLEAN_LEADER_ELECTION: boolean,
+}
+DYNAMIC_BROKER_KEYS: Final = frozenset(_CHECKS_OF_BROKERS)
+"""The settings of brokers that take effect without a restart. Source: Kafka DynamicBrokerConfig."""
 
 
 def config_entity(resource_type: int, name: str, topics: Collection[str]) -> ConfigEntity:
@@ -57,8 +62,12 @@ def check_alterations(entity: ConfigEntity, configs: Sequence[AlterableConfig]) 
     errors += [error for config in configs if (error := _refuse(entity, config)) is not None]
     named = {violation.field for error in errors for violation in error.violations}
     wanted = [c for c in configs if c.config_operation == SET_CONFIG and c.name not in named]
+    values = {c.name: c.value for c in wanted if c.value is not None}
     try:
-        check_topic_configs({c.name: c.value for c in wanted if c.value is not None})
+        if entity.type == "brokers":
+            check_values(values, _CHECKS_OF_BROKERS, of="broker")
+        else:
+            check_topic_configs(values)
     except ApiError as error:
         errors.append(error)
     if errors:

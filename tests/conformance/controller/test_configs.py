@@ -35,6 +35,7 @@ from tests.controllers import RunningController, World, run_virtually, settle, u
 
 E = ErrorCode
 UNCLEAN = "unclean.leader.election.enable"
+FETCHERS = "num.replica.fetchers"
 DEFAULT = ConfigEntity("brokers", "<default>")
 OWN = ConfigEntity("brokers", "1001")
 TOPIC = ConfigEntity("topics", "t")
@@ -341,13 +342,15 @@ def test_described_settings_say_where_each_value_comes_from() -> None:
         world, c = await cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
-        await alter(c, of_topic(change("retention.ms", "7")), of_brokers(change(UNCLEAN, "true")))
+        of_all = of_brokers(change(UNCLEAN, "true"))
+        of_one = of_brokers(change(FETCHERS, "4"), name="1")
+        assert await alter(c, of_topic(change("retention.ms", "7")), of_all, of_one) == [E.NONE] * 3
         keys = ("retention.ms", "segment.bytes", UNCLEAN)
         topic, default, own, unknown = await describe(
             c,
             ConfigResource(TOPIC_RESOURCE, "t", keys),
             ConfigResource(BROKER_RESOURCE, ""),
-            ConfigResource(BROKER_RESOURCE, "1", (UNCLEAN,)),
+            ConfigResource(BROKER_RESOURCE, "1"),
             ConfigResource(TOPIC_RESOURCE, "nothing"),
         )
         assert topic == (
@@ -358,7 +361,9 @@ def test_described_settings_say_where_each_value_comes_from() -> None:
                 DescribedConfig(UNCLEAN, "true", False, 3),
             ],
         )
-        assert default == own == (E.NONE, [DescribedConfig(UNCLEAN, "true", False, 3)])
+        unclean = DescribedConfig(UNCLEAN, "true", False, 3)
+        assert default == (E.NONE, [DescribedConfig(FETCHERS, "1", False, 5), unclean])
+        assert own == (E.NONE, [DescribedConfig(FETCHERS, "4", False, 2), unclean])
         assert unknown == (E.UNKNOWN_TOPIC_OR_PARTITION, [])
         await c.stop()
 

@@ -97,6 +97,7 @@ def test_resources_without_settings_are_refused(
 
 
 RETENTION, UNCLEAN_KEY = "retention.ms", "unclean.leader.election.enable"
+FETCHERS_KEY = "num.replica.fetchers"
 
 
 @pytest.mark.parametrize(
@@ -130,9 +131,34 @@ RETENTION, UNCLEAN_KEY = "retention.ms", "unclean.leader.election.enable"
             BROKER_RESOURCE,
             [(UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, SET_CONFIG, "1")],
             E.INVALID_CONFIG,
-            "retention.ms of a broker cannot be changed while it runs; those that can: unclean.leader.election.enable",
+            "retention.ms of a broker cannot be changed while it runs;"
+            " those that can: num.replica.fetchers, unclean.leader.election.enable",
             RETENTION,
             "1",
+        ),
+        (
+            BROKER_RESOURCE,
+            [(FETCHERS_KEY, SET_CONFIG, "0")],
+            E.INVALID_CONFIG,
+            f"num.replica.fetchers='0': must be between 1 and {2**31 - 1}",
+            FETCHERS_KEY,
+            "0",
+        ),
+        (
+            BROKER_RESOURCE,
+            [(FETCHERS_KEY, SET_CONFIG, str(2**31))],
+            E.INVALID_CONFIG,
+            f"num.replica.fetchers='{2**31}': must be between 1 and {2**31 - 1}",
+            FETCHERS_KEY,
+            str(2**31),
+        ),
+        (
+            TOPIC_RESOURCE,
+            [(FETCHERS_KEY, SET_CONFIG, "2")],
+            E.INVALID_CONFIG,
+            "unknown topic config num.replica.fetchers",
+            FETCHERS_KEY,
+            "2",
         ),
         (
             TOPIC_RESOURCE,
@@ -165,6 +191,7 @@ def test_alterations_leave_what_they_do_not_name() -> None:
     for resource in (TOPIC_RESOURCE, BROKER_RESOURCE):
         check_alterations(config_entity(resource, "1", ["1"]), configs)
     check_alterations(config_entity(BROKER_RESOURCE, "1", []), [AlterableConfig("from.elsewhere", DELETE_CONFIG)])
+    check_alterations(config_entity(BROKER_RESOURCE, "1", []), [AlterableConfig(FETCHERS_KEY, SET_CONFIG, "1")])
     # What is taken away needs no good value, nor a known name.
     check_alterations(config_entity(TOPIC_RESOURCE, "t", ["t"]), [AlterableConfig("no.such", DELETE_CONFIG, "bad")])
     before = {RETENTION: "1", "other": "x"}

@@ -1,0 +1,73 @@
+"""What values settings may take, and how those that are none of them are refused.
+
+Source: Kafka ConfigDef, its types and validators.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from cluster.errors import ApiError, ErrorCode, all_refusals
+
+Check = Callable[[str], str | None]
+"""Says what is wrong with a value, None if nothing is."""
+
+INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+
+def whole_number(least: int, most: int = _INT64_MAX) -> Check:
+    def check(value: str) -> str | None:
+        try:
+            number = int(_plain(value))
+        except ValueError:
+            return "must be a whole number"
+        return None if least <= number <= most else f"must be between {least} and {most}"
+
+    return check
+
+
+def _plain(value: str) -> str:
+    """Python alone takes `1_000` for a number; other programs read these settings, too. Raises ValueError."""
+    if "_" in value:
+        raise ValueError(f"{value} is no number")
+    return value
+
+
+def fraction(value: str) -> str | None:
+    try:
+        number = float(_plain(value))
+    except ValueError:
+        return "must be a number"
+    return None if 0 <= number <= 1 else "must be between 0 and 1"
+
+
+def one_of(*allowed: str) -> Check:
+    return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+
+def boolean(value: str) -> str | None:
+    return None if value.lower() in {"true", "false"} else "must be true or false"
+
+
+def some_of(*allowed: str) -> Check:
+    def check(value: str) -> str | None:
+        parts = {part.strip() for part in value.split(",")}
+        return None if parts <= set(allowed) else f"must be a list of {', '.join(allowed)}"
+
+    return check
+
+
+def check_values(configs: Mapping[str, str], checks: Mapping[str, Check], *, of: str) -> None:
+    """Raise ApiError(INVALID_CONFIG) that names every key, in order of keys, that is unknown or has a bad value.
+
+    `of` says in the message whose settings these are.
+    """
+    errors: list[ApiError] = []
+    for key in sorted(configs):
+        check = checks.get(key)
+        why = f"unknown {of} config {key}" if check is None else check(configs[key])
+        if why is not None:
+            message = why if check is None else f"{key}={configs[key]!r}: {why}"
+            errors.append(ApiError(ErrorCode.INVALID_CONFIG, message, field=key, value=configs[key]))
+    if errors:
+        raise all_refusals(errors)
