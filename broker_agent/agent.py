@@ -15,6 +15,7 @@ from broker_agent.cluster_view import ClusterView
 from broker_agent.control_requests import ControlRequests
 from broker_agent.controlled_shutdown import ControlledShutdown
 from broker_agent.controller_finder import ControllerFinder
+from broker_agent.delete_records_requests import DeleteRecordsRequests
 from broker_agent.directory_failures import DirectoryFailures
 from broker_agent.dynamic_settings import DynamicSettings
 from broker_agent.fetch_requests import FetchRequests
@@ -37,6 +38,7 @@ from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.requests import (
+    DeleteRecordsRequest,
     DescribeClusterRequest,
     FetchRequest,
     LeaderAndIsrRequest,
@@ -241,8 +243,7 @@ class Agent:
         for task in self._background:
             task.cancel()
         self.fetchers.close()
-        self.manager.produce_purgatory.close()
-        self.manager.fetch_purgatory.close()
+        self.manager.close_purgatories()
         await self._step("wait for role changes", self.control.lock.acquire())
         if self.control.has_roles.is_set():
             await self._step("checkpoint high watermarks", self.manager.checkpoint_high_watermarks())
@@ -291,6 +292,7 @@ class Agent:
             ProduceRequest: ProduceRequests(self.manager, around.clock).handle,
             ListOffsetsRequest: list_offsets,
             OffsetsForLeaderEpochRequest: offsets_for_leader_epoch,
+            DeleteRecordsRequest: DeleteRecordsRequests(self.manager).handle,
             MetadataRequest: metadata,
             DescribeClusterRequest: describe_cluster,
             ReadStateChangesRequest: around.read_state_changes,

@@ -89,6 +89,7 @@ class AgentMetrics:
             kind: metrics.meter("kafka.server", "DelayedFetchMetrics", "ExpiresPerSec", fetcherType=kind)
             for kind in ("consumer", "follower")
         }
+        self.expired_record_deletions = metrics.meter("kafka.server", "DelayedDeleteRecordsMetrics", "ExpiresPerSec")
         self.broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
         self._broker_meters = {name: metrics.meter("kafka.server", _TOPIC_METRICS, name) for name in LEADER_METERS}
         self._topic_meters: dict[str, dict[str, Meter]] = {}

@@ -110,6 +110,8 @@ class ControlRequests:
                 if len(listeners) > 1:
                     _log.error("brokers offer different listeners", listeners=sorted(listeners))
                 self._manager.metadata.apply(request)
+                # A broker that died holds no low watermark back any more.
+                self._manager.delete_records_purgatory.check_all()
             return UpdateMetadataResponse(code)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:

@@ -138,11 +138,12 @@ class FetchRequests:
     def _note_follower(
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
     ) -> None:
-        """R6.12: take the position, then see whether the follower may join, then whether the HW may rise."""
+        """R6.12: take the position, then see whether the follower may join, then whether a watermark rose."""
         moved = partition.note_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
         self._manager.expand_isr(partition, request.replica_id)
-        if moved:
-            self._manager.advance(partition)
+        if not (moved and self._manager.advance(partition)):
+            # Its log start may have been what held the low watermark back.
+            self._manager.delete_records_purgatory.check_and_complete(partition.topic_partition)
 
     def _count(self, item: FetchPartition, code: ErrorCode) -> None:
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

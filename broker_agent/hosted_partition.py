@@ -24,6 +24,7 @@ from broker_agent.decisions.isr import (
     may_join,
     proposed_isr,
 )
+from broker_agent.decisions.record_deletion import low_watermark
 from broker_agent.decisions.replica_progress import ReplicaProgress, note_fetch, restart_epoch
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import AppendInfo, Log
@@ -85,6 +86,12 @@ class HostedPartition:
         """The effective `min.insync.replicas`."""
         assert self.log is not None, f"{self.topic_partition} has no log"
         return effective_min_isr(self.log.config.min_insync_replicas, len(self.assignment.replicas))
+
+    @property
+    def low_watermark(self) -> Offset:
+        """From where on the leader and its live followers have records; -1 while it is not known of all of them."""
+        assert self.log is not None, f"{self.topic_partition} has no log"
+        return low_watermark(self.log.log_start_offset, self.remote, alive=self._metadata.snapshot.brokers)
 
     @contextmanager
     def changing_role(self) -> Iterator[None]:

@@ -73,6 +73,11 @@ class Purgatory:
             if not operation.done.done() and operation.test(key) and operation.complete(satisfied=True)
         )
 
+    def check_all(self) -> None:
+        """Test every operation under every key: something changed for all partitions."""
+        for key in tuple(self._watchers):
+            self.check_and_complete(key)
+
     def close(self) -> None:
         """Let every waiting operation answer with what there is; later ones do not wait (R13.10)."""
         self._is_closed = True

@@ -48,6 +48,8 @@ class ReplicaManager:
         self.metrics = metrics
         self.produce_purgatory = Purgatory("Produce", metrics.registry)
         self.fetch_purgatory = Purgatory("Fetch", metrics.registry)
+        self.delete_records_purgatory = Purgatory("DeleteRecords", metrics.registry)
+        self._purgatories = (self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory)
         self._proposals = proposals
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}
         self._led: dict[TopicPartition, HostedPartition] = {}
@@ -158,9 +160,14 @@ class ReplicaManager:
         return True
 
     def complete_delayed(self, tp: TopicPartition) -> None:
-        """Let every waiting produce and fetch of the partition look again."""
-        self.produce_purgatory.check_and_complete(tp)
-        self.fetch_purgatory.check_and_complete(tp)
+        """Let every request that waits for the partition look again."""
+        for purgatory in self._purgatories:
+            purgatory.check_and_complete(tp)
+
+    def close_purgatories(self) -> None:
+        """Let every waiting request answer with what there is; later ones do not wait."""
+        for purgatory in self._purgatories:
+            purgatory.close()
 
     def high_watermark_rose(self, tp: TopicPartition) -> None:
         """A follower's high watermark went up (R5.10 step 4)."""

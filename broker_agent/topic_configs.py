@@ -26,7 +26,9 @@ _MINIMUM: Final = {
     "flush_messages": 1,
 }
 """The smallest value of each numeric key; 0 where none is given."""
-_WORDS: Final = {"cleanup_policy": ("delete",), "message_timestamp_type": ("CreateTime", "LogAppendTime")}
+_WORDS: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
+_CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
+"""Logs are not compacted: without `delete` they are kept as they are."""
 
 _log = structlog.stdlib.get_logger()
 
@@ -68,6 +70,8 @@ def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> L
 
 
 def _parse(field: str, text: str) -> int | str | None:
+    if field == "cleanup_policy":
+        return text if {part.strip() for part in text.split(",")} <= _CLEANUP_POLICIES else None
     words = _WORDS.get(field)
     if words is not None:
         return text if text in words else None

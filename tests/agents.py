@@ -229,6 +229,7 @@ class AgentProcess:
         min_bytes: int = 1,
         max_bytes: int = 1 << 20,
         topic_id: TopicId | None = TOPIC_ID,
+        log_start: int = 0,
     ) -> FetchPartitionData:
         item = FetchPartition(
             topic=tp.topic,
@@ -238,7 +239,7 @@ class AgentProcess:
             partition_max_bytes=max_bytes,
             current_leader_epoch=LeaderEpoch(epoch),
             last_fetched_epoch=LeaderEpoch(last_epoch),
-            log_start_offset=Offset(0),
+            log_start_offset=Offset(log_start),
         )
         request = FetchRequest(BrokerId(replica), (item,), max_wait_ms, min_bytes, 1 << 25)
         response = await self.handle(request)

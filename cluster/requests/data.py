@@ -1,5 +1,7 @@
 """Broker to broker and client to broker. Partitions are listed flat: (topic, partition) per item."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from cluster.broker import (
@@ -151,6 +153,39 @@ class ProducePartitionResult(Struct, frozen=True):
 
 class ProduceResponse(Struct, frozen=True):
     partitions: tuple[ProducePartitionResult, ...]
+
+
+UP_TO_HIGH_WATERMARK: Final = Offset(-1)
+
+
+class DeleteRecordsPartition(Struct, frozen=True):
+    """`offset`: the first that is to stay, or UP_TO_HIGH_WATERMARK."""
+
+    topic: str
+    partition: int
+    offset: Offset
+
+
+class DeleteRecordsRequest(Struct, frozen=True):
+    """`timeout_ms`: how long to wait for the followers. `validate_only`: judge and change nothing."""
+
+    timeout_ms: int
+    partitions: tuple[DeleteRecordsPartition, ...]
+    validate_only: bool = False
+
+
+class DeleteRecordsResult(Struct, frozen=True):
+    """`low_watermark`: the lowest log start among the leader and its live followers; -1 where it is not known."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    low_watermark: Offset = UNKNOWN_OFFSET
+    error_message: str = ""
+
+
+class DeleteRecordsResponse(Struct, frozen=True):
+    partitions: tuple[DeleteRecordsResult, ...]
 
 
 class MetadataRequest(Struct, frozen=True):

@@ -91,6 +91,7 @@ BROKER_AGENT_SERVICE: Final = _methods(
         "Fetch",
         "ListOffsets",
         "OffsetsForLeaderEpoch",
+        "DeleteRecords",
         "Metadata",
         "Shutdown",
     ),

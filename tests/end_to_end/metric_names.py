@@ -129,6 +129,7 @@ AGENT: Final = (
         "kafka.server:type=DelayedOperationPurgatory,delayedOperation": ("PurgatorySize", "NumDelayedOperations"),
         "kafka.server:type=DelayedProduceMetrics": ("ExpiresPerSec",),
         "kafka.server:type=DelayedFetchMetrics,fetcherType": ("ExpiresPerSec",),
+        "kafka.server:type=DelayedDeleteRecordsMetrics": ("ExpiresPerSec",),
         "kafka.log:type=Log,partition,topic": ("NumLogSegments", "LogStartOffset", "LogEndOffset", "Size"),
         "kafka.log:type=LogManager": ("OfflineLogDirectoryCount",),
         "kafka.log:type=LogManager,logDirectory": ("LogDirectoryOffline",),

@@ -71,6 +71,11 @@ class BrokerAgentServiceStub:
                 request_serializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.OffsetsForLeaderEpochRequest.SerializeToString,
                 response_deserializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.OffsetsForLeaderEpochResponse.FromString,
                 _registered_method=True)
+        self.DeleteRecords = channel.unary_unary(
+                '/cluster.rpc.v1.BrokerAgentService/DeleteRecords',
+                request_serializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.DeleteRecordsResponse.FromString,
+                _registered_method=True)
         self.Metadata = channel.unary_unary(
                 '/cluster.rpc.v1.BrokerAgentService/Metadata',
                 request_serializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.MetadataRequest.SerializeToString,
@@ -129,6 +134,13 @@ class BrokerAgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteRecords(self, request, context):
+        """Raises the starts of logs; answered when the live followers have raised theirs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Metadata(self, request, context):
         """What this broker knows of the cluster, for clients.
         """
@@ -180,6 +192,11 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
                     servicer.OffsetsForLeaderEpoch,
                     request_deserializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.OffsetsForLeaderEpochRequest.FromString,
                     response_serializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.OffsetsForLeaderEpochResponse.SerializeToString,
+            ),
+            'DeleteRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRecords,
+                    request_deserializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.DeleteRecordsResponse.SerializeToString,
             ),
             'Metadata': grpc.unary_unary_rpc_method_handler(
                     servicer.Metadata,
@@ -381,6 +398,33 @@ class BrokerAgentService:
             '/cluster.rpc.v1.BrokerAgentService/OffsetsForLeaderEpoch',
             cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.OffsetsForLeaderEpochRequest.SerializeToString,
             cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.OffsetsForLeaderEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cluster.rpc.v1.BrokerAgentService/DeleteRecords',
+            cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.DeleteRecordsRequest.SerializeToString,
+            cluster_dot_rpc_dot_v1_dot_broker__agent__pb2.DeleteRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -17,7 +17,10 @@ from cluster.process.settings import Settings
         ("retention.ms", "-2", {}),
         ("segment.bytes", "many", {}),
         ("message.timestamp.type", "Never", {}),
-        ("cleanup.policy", "compact", {}),
+        ("cleanup.policy", "compact", {"cleanup_policy": "compact"}),
+        ("cleanup.policy", "compact, delete", {"cleanup_policy": "compact, delete"}),
+        ("cleanup.policy", "shred", {}),
+        ("cleanup.policy", "", {}),
         ("compression.type", "lz4", {}),
     ],
 )
