@@ -5,11 +5,9 @@ usage, 3 findings.
 """
 
 import json
-import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -51,7 +49,6 @@ def run(
     """Judge the logs, beginning where the last run on the same output ended; follow them unless --once."""
     from audit.job import AuditFailedError, run_audit  # noqa: PLC0415 - A second of imports that --help must not pay.
 
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         result = run_audit(log_dir, output, once=once, on_progress=_progress)
     except AuditFailedError as error:
@@ -109,7 +106,3 @@ def _progress(result: "AuditResult") -> None:
 
 def _write_json(document: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(document, indent=2 if sys.stdout.isatty() else None) + "\n")
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

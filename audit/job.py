@@ -7,10 +7,12 @@ what it wrote before and nothing is counted twice.
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from subprocess import PIPE
+from threading import Event
 from typing import Final
 
 from pyspark import SparkConf, SparkContext
@@ -21,6 +23,7 @@ from pyspark.sql.functions import col, from_json
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from audit.interrupts import deferred_interrupts
 from audit.report import AuditResult, read_result
 from audit.rules import STATE, judge
 from audit.schema import OUTCOME, TABLES
@@ -32,7 +35,8 @@ _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The work is done in Python; the JVM only has to be there soon."""
 _BATCH_BYTES: Final = 128 << 20
-_POLL_SECONDS: Final = 5
+_POLL_SECONDS: Final = 1
+"""How long an interrupt may wait."""
 
 
 class AuditFailedError(ClusterError):
@@ -54,27 +58,27 @@ def run_audit(
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
     result; otherwise the job follows the logs until it is interrupted, and tells `on_progress` the result so far
     after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is
-    and left open. Raises AuditFailedError.
+    and left open. Runs in the main thread. Raises AuditFailedError.
     """
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
-    spark = start_session(output, parallelism) if session is None else session
-    try:
-        spark.dataSource.register(StateChangeSource)
-        every = None if once else trigger_seconds
-        query = _start(spark, log_dirs, output, trigger_seconds=every, tasks=parallelism)
+    with deferred_interrupts() as interrupted:
+        spark = start_session(output, parallelism) if session is None else session
         try:
-            _follow(query, output, on_progress)
-        except KeyboardInterrupt:
-            query.stop()
-            if once:
-                raise
-        _tell_writers(output)
-    except PySparkException as error:
-        raise AuditFailedError(str(error)) from error
-    finally:
-        if session is None:
-            spark.stop()
+            spark.dataSource.register(StateChangeSource)
+            every = None if once else trigger_seconds
+            query = _start(spark, log_dirs, output, trigger_seconds=every, tasks=parallelism)
+            _follow(query, output, interrupted, on_progress)
+            if interrupted.is_set():
+                query.stop()
+                if not once:
+                    interrupted.clear()
+            _tell_writers(output)
+        except PySparkException as error:
+            raise AuditFailedError(str(error)) from error
+        finally:
+            if session is None:
+                spark.stop()
     return read_result(output)
 
 
@@ -100,9 +104,14 @@ def start_session(output: Path, parallelism: int = 2) -> SparkSession:
     }
     conf = SparkConf().setMaster(f"local[{parallelism}]").setAppName("klamm audit").setAll(list(settings.items()))
     try:
-        with (output / "spark.log").open("ab") as log:
-            gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        with deferred_interrupts():
+            handler = signal.getsignal(signal.SIGINT)
+            with (output / "spark.log").open("ab") as log:
+                gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            context = SparkContext(conf=conf, gateway=gateway)
+            # Spark has put its own in place, which calls the JVM while the call that it interrupts is under way.
+            signal.signal(signal.SIGINT, handler)
+        return SparkSession(context)
     except PySparkException as error:
         raise AuditFailedError(str(error)) from error
 
@@ -145,10 +154,12 @@ def _write_batch(outcomes: DataFrame, number: int, output: Path) -> None:
         outcomes.unpersist()
 
 
-def _follow(query: StreamingQuery, output: Path, on_progress: Callable[[AuditResult], None] | None) -> None:
-    """Wait for the query's end; raises what it failed with."""
+def _follow(
+    query: StreamingQuery, output: Path, interrupted: Event, on_progress: Callable[[AuditResult], None] | None
+) -> None:
+    """Wait for the query's end or an interrupt; raises what the query failed with."""
     reported = -1
-    while not query.awaitTermination(_POLL_SECONDS):
+    while not interrupted.is_set() and not query.awaitTermination(_POLL_SECONDS):
         number = _last_committed(output)
         if number > reported:
             reported = number

@@ -43,6 +43,24 @@ def test_the_job_follows_logs_that_grow_until_it_is_told_to_end(tmp_path: Path) 
     assert (reported.returncode, json.loads(reported.stdout)["verdict"]) == (3, "findings")
 
 
+@pytest.mark.real
+@pytest.mark.deep
+def test_ctrl_c_ends_the_job_with_its_result_and_without_noise(tmp_path: Path) -> None:
+    cluster, logs = draw(3, steps=40), tmp_path / "logs"
+    paths = write_logs(cluster.logs, logs)
+    arguments = ["run", "--log-dir", str(logs), "--output", str(tmp_path / "output"), "-o", "json"]
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        wait_until_audited(paths[cluster.controller])
+        # A terminal signals the whole group, Spark's processes included.
+        os.killpg(process.pid, signal.SIGINT)
+        result, messages = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(result)["verdict"] == "clean"
+    assert all(line.endswith(" findings") for line in messages.splitlines())
+
+
 def wait_until_audited(path: Path) -> None:
     deadline = time.monotonic() + 120
     while read_audited(path.parent).get(path.name) != path.stat().st_size:
