@@ -117,6 +117,23 @@ def test_a_dry_run_of_a_complete_move_elects_stops_and_announces(recovery: int) 
     )
 
 
+def test_a_dry_run_tells_replicas_that_arrived_under_an_earlier_order_only_what_there_is() -> None:
+    known = leadership(1, [1, 2], leader_epoch=4, partition_epoch=6)
+    view = context([1, 2, 3], {"t-0": [2, 1], "t-1": [2, 1]}, {"t-0": known, "t-1": leadership(1, [1])})
+    view.set_replica_states(BrokerId(2), [T0, tp("t-1")], ReplicaState.ONLINE)
+    everybody = to_all("UpdateMetadata", (1, 2, 3))
+    arrived = preview_reassignment(view, {T0: assignment([2, 1], [2], [])}, ME, SETTINGS)
+    assert arrived.requests == (
+        *sent((2, "LeaderAndIsr", 1)),
+        *everybody,
+        *to_all("LeaderAndIsr", (1, 2)),
+        *everybody,
+        *everybody,
+    )
+    waiting = preview_reassignment(view, {tp("t-1"): assignment([2, 1], [2], [])}, ME, SETTINGS)
+    assert waiting.requests == (*to_all("LeaderAndIsr", (1, 2)), *everybody)
+
+
 def test_a_dry_run_of_elections_changes_nothing_and_says_who_would_lead() -> None:
     view = context(
         [1, 2],
