@@ -132,6 +132,9 @@ def test_a_dry_run_tells_replicas_that_arrived_under_an_earlier_order_only_what_
     )
     waiting = preview_reassignment(view, {tp("t-1"): assignment([2, 1], [2], [])}, ME, SETTINGS)
     assert waiting.requests == (*to_all("LeaderAndIsr", (1, 2)), *everybody)
+    unseen = context([1, 2], {"t-0": [2, 1]}, {"t-0": known})
+    told = preview_reassignment(unseen, {T0: assignment([2, 1], [2], [])}, ME, SETTINGS)
+    assert told.requests[:2] == to_all("LeaderAndIsr", (1, 2))
 
 
 def test_a_dry_run_of_elections_changes_nothing_and_says_who_would_lead() -> None:
