@@ -257,6 +257,17 @@ class World:
         return await until(as_wanted, f"{topic}-{partition} led by {leader} with ISR {isr}")
 
 
+async def running_cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
+    """A controller in office, and brokers that it knows and has told what there is to tell."""
+    world = await World().start()
+    c = world.start_controller(**settings)
+    await until(lambda: c.rules, "in office")
+    await world.start_broker(*brokers)
+    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers), "brokers known")
+    await settle()
+    return world, c
+
+
 async def until(condition: Callable[[], Any | Awaitable[Any]], what: str = "", *, deadline_s: float = 60) -> Any:
     """Poll for a truthy value until a deadline in virtual time."""
     loop = asyncio.get_running_loop()

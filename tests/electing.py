@@ -13,18 +13,12 @@ from cluster.requests import (
     ElectLeadersTopic,
 )
 from tests.contexts import tp
-from tests.controllers import RunningController, World, settle, until
+from tests.controllers import RunningController, World, running_cluster, settle, until
 
 
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
     """Brokers and a controller that does not balance leaders by itself unless the settings say so."""
-    world = await World().start()
-    c = world.start_controller(**{"auto_leader_rebalance_enable": False, **settings})
-    await until(lambda: c.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
-    await settle()
-    return world, c
+    return await running_cluster(*brokers, **{"auto_leader_rebalance_enable": False, **settings})
 
 
 async def stop_broker(world: World, c: RunningController, *brokers: int) -> None:

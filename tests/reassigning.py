@@ -23,7 +23,7 @@ from cluster.znodes import (
     encode_reassignments,
 )
 from tests.contexts import ids
-from tests.controllers import RunningController, World, settle, until
+from tests.controllers import RunningController, World, running_cluster, settle
 
 E = ErrorCode
 T0 = TopicPartition("t", 0)
@@ -100,11 +100,7 @@ class Cluster:
 
 
 async def cluster(*brokers: int, topic: Sequence[Sequence[int]] = ((2, 5, 7),), **settings: Any) -> Cluster:
-    world = await World().start()
-    controller = world.start_controller(**settings)
-    await until(lambda: controller.rules, "in office")
-    await world.start_broker(*brokers)
-    await until(lambda: controller.gauge("ActiveBrokerCount") == len(brokers), "brokers known")
+    world, controller = await running_cluster(*brokers, **settings)
     await world.create_topic("t", *topic)
     for partition, replicas in enumerate(topic):
         await world.leads("t", partition, leader=replicas[0])

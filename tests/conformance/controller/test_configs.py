@@ -31,7 +31,7 @@ from cluster.znodes import (
     topic_path,
 )
 from cluster.zookeeper.port import Check, Create, Op, SetData
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, World, run_virtually, running_cluster, settle
 
 E = ErrorCode
 UNCLEAN = "unclean.leader.election.enable"
@@ -41,18 +41,9 @@ OWN = ConfigEntity("brokers", "1001")
 TOPIC = ConfigEntity("topics", "t")
 
 
-async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    c = world.start_controller(**settings)
-    await until(lambda: c.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
-    return world, c
-
-
 async def without_a_clean_leader(**settings: Any) -> tuple[World, RunningController]:
     """Broker 1, the last in sync, is dead; broker 2 lives and could lead, with losses."""
-    world, c = await cluster(1, 2, **settings)
+    world, c = await running_cluster(1, 2, **settings)
     await world.create_topic("t", [1, 2])
     await world.create_topic("u", [1, 2])
     await world.leads("t", leader=1)
@@ -145,7 +136,7 @@ def test_a_candidate_that_comes_later_decides_by_the_settings_it_finds() -> None
 @pytest.mark.rule("EP-33")
 def test_turning_it_on_under_a_live_leader_or_off_again_changes_nothing() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         before = await world.leads("t", leader=1)
         for value in ("true", "false"):
@@ -285,7 +276,7 @@ def test_what_makes_no_sense_is_refused_by_name_and_the_rest_is_done(
     resource: AlterConfigsResource, code: ErrorCode, words: str
 ) -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         for topic in ("t", "u"):
             await world.create_topic(topic, [1])
             await world.leads(topic, leader=1)
@@ -302,7 +293,7 @@ def test_what_makes_no_sense_is_refused_by_name_and_the_rest_is_done(
 
 def test_a_resource_named_twice_is_refused_twice_and_validation_writes_nothing() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         same = of_topic(change("retention.ms", "1"))
@@ -317,7 +308,7 @@ def test_a_resource_named_twice_is_refused_twice_and_validation_writes_nothing()
 
 def test_a_node_that_cannot_be_read_is_not_overwritten() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await world.create(topic_config_path("t"), b"not JSON")
@@ -339,7 +330,7 @@ async def describe(c: RunningController, *resources: ConfigResource) -> list[tup
 
 def test_described_settings_say_where_each_value_comes_from() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         of_all = of_brokers(change(UNCLEAN, "true"))
@@ -389,7 +380,7 @@ def meddle(world: World, path: str, *, times: int) -> None:
 
 def test_settings_that_somebody_else_changes_meanwhile_keep_both_changes() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         meddle(world, TOPIC.path, times=2)
@@ -405,7 +396,7 @@ def test_settings_that_somebody_else_changes_meanwhile_keep_both_changes() -> No
 
 def test_an_expansion_that_races_with_a_tool_is_not_attempted() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await settle()

@@ -31,19 +31,10 @@ from cluster.znodes import (
 )
 from cluster.zookeeper.port import Create, Delete, SetData
 from tests.contexts import leadership, tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, run_virtually, running_cluster, settle, until
 
 Answer = ControlledShutdownResponse
 ELSEWHERE = encode_controller(ControllerId(1009), 0)
-
-
-async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    controller = world.start_controller(**settings)
-    await until(lambda: controller.rules, "in office")
-    await world.start_broker(*brokers)
-    await until(lambda: controller.gauge("ActiveBrokerCount") == len(brokers), "brokers known")
-    return world, controller
 
 
 async def shut_down(controller: RunningController, broker: int, epoch: int = -1) -> Answer:
@@ -63,7 +54,7 @@ def states_of(requests: list[LeaderAndIsrRequest], topic: str) -> list[Any]:
 @pytest.mark.rule("CS-1")
 def test_a_standby_answers_that_the_controller_moved() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         standby = world.start_controller(1002)
         await settle(1)
         assert await shut_down(standby, 1) == Answer(ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -76,7 +67,7 @@ def test_a_standby_answers_that_the_controller_moved() -> None:
 @pytest.mark.rule("CS-1", "FN-2", "FN-4", "EV-9")
 def test_a_controller_that_was_replaced_meanwhile_answers_that_it_moved_and_resigns() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         before = await world.leads("t", leader=1)
         await world.write(SetData(CONTROLLER_EPOCH, b"2"), Delete(CONTROLLER), Create(CONTROLLER, ELSEWHERE))
@@ -92,7 +83,7 @@ def test_a_controller_that_was_replaced_meanwhile_answers_that_it_moved_and_resi
 @pytest.mark.rule("CS-1", "EV-6", "EV-7")
 def test_a_request_that_still_waits_when_the_reign_ends_is_answered_that_the_controller_moved() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         in_progress, waiting = (asyncio.ensure_future(shut_down(c, broker)) for broker in (1, 2))
@@ -107,7 +98,7 @@ def test_a_request_that_still_waits_when_the_reign_ends_is_answered_that_the_con
 @pytest.mark.rule("CS-2", "CS-3", "CS-4", "CS-5", "FN-10", "D-5")
 def test_an_unknown_broker_and_an_old_incarnation_are_refused_and_nothing_changes() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         before = await world.leads("t", leader=1)
         epoch = await world.broker_epoch(1)
@@ -128,7 +119,7 @@ def test_an_unknown_broker_and_an_old_incarnation_are_refused_and_nothing_change
 @pytest.mark.rule("CS-8", "CS-9", "CS-10", "CS-11", "CS-12", "PS-13")
 def test_the_worked_example_of_three_shutdowns_one_after_the_other() -> None:
     async def main() -> None:
-        world, c = await cluster(0, 1, 2)
+        world, c = await running_cluster(0, 1, 2)
         await world.create_topic("t", [0, 1, 2])
         await world.leads("t", leader=0, isr=[0, 1, 2])
         assert await shut_down(c, 2) == remaining()
@@ -146,7 +137,7 @@ def test_the_worked_example_of_three_shutdowns_one_after_the_other() -> None:
 @pytest.mark.rule("CS-7", "CS-8", "CS-9", "CS-10", "CS-13", "D-15")
 def test_leaders_move_and_are_told_and_followers_stop() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("led", [1, 2, 3])
         await world.create_topic("followed", [2, 1, 3])
         await world.leads("led", leader=1)
@@ -184,7 +175,7 @@ def test_leaders_move_and_are_told_and_followers_stop() -> None:
 @pytest.mark.rule("CS-7", "CS-14", "PS-14")
 def test_what_has_no_successor_stays_and_single_replicas_are_not_even_reported() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("single", [1])
         await world.create_topic("alone", [1, 2])
         await world.leads("alone", leader=1)
@@ -204,7 +195,7 @@ def test_what_has_no_successor_stays_and_single_replicas_are_not_even_reported()
 @pytest.mark.rule("CS-6", "IS-10", "CX-1")
 def test_a_broker_that_shuts_down_is_not_elected_and_joins_no_isr() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2, 3])
         await world.leads("t", leader=1, isr=[1, 2, 3])
         assert await shut_down(c, 2) == remaining()
@@ -224,7 +215,7 @@ def test_a_broker_that_shuts_down_is_not_elected_and_joins_no_isr() -> None:
 @pytest.mark.rule("CS-15", "CS-17", "BK-20", "RM-11")
 def test_the_end_of_a_broker_that_left_in_order_changes_no_state_and_its_return_makes_it_whole() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.create_topic("single", [1])
         await world.leads("t", leader=1)
@@ -246,7 +237,7 @@ def test_the_end_of_a_broker_that_left_in_order_changes_no_state_and_its_return_
 @pytest.mark.rule("CS-15", "C-2")
 def test_a_bounce_ends_the_shutdown_of_the_earlier_incarnation() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await shut_down(c, 1)
         assert c.context.shutting_down == {1}
         await world.stop_broker(1)
@@ -261,7 +252,7 @@ def test_a_bounce_ends_the_shutdown_of_the_earlier_incarnation() -> None:
 @pytest.mark.rule("CS-7", "CX-6")
 def test_topics_that_are_being_deleted_are_left_alone() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", 1, leader=2)
         await settle()
@@ -277,7 +268,7 @@ def test_topics_that_are_being_deleted_are_left_alone() -> None:
 @pytest.mark.rule("CS-8", "PS-10", "PS-11", "PS-14")
 def test_a_partition_whose_state_is_gone_is_reported_and_the_others_move() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2], [1, 2])
         await world.leads("t", 1, leader=1)
         await world.delete(state_path(tp("t-0")))
@@ -291,7 +282,7 @@ def test_a_partition_whose_state_is_gone_is_reported_and_the_others_move() -> No
 @pytest.mark.rule("CS-16")
 def test_the_next_controller_goes_on_with_a_broker_that_repeats_its_request() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2, 3])
         await world.leads("t", leader=1)
         assert await shut_down(c, 1) == remaining()
@@ -309,7 +300,7 @@ def test_the_next_controller_goes_on_with_a_broker_that_repeats_its_request() ->
 
 def test_a_look_ahead_tells_what_a_shutdown_would_do_and_changes_nothing() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3, min_insync_replicas=2)
+        world, c = await running_cluster(1, 2, 3, min_insync_replicas=2)
         await world.create_topic("led", [1, 2, 3])
         await world.create(topic_config_path("strict"), encode_config({"min.insync.replicas": "3"}))
         await world.create_topic("strict", [2, 1, 3])
@@ -358,7 +349,7 @@ def _partitions(request: Any) -> int:
 
 def test_a_look_ahead_for_an_unknown_broker_names_it() -> None:
     async def main() -> None:
-        _, c = await cluster(1)
+        _, c = await running_cluster(1)
         with pytest.raises(ApiError, match="broker 9 is not registered") as caught:
             await c.ask(PlanControlledShutdownRequest(BrokerId(9)))
         assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
@@ -370,7 +361,7 @@ def test_a_look_ahead_for_an_unknown_broker_names_it() -> None:
 @pytest.mark.rule("CS-8", "CS-10", "D-24")
 def test_a_broker_with_thousands_of_partitions_leaves_by_a_few_transactions() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("led", *[[1, 2]] * 1000)
         await world.create_topic("followed", *[[2, 1]] * 1000)
         await world.leads("led", 999, leader=1)

@@ -1,7 +1,5 @@
 """The basic scenarios on the in-memory ZooKeeper: creation, death, return, failover, and their epochs."""
 
-from typing import Any
-
 import pytest
 
 from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment
@@ -10,20 +8,11 @@ from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMeta
 from cluster.state_change_log import Kind
 from cluster.znodes import encode_config, encode_topic, topic_config_path, topic_path
 from cluster.zookeeper.port import SetData
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, run_virtually, running_cluster, settle, until
 
 
 def leadership(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: int, version: int) -> Leadership:
     return Leadership(leader, epoch, isr, controller_epoch, version)  # type: ignore[arg-type]
-
-
-async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    controller = world.start_controller(**settings)
-    await until(lambda: controller.rules, "in office")
-    await world.start_broker(*brokers)
-    await until(lambda: controller.gauge("ActiveBrokerCount") == len(brokers), "brokers known")
-    return world, controller
 
 
 def counters_agree(controller: RunningController) -> bool:
@@ -34,7 +23,7 @@ def counters_agree(controller: RunningController) -> bool:
 @pytest.mark.rule("PS-8", "PS-9", "TP-14", "RQ-4", "RQ-10")
 def test_a_created_topic_is_led_by_its_first_live_replica() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2], [4, 3])
         assert await world.leads("t", leader=1) == leadership(1, 0, (1, 2), 1, 0)
         assert await world.leads("t", 1, leader=3) == leadership(3, 0, (3,), 1, 0)
@@ -59,7 +48,7 @@ def test_a_created_topic_is_led_by_its_first_live_replica() -> None:
 @pytest.mark.rule("BK-30", "BK-31", "BK-32", "BK-33", "PS-10", "RM-10", "RM-11")
 def test_the_death_of_a_leader_elects_once_and_of_a_follower_shrinks_the_isr() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2, 3], [2, 3, 1], [3, 1, 2])
         await world.leads("t", 2, leader=3)
         await settle()
@@ -80,7 +69,7 @@ def test_the_death_of_a_leader_elects_once_and_of_a_follower_shrinks_the_isr() -
 @pytest.mark.rule("BK-35", "EP-32")
 def test_a_death_that_makes_another_partition_a_leader_is_not_announced_once_more() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await world.stop_broker(2)
@@ -105,7 +94,7 @@ def test_a_death_that_makes_another_partition_a_leader_is_not_announced_once_mor
 @pytest.mark.rule("BK-11", "BK-12", "BK-13", "PS-24")
 def test_a_returning_broker_learns_metadata_then_its_replicas_with_unchanged_epochs() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await world.stop_broker(2)
@@ -129,7 +118,7 @@ def test_a_returning_broker_learns_metadata_then_its_replicas_with_unchanged_epo
 @pytest.mark.rule("RM-10", "PS-7")
 def test_the_last_in_sync_replica_is_remembered_and_elected_when_it_returns() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await world.stop_broker(2)
@@ -154,7 +143,7 @@ def test_the_last_in_sync_replica_is_remembered_and_elected_when_it_returns() ->
 @pytest.mark.rule("PS-7", "PS-30", "RM-20", "BK-14")
 def test_a_topic_without_live_replicas_stays_new_until_one_starts() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [2, 3])
         await settle()
         assert await world.state("t") is None
@@ -169,7 +158,7 @@ def test_a_topic_without_live_replicas_stays_new_until_one_starts() -> None:
 @pytest.mark.rule("FO-9", "FO-10", "FO-11", "EL-13")
 def test_a_failover_changes_no_healthy_partition_and_sends_everything_again() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2)
+        world, first = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", 1, leader=2)
         second = world.start_controller(1002)
@@ -201,7 +190,7 @@ def test_a_failover_changes_no_healthy_partition_and_sends_everything_again() ->
 @pytest.mark.rule("FO-10", "FO-11", "RM-21", "D-21")
 def test_a_leader_that_died_with_its_controller_costs_two_epochs() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2)
+        world, first = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         second = world.start_controller(1002)
@@ -220,7 +209,7 @@ def test_a_leader_that_died_with_its_controller_costs_two_epochs() -> None:
 @pytest.mark.rule("RM-1", "RM-10", "BK-33", "RM-21")
 def test_of_an_isr_that_dies_at_once_the_last_one_in_the_order_of_hashes_is_remembered() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 3, 5)
+        world, first = await running_cluster(1, 3, 5)
         await world.create_topic("t", [1, 3, 5])
         await world.leads("t", leader=1)
         second = world.start_controller(1002)
@@ -239,7 +228,7 @@ def test_of_an_isr_that_dies_at_once_the_last_one_in_the_order_of_hashes_is_reme
 @pytest.mark.rule("RM-10", "RM-11")
 def test_each_failover_writes_leaderless_partitions_of_dead_replicas_again_and_no_others() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2)
+        world, first = await running_cluster(1, 2)
         await world.create_topic("dead", [1])
         await world.create_topic("alive", [2, 1])
         await world.leads("alive", leader=2)
@@ -260,7 +249,7 @@ def test_each_failover_writes_leaderless_partitions_of_dead_replicas_again_and_n
 @pytest.mark.rule("BK-1", "BK-2", "BK-3", "BK-4")
 def test_a_bounce_seen_as_one_notification_is_a_failure_and_a_start() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await settle()
@@ -280,7 +269,7 @@ def test_a_bounce_seen_as_one_notification_is_a_failure_and_a_start() -> None:
 @pytest.mark.parametrize("version", ["3.9", "2.7"])
 def test_a_topic_grows_through_its_node_and_changed_assignments_are_ignored(version: str) -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, protocol_version=ProtocolVersion.parse(version))
+        world, c = await running_cluster(1, 2, protocol_version=ProtocolVersion.parse(version))
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await settle()
@@ -298,7 +287,7 @@ def test_a_topic_grows_through_its_node_and_changed_assignments_are_ignored(vers
 @pytest.mark.rule("TP-21")
 def test_a_doomed_topic_goes_back_to_the_partitions_that_came_into_being() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1], [9])
         await world.leads("t", leader=1)
         await settle()
@@ -319,7 +308,7 @@ def test_a_doomed_topic_goes_back_to_the_partitions_that_came_into_being() -> No
 @pytest.mark.rule("TP-12", "CX-10", "D-8")
 def test_a_topic_removed_by_hand_is_forgotten_and_can_be_created_again() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await settle()
@@ -338,7 +327,7 @@ def test_a_topic_removed_by_hand_is_forgotten_and_can_be_created_again() -> None
 @pytest.mark.rule("ZK-2", "LC-3", "PS-11")
 def test_malformed_nodes_are_skipped_and_never_keep_a_controller_from_ruling() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2)
+        world, first = await running_cluster(1, 2)
         await world.create_topic("good", [1, 2])
         await world.create_topic("torn", [1])
         await world.leads("good", leader=1)
@@ -371,7 +360,7 @@ def test_malformed_nodes_are_skipped_and_never_keep_a_controller_from_ruling() -
 @pytest.mark.rule("TI-1", "TI-3", "ZK-22", "LC-4")
 def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
     async def main() -> None:
-        world, first = await cluster(1, protocol_version=ProtocolVersion.parse("2.7-IV2"))
+        world, first = await running_cluster(1, protocol_version=ProtocolVersion.parse("2.7-IV2"))
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         assert (await world.topic("t")).topic_id is None  # type: ignore[union-attr]
@@ -394,7 +383,7 @@ def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
 @pytest.mark.rule("RQ-31", "RQ-32", "RQ-35")
 def test_requests_to_a_silent_broker_wait_in_order_and_are_dropped_with_its_channel() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         c.brokers.unreachable.add(2)
         await world.create_topic("a", [1, 2])
         await world.create_topic("b", [2, 1])

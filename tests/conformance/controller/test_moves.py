@@ -33,22 +33,12 @@ from controller.fenced_writes import Conflict, Written
 from controller.handlers.partition_transitions import move_partitions
 from controller.handlers.replica_transitions import move_replicas
 from tests.contexts import ids, leadership, tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
-
-
-async def cluster(*brokers: int) -> tuple[World, RunningController]:
-    world = await World().start()
-    c = world.start_controller()
-    await until(lambda: c.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
-    await settle()
-    return world, c
+from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
 
 
 async def with_topic(*replicas: list[int]) -> tuple[World, RunningController, Any]:
     """Brokers 1 to 3 with topic t, settled, and the reign."""
-    world, c = await cluster(1, 2, 3)
+    world, c = await running_cluster(1, 2, 3)
     await world.create_topic("t", *replicas)
     for partition, of_partition in enumerate(replicas):
         await world.leads("t", partition, leader=of_partition[0])

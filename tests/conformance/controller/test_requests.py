@@ -1,7 +1,6 @@
 """What agents and administrators ask of the controller in office."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -23,18 +22,9 @@ from cluster.state_change_log import Kind
 from cluster.znodes import decode_config, encode_config, encode_controller_epoch, topic_config_path
 from cluster.zookeeper.port import SetData
 from tests.contexts import ids
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, World, run_virtually, running_cluster, settle
 
 E = ErrorCode
-
-
-async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    c = world.start_controller(**settings)
-    await until(lambda: c.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
-    return world, c
 
 
 def proposal(state: Leadership, *isr: int, partition: int = 0, behind: int = 0) -> AlterPartitionItem:
@@ -54,7 +44,7 @@ async def propose(
 @pytest.mark.rule("IS-13", "IS-14", "IS-15", "IS-16", "IS-18")
 def test_an_accepted_isr_is_written_once_and_told_to_every_broker() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2, 3], [1, 2])
         state = await world.leads("t", leader=1)
         other = await world.leads("t", 1, leader=1)
@@ -90,7 +80,7 @@ def test_an_accepted_isr_is_written_once_and_told_to_every_broker() -> None:
 @pytest.mark.rule("IS-13", "PS-10")
 def test_a_state_that_moved_on_in_zookeeper_is_an_invalid_version_without_retry() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
         await settle()
@@ -111,7 +101,7 @@ def test_a_state_that_moved_on_in_zookeeper_is_an_invalid_version_without_retry(
 
 def test_of_two_proposals_for_one_partition_the_first_counts() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
         await settle()
@@ -126,7 +116,7 @@ def test_of_two_proposals_for_one_partition_the_first_counts() -> None:
 @pytest.mark.rule("IS-5", "IS-6", "IS-7")
 def test_whole_requests_are_refused_by_code() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         state = await world.leads("t", leader=1)
         await settle()
@@ -145,7 +135,7 @@ def test_whole_requests_are_refused_by_code() -> None:
 @pytest.mark.rule("IS-19", "FN-4", "INV-12", "D-6")
 def test_a_fenced_isr_change_is_answered_not_controller() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
         await settle()
@@ -161,7 +151,7 @@ def test_a_fenced_isr_change_is_answered_not_controller() -> None:
 @pytest.mark.rule("TP-1", "TP-4", "TP-5")
 def test_created_topics_are_led_when_the_answer_comes() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         asked = CreateTopicsRequest(
             (
                 NewTopic("orders", 6, 3, configs={"retention.ms": "1000"}),
@@ -212,7 +202,7 @@ def test_created_topics_are_led_when_the_answer_comes() -> None:
 
 def test_validation_alone_writes_nothing() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         answer = await c.ask(CreateTopicsRequest((NewTopic("t", 2, 1), NewTopic("u", 0)), validate_only=True))
         assert [r.error_code for r in answer.topics] == [E.NONE, E.INVALID_PARTITIONS]
         assert (answer.topics[0].num_partitions, answer.topics[0].topic_id) == (2, None)
@@ -227,7 +217,7 @@ def test_validation_alone_writes_nothing() -> None:
 @pytest.mark.parametrize("timeout_ms", [0, 300])
 def test_a_topic_that_nobody_can_lead_is_created_but_times_out_and_blocks_nobody(timeout_ms: int) -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         request = CreateTopicsRequest((NewTopic("t", assignments={0: ids(7)}),), timeout_ms=timeout_ms)
         waiting = asyncio.ensure_future(c.ask(request))
         await asyncio.sleep(0.1)
@@ -246,7 +236,7 @@ def test_a_topic_that_nobody_can_lead_is_created_but_times_out_and_blocks_nobody
 @pytest.mark.rule("TP-1")
 def test_left_over_settings_are_replaced_and_marked_or_existing_names_refused() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create(topic_config_path("t"), encode_config({"retention.ms": "5"}))
         # The request comes before the news of the marker, which is dropped then: there is no such topic.
         c.zookeeper.pause()
@@ -267,7 +257,7 @@ def test_left_over_settings_are_replaced_and_marked_or_existing_names_refused() 
 @pytest.mark.rule("EV-6", "INV-12", "D-7")
 def test_requests_that_wait_when_the_session_ends_are_answered_not_controller() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
         await settle()
@@ -295,7 +285,7 @@ def test_requests_that_wait_when_the_session_ends_are_answered_not_controller() 
 
 def test_what_a_controller_does_not_serve_is_refused_and_its_log_is_read() -> None:
     async def main() -> None:
-        _, c = await cluster(1)
+        _, c = await running_cluster(1)
         with pytest.raises(ApiError) as refused:
             await c.ask("anything")
         assert refused.value.code is E.UNSUPPORTED_VERSION
@@ -308,7 +298,7 @@ def test_what_a_controller_does_not_serve_is_refused_and_its_log_is_read() -> No
 @pytest.mark.rule("PS-20", "PS-21", "IS-20", "D-18")
 def test_only_a_topic_that_allows_it_gets_an_unclean_leader() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         key = "unclean.leader.election.enable"
         for topic, configs in {"clean": {}, "unclean": {key: "true"}, "wrong": {key: "maybe"}}.items():
             await world.create(topic_config_path(topic), encode_config(configs))
@@ -335,7 +325,7 @@ def test_only_a_topic_that_allows_it_gets_an_unclean_leader() -> None:
 @pytest.mark.rule("RQ-13", "FN-9")
 def test_refusals_of_brokers_do_not_end_the_reign() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         c.brokers.answers[BrokerId(1)] = E.STALE_CONTROLLER_EPOCH
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)

@@ -31,23 +31,13 @@ from cluster.znodes import (
 from cluster.zookeeper.port import Create, Delete, SetData
 from controller.handlers.replica_transitions import move_replicas
 from tests.contexts import ids, leadership, tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
-
-
-async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    c = world.start_controller(**settings)
-    await until(lambda: c.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
-    await settle()
-    return world, c
+from tests.controllers import World, run_virtually, running_cluster, settle, until
 
 
 @pytest.mark.rule("BK-40", "D-12", "ZK-14", "BK-17")
 def test_changed_endpoints_are_announced_and_a_changed_rack_is_not() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         c.brokers.received.clear()
         record = Broker(BrokerId(1), (Endpoint("host1", 9092),), "rack-a")
         await world.write(SetData(broker_path(record.id), encode_broker(record, 1)))
@@ -87,7 +77,7 @@ def test_brokers_that_lack_finalized_features_do_not_take_part() -> None:
 @pytest.mark.rule("BK-1", "BK-2", "BK-3", "BK-11", "BK-35")
 def test_a_notification_of_a_new_a_bounced_and_a_dead_broker_is_worked_off_in_this_order() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         c.brokers.received.clear()
         c.zookeeper.pause()
         await world.stop_broker(2, 3)
@@ -194,7 +184,7 @@ def test_notifications_of_earlier_times_are_dropped_on_taking_office() -> None:
 @pytest.mark.rule("TP-21", "TP-22")
 def test_a_topic_that_waits_for_its_deletion_may_not_grow() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await settle()
@@ -214,7 +204,7 @@ def test_a_topic_that_waits_for_its_deletion_may_not_grow() -> None:
 @pytest.mark.rule("PS-9")
 def test_a_state_node_that_is_there_already_is_never_overwritten() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         there = encode_state(leadership(2, [2], leader_epoch=5))
         await world.create(state_path(tp("t-0")), there)
         await settle()
@@ -237,7 +227,7 @@ def test_a_state_node_that_is_there_already_is_never_overwritten() -> None:
 @pytest.mark.rule("PS-10", "PS-12", "RM-8", "D-23")
 def test_below_alter_partition_every_decision_reads_the_state_nodes_first() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3, protocol_version=ProtocolVersion.parse("2.6"))
+        world, c = await running_cluster(1, 2, 3, protocol_version=ProtocolVersion.parse("2.6"))
         await world.create_topic("t", [1, 2, 3], [1, 2, 3])
         for partition in (0, 1):
             await world.leads("t", partition, leader=1)
@@ -262,7 +252,7 @@ def test_below_alter_partition_every_decision_reads_the_state_nodes_first() -> N
 @pytest.mark.rule("RM-3", "RM-4")
 def test_every_target_of_the_replica_machine_has_its_action() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await settle()
@@ -305,7 +295,7 @@ def test_every_target_of_the_replica_machine_has_its_action() -> None:
 @pytest.mark.rule("RM-3")
 def test_a_new_replica_on_the_leader_is_a_failure_that_leaves_its_state() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await settle()
@@ -321,7 +311,7 @@ def test_a_new_replica_on_the_leader_is_a_failure_that_leaves_its_state() -> Non
 @pytest.mark.rule("BK-35")
 def test_the_death_of_a_broker_that_hosts_nothing_is_announced() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         c.brokers.received.clear()
         await world.stop_broker(2)
         await settle()
@@ -335,7 +325,7 @@ def test_the_death_of_a_broker_that_hosts_nothing_is_announced() -> None:
 @pytest.mark.rule("RQ-30", "RQ-36")
 def test_a_broker_without_the_listener_gets_no_channel_and_harms_nobody() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         odd = Broker(BrokerId(2), (Endpoint("host2", 9093, "EXTERNAL"),))
         await world.create(broker_path(odd.id), encode_broker(odd, 1))
         await until(lambda: c.gauge("ActiveBrokerCount") == 2)
@@ -351,7 +341,7 @@ def test_a_broker_without_the_listener_gets_no_channel_and_harms_nobody() -> Non
 @pytest.mark.rule("RQ-30", "RQ-36")
 def test_with_a_control_plane_a_channel_needs_that_listener_while_leaders_are_named_by_the_other() -> None:
     async def main() -> None:
-        world, c = await cluster(control_plane_listener="CONTROL")
+        world, c = await running_cluster(control_plane_listener="CONTROL")
         control = (Endpoint("host", 9092), Endpoint("host", 9093, "CONTROL"))
         for number, endpoints in ((1, control), (2, control[:1])):
             record = Broker(BrokerId(number), endpoints)
@@ -371,7 +361,7 @@ def test_with_a_control_plane_a_channel_needs_that_listener_while_leaders_are_na
 @pytest.mark.rule("D-24", "LC-8")
 def test_a_failover_and_a_death_take_few_round_trips_however_many_partitions_there_are() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2, 3)
+        world, first = await running_cluster(1, 2, 3)
         replicas = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
         await world.create_topic("t", *(replicas[p % 3] for p in range(900)))
         await until(lambda: first.gauge("GlobalPartitionCount") == 900)

@@ -36,7 +36,7 @@ from cluster.zookeeper.port import Create, OpResult, SetData, ZkError
 from controller.controller_state import ControllerState
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.contexts import assignment, ids, tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
 
 
 async def successor(world: World, first: RunningController, **settings: Any) -> RunningController:
@@ -47,21 +47,11 @@ async def successor(world: World, first: RunningController, **settings: Any) -> 
     return second
 
 
-async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    first = world.start_controller(**settings)
-    await until(lambda: first.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: first.gauge("ActiveBrokerCount") == len(brokers))
-    await settle()
-    return world, first
-
-
 def test_the_office_counts_from_the_election_while_the_other_figures_follow_the_failover() -> None:
     """Section 15.1: ActiveControllerCount and ControllerState are live, the other gauges as of the last event."""
 
     async def main() -> None:
-        world, first = await cluster(1, 2)
+        world, first = await running_cluster(1, 2)
         await first.stop()
         second = world.start_controller(1002)
         await until(lambda: second.gauge("ActiveControllerCount") == 1)
@@ -98,7 +88,7 @@ def last_hosts(c: RunningController, broker: int) -> list[str]:
 @pytest.mark.rule("FO-2", "FO-3", "LC-2", "LC-3", "LC-7", "TP-11", "ZC-5")
 def test_after_a_failover_every_kind_of_change_is_heard_of_time_and_again() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2)
+        world, first = await running_cluster(1, 2)
         await world.create_topic("old", [1, 2])
         await world.leads("old", leader=1)
         c = await successor(world, first)
@@ -148,7 +138,7 @@ def test_notifications_go_before_the_state_is_read_and_lists_before_what_they_li
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
-        world, first = await cluster(1)
+        world, first = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await first.stop()
@@ -179,7 +169,7 @@ def test_notifications_go_before_the_state_is_read_and_lists_before_what_they_li
 @pytest.mark.rule("LC-5", "LC-6", "RA-50")
 def test_a_new_reign_knows_the_moves_of_the_last_one_but_not_who_was_leaving() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2, 3)
+        world, first = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", 1, leader=2)
         await first.ask(ControlledShutdownRequest(BrokerId(2)))
@@ -206,7 +196,7 @@ def test_a_new_reign_knows_the_moves_of_the_last_one_but_not_who_was_leaving() -
 @pytest.mark.rule("LC-9", "FO-9")
 def test_every_registered_broker_has_a_channel_and_hears_who_else_there_is() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2, 3)
+        world, first = await running_cluster(1, 2, 3)
         c = await successor(world, first)
         for broker in (1, 2, 3):
             introduction = c.brokers.of(broker, UpdateMetadataRequest)[0]
@@ -223,7 +213,7 @@ def test_every_registered_broker_has_a_channel_and_hears_who_else_there_is() -> 
 @pytest.mark.rule("TI-2")
 def test_an_old_protocol_gives_no_ids_but_keeps_those_there_are() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2, protocol_version=ProtocolVersion.parse("2.7-IV2"))
+        world, first = await running_cluster(1, 2, protocol_version=ProtocolVersion.parse("2.7-IV2"))
         given = "Wx8MUo0-SnefEGwuS32aMQ"
         await world.create_topic("with", [1, 2], topic_id=given)
         await world.create_topic("without", [1, 2])
@@ -246,7 +236,7 @@ def test_an_old_protocol_gives_no_ids_but_keeps_those_there_are() -> None:
 @pytest.mark.rule("CX-12", "INV-11")
 def test_a_second_reign_of_the_same_candidate_starts_from_nothing_but_zookeeper() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await c.ask(ControlledShutdownRequest(BrokerId(2)))
@@ -268,7 +258,7 @@ def test_a_second_reign_of_the_same_candidate_starts_from_nothing_but_zookeeper(
 @pytest.mark.rule("EL-12", "D-2")
 def test_stepping_down_resigns_even_where_somebody_else_rules_and_leaves_him_the_office() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         # The news of the other one has not come yet.
         c.zookeeper.listen(lambda _: None)
         await world.write(SetData(CONTROLLER, encode_controller(7, 1)))  # type: ignore[arg-type]
@@ -287,7 +277,7 @@ def test_stepping_down_resigns_even_where_somebody_else_rules_and_leaves_him_the
 @pytest.mark.rule("D-11", "EL-20", "EV-7")
 def test_a_stop_during_an_expiry_does_not_hang() -> None:
     async def main() -> None:
-        _, c = await cluster(1)
+        _, c = await running_cluster(1)
         c.zookeeper.expire()
         async with asyncio.timeout(5):
             await c.stop()

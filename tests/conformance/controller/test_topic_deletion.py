@@ -36,18 +36,9 @@ from cluster.znodes import (
 )
 from cluster.zookeeper.port import Create, Delete, Op, SetData
 from tests.contexts import ids
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
 
 E = ErrorCode
-
-
-async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    c = world.start_controller(**settings)
-    await until(lambda: c.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
-    return world, c
 
 
 async def mark(world: World, *topics: str) -> None:
@@ -86,7 +77,7 @@ async def describe(c: RunningController, topic: str = "t") -> DescribedTopicDele
 @pytest.mark.rule("TD-4", "TD-7", "TD-9", "TD-13", "TD-15", "TD-20", "RQ-8", "CX-7", "CX-10", "CX-11", "TI-3", "INV-9")
 def test_a_topic_is_forgotten_stopped_deleted_and_only_then_removed() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create(topic_config_path("t"), encode_config({"retention.ms": "1"}))
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", 1, leader=2)
@@ -138,7 +129,7 @@ def deletions(world: World) -> list[str]:
 @pytest.mark.rule("TD-10")
 def test_the_marker_of_an_unknown_topic_is_removed() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await mark(world, "nonsense")
@@ -153,7 +144,7 @@ def test_the_marker_of_an_unknown_topic_is_removed() -> None:
 @pytest.mark.rule("TD-1", "TD-3", "TD-11")
 def test_where_deletion_is_disabled_markers_go_and_topics_stay() -> None:
     async def main() -> None:
-        world, c = await cluster(1, delete_topic_enable=False)
+        world, c = await running_cluster(1, delete_topic_enable=False)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await mark(world, "t")
@@ -176,7 +167,7 @@ def test_where_deletion_is_disabled_markers_go_and_topics_stay() -> None:
 @pytest.mark.rule("TD-6", "TD-9", "TD-13", "TD-27", "BK-13", "BK-16", "RM-10", "CX-20", "INV-10")
 def test_a_dead_replica_holds_its_topic_until_it_returns() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2, 3])
         await world.leads("t", leader=1)
         await world.stop_broker(3)
@@ -211,7 +202,7 @@ def test_a_dead_replica_holds_its_topic_until_it_returns() -> None:
 @pytest.mark.rule("TD-8", "TD-20", "TD-25")
 def test_a_broker_that_refuses_holds_the_topic_until_a_broker_of_it_starts() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         c.brokers.deletions[BrokerId(2)] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -238,7 +229,7 @@ def test_a_broker_that_refuses_holds_the_topic_until_a_broker_of_it_starts() -> 
 @pytest.mark.rule("BK-34", "RQ-20", "TD-8", "TD-26")
 def test_a_broker_that_dies_before_it_answers_does_not_leave_its_replica_hanging() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await settle()
@@ -262,7 +253,7 @@ def test_a_broker_that_dies_before_it_answers_does_not_leave_its_replica_hanging
 @pytest.mark.rule("TD-26", "TD-6")
 def test_a_broker_back_before_the_others_have_answered_is_told_when_they_have() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await settle()
@@ -286,7 +277,7 @@ def test_a_broker_back_before_the_others_have_answered_is_told_when_they_have() 
 @pytest.mark.rule("D-1", "TD-2", "TD-12", "RA-10", "RA-27")
 def test_a_topic_on_the_move_is_deleted_when_the_move_is_over() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1], [1])
         await world.leads("t", 1, leader=1)
         move = ReassignableTopic("t", (ReassignablePartition(0, ids(2)),))
@@ -317,7 +308,7 @@ def test_a_topic_on_the_move_is_deleted_when_the_move_is_over() -> None:
 @pytest.mark.rule("FO-7", "FO-8", "FO-13", "TD-1", "TD-5")
 def test_a_new_controller_holds_topics_with_dead_replicas_and_deletes_the_others() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2)
+        world, first = await running_cluster(1, 2)
         await world.create_topic("held", [1, 2])
         await world.create_topic("free", [1])
         await world.leads("held", leader=1)
@@ -342,7 +333,7 @@ def test_a_new_controller_holds_topics_with_dead_replicas_and_deletes_the_others
 @pytest.mark.rule("TD-28", "RM-7", "ZC-8")
 def test_a_half_deleted_topic_is_deleted_to_the_end() -> None:
     async def main() -> None:
-        world, first = await cluster(1, 2)
+        world, first = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", 1, leader=2)
         await first.stop()
@@ -360,7 +351,7 @@ def test_a_half_deleted_topic_is_deleted_to_the_end() -> None:
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_nodes_added_while_a_topic_is_removed_are_removed_too_at_the_latest_at_the_next_occasion(times: int) -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         left = times
@@ -390,7 +381,7 @@ def test_nodes_added_while_a_topic_is_removed_are_removed_too_at_the_latest_at_t
 
 def test_a_topic_node_that_cannot_be_read_does_not_grow_but_can_be_deleted() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create(topic_path("t"), b"not JSON")
         await until(lambda: "t" in c.context.topics)
         grown = await c.ask(CreatePartitionsRequest((NewPartitions("t", 2),)))
@@ -405,7 +396,7 @@ def test_a_topic_node_that_cannot_be_read_does_not_grow_but_can_be_deleted() -> 
 @pytest.mark.rule("TP-21", "TP-22")
 def test_partitions_added_to_a_doomed_topic_are_taken_out_again() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await world.stop_broker(2)
@@ -427,7 +418,7 @@ def test_partitions_added_to_a_doomed_topic_are_taken_out_again() -> None:
 @pytest.mark.rule("TD-4", "TD-15", "D-19")
 def test_many_topics_go_in_few_transactions_and_requests() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         topics = [f"t{n}" for n in range(20)]
         for topic in topics:
             await world.create_topic(topic, *[[1, 2]] * 25)

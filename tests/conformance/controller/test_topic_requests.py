@@ -23,18 +23,9 @@ from cluster.requests import (
 from cluster.znodes import delete_topic_path, encode_topic, topic_path
 from cluster.zookeeper.port import Create, SetData
 from tests.contexts import ids
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, run_virtually, running_cluster, settle, until
 
 E = ErrorCode
-
-
-async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    c = world.start_controller(**settings)
-    await until(lambda: c.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
-    return world, c
 
 
 async def delete(c: RunningController, *topics: TopicToDelete, **options: Any) -> list[tuple[str | None, ErrorCode]]:
@@ -45,7 +36,7 @@ async def delete(c: RunningController, *topics: TopicToDelete, **options: Any) -
 @pytest.mark.rule("TP-3", "TP-4")
 def test_each_topic_of_a_deletion_is_judged_by_itself() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         for topic in ("by-name", "by-id", "marked", "twice", "kept"):
             await world.create_topic(topic, [1])
             await world.leads(topic, leader=1)
@@ -86,7 +77,7 @@ def test_each_topic_of_a_deletion_is_judged_by_itself() -> None:
 @pytest.mark.rule("TP-3")
 def test_where_deletion_is_disabled_nothing_is_marked() -> None:
     async def main() -> None:
-        world, c = await cluster(1, delete_topic_enable=False)
+        world, c = await running_cluster(1, delete_topic_enable=False)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         assert await delete(c, TopicToDelete("t")) == [("t", E.TOPIC_DELETION_DISABLED)]
@@ -100,7 +91,7 @@ def test_where_deletion_is_disabled_nothing_is_marked() -> None:
 @pytest.mark.parametrize("timeout_ms", [0, 200])
 def test_a_deletion_that_takes_longer_than_asked_goes_on_behind_the_answer(timeout_ms: int) -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await settle()
@@ -117,7 +108,7 @@ def test_a_deletion_that_takes_longer_than_asked_goes_on_behind_the_answer(timeo
 
 def test_a_deletion_that_is_only_validated_marks_nothing() -> None:
     async def main() -> None:
-        world, c = await cluster(1)
+        world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         answers = await delete(c, TopicToDelete("t"), TopicToDelete("u"), validate_only=True)
@@ -140,7 +131,7 @@ def wanted(name: str, count: int, *assignments: tuple[int, ...]) -> NewPartition
 @pytest.mark.rule("TP-2", "TP-4", "TP-5", "TP-20", "TP-23")
 def test_a_topic_grows_where_it_would_have_been_placed_and_keeps_what_it_has() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2, 3)
+        world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [2, 3], [1, 3])
         await world.create_topic("u", [3])
         await world.leads("t", 1, leader=1)
@@ -169,7 +160,7 @@ def test_a_topic_grows_where_it_would_have_been_placed_and_keeps_what_it_has() -
 @pytest.mark.rule("TP-2")
 def test_each_expansion_is_judged_by_itself() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         for topic in ("t", "doomed", "twice"):
             await world.create_topic(topic, [1, 2])
             await world.leads(topic, leader=1)
@@ -204,7 +195,7 @@ def test_each_expansion_is_judged_by_itself() -> None:
 @pytest.mark.rule("TP-2")
 def test_a_topic_on_the_move_does_not_grow() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await c.ask(AlterPartitionReassignmentsRequest((ReassignableTopic("t", (ReassignablePartition(0, ids(2)),)),)))
@@ -217,7 +208,7 @@ def test_a_topic_on_the_move_does_not_grow() -> None:
 
 def test_an_expansion_that_is_only_validated_says_where_replicas_would_go() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         (planned,) = await expand(c, wanted("t", 3), validate_only=True)
@@ -232,7 +223,7 @@ def test_an_expansion_that_is_only_validated_says_where_replicas_would_go() -> N
 @pytest.mark.rule("TP-4")
 def test_new_partitions_without_a_leader_in_time_are_there_all_the_same() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         (late,) = await expand(c, wanted("t", 2), timeout_ms=0)
@@ -246,7 +237,7 @@ def test_new_partitions_without_a_leader_in_time_are_there_all_the_same() -> Non
 @pytest.mark.rule("TP-20", "TP-24")
 def test_changed_and_missing_partitions_of_a_topic_node_are_ignored() -> None:
     async def main() -> None:
-        world, c = await cluster(1, 2)
+        world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1], [1])
         before = await world.leads("t", 1, leader=1)
         topic = await world.topic("t")

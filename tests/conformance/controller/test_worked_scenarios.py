@@ -19,7 +19,7 @@ from cluster.znodes import delete_topic_path, encode_state, state_path
 from cluster.zookeeper.port import Create, Op, OpResult, SetData
 from simulator.zookeeper import ServerSession
 from tests.contexts import assignment, leadership, tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
 from tests.reassigning import Cluster
 from tests.reassigning import cluster as cluster_with_topic
 
@@ -27,12 +27,7 @@ T0 = state_path(tp("t-0"))
 
 
 async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    world = await World().start()
-    c = world.start_controller(**settings)
-    await until(lambda: c.rules)
-    await world.start_broker(*brokers)
-    await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers))
-    await settle()
+    world, c = await running_cluster(*brokers, **settings)
     c.brokers.received.clear()
     return world, c
 
