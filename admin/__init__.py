@@ -1,1 +1,1 @@
-"""Client library, command line and web console; all of them speak only gRPC."""
+"""Client library and command line; both speak only gRPC."""
