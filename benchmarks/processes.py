@@ -1,7 +1,6 @@
 """The processes of a measurement: one controller, and stub agents that are told by lines on a pipe what to do."""
 
 import asyncio
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.stub_agents import Command, Received
 from cluster.broker import BrokerId
+from deploy.local.processes import choose_free_ports
 
 FAILOVER_PHASES = {
     "load": "klamm_controller_failover_loadms",
@@ -36,7 +36,7 @@ class ControllerProcess:
     def __init__(self, controller: int, zookeeper: str, directory: Path) -> None:
         self._config = directory / f"controller-{controller}.toml"
         self._log = directory / f"controller-{controller}.log"
-        self._metrics = f"127.0.0.1:{_free_port()}"
+        self._metrics = f"127.0.0.1:{choose_free_ports(1)[0]}"
         lines = [
             f"id = {controller}",
             f'zookeeper = "{zookeeper}"',
@@ -152,10 +152,3 @@ def _fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=10) as answer:
         text: str = answer.read().decode()
         return text
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

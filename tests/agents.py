@@ -68,6 +68,7 @@ from cluster.requests import (
 from cluster.state_change_log import StateChange
 from cluster.znodes import CONTROLLER, controller_registration_path, encode_controller, encode_controller_registration
 from cluster.zookeeper.port import Create
+from simulator.cluster import VirtualClock
 from simulator.disk import SimulatedDisk
 from simulator.network import SimulatedClusterClient, SimulatedNetwork
 from simulator.virtual_time_loop import VirtualTimeLoop
@@ -95,13 +96,6 @@ def virtually(test: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, Non
         assert loop.unhandled == []
 
     return run
-
-
-class VirtualClock:
-    """Wall clock of a virtual world: the loop's time, counted from an arbitrary date."""
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(asyncio.get_running_loop().time() * 1000)
 
 
 class Records:

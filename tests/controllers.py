@@ -39,8 +39,7 @@ from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.controller_state import ControllerState
 from controller.node import ControllerNode
-from simulator.cluster import simulate
-from simulator.virtual_time_loop import START_MS
+from simulator.cluster import VirtualClock, simulate
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
@@ -117,13 +116,6 @@ class MemorySink:
 
     def of(self, kind: Kind) -> list[StateChange]:
         return [change for change in self.changes if change.kind is kind]
-
-
-class VirtualClock:
-    """The clock of the simulated ZooKeeper."""
-
-    def now_ms(self) -> int:
-        return START_MS + int(asyncio.get_running_loop().time() * 1000)
 
 
 class RunningController:

@@ -62,6 +62,7 @@ from cluster.rpc.client import RpcClient
 from cluster.rpc.serving import RpcServer
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
+from deploy.local.processes import choose_free_ports
 
 TIMEOUT_MS = 10_000
 DESCRIPTION = DescribeClusterResponse("a-cluster", ControllerId(1001), "127.0.0.1:9", ControllerEpoch(3), ())
@@ -111,13 +112,6 @@ async def agent(
     finally:
         await client.close()
         await server.stop(0)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def test_a_request_arrives_in_domain_types_with_its_context() -> None:
@@ -276,13 +270,13 @@ async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
     client = RpcClient()
     try:
         with pytest.raises(PeerUnreachableError, match="UNAVAILABLE"):
-            await client.call(f"127.0.0.1:{free_port()}", DescribeClusterRequest(), TIMEOUT_MS)
+            await client.call(f"127.0.0.1:{choose_free_ports(1)[0]}", DescribeClusterRequest(), TIMEOUT_MS)
     finally:
         await client.close()
 
 
 async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> None:
-    address, client = f"127.0.0.1:{free_port()}", RpcClient()
+    address, client = f"127.0.0.1:{choose_free_ports(1)[0]}", RpcClient()
     server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
     try:
         await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
@@ -303,7 +297,10 @@ async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> Non
 
 
 async def test_each_attempt_to_connect_may_take_twice_as_long_as_the_one_before_until_one_succeeds() -> None:
-    address, client = f"127.0.0.1:{free_port()}", RpcClient(connect_timeout_ms=1000, connect_timeout_max_ms=3000)
+    address, client = (
+        f"127.0.0.1:{choose_free_ports(1)[0]}",
+        RpcClient(connect_timeout_ms=1000, connect_timeout_max_ms=3000),
+    )
     patience = []
     try:
         for _ in range(4):
@@ -405,7 +402,7 @@ async def test_control_requests_reach_a_broker_and_its_refusals_are_answers() ->
 async def test_a_broker_that_returns_gets_its_request_at_the_next_attempt() -> None:
     stop = StopReplicaRequest(ControllerId(1001), ControllerEpoch(1), BrokerEpoch(4), ())
     answer = StopReplicaResponse(ErrorCode.NONE)
-    port = free_port()
+    (port,) = choose_free_ports(1)
     at_port = Broker(BrokerId(1), (Endpoint("127.0.0.1", port),))
     client = GrpcBrokerClient(Settings())
     try:

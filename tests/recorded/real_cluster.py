@@ -10,7 +10,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
@@ -19,6 +18,7 @@ from typing import Any
 
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Delete, ZooKeeper
+from deploy.local.processes import choose_free_ports
 from tests.recorded.picture import active_controller
 from tests.recorded.scenario import CONTROLLER_SESSION_MS, Scenario
 
@@ -83,7 +83,7 @@ class RealCluster:
         settings = dict(self._settings)
         if node in CONTROLLERS:
             settings["zookeeper.session.timeout.ms"] = CONTROLLER_SESSION_MS
-        port = self._ports.setdefault(node, _free_port())
+        port = self._ports.setdefault(node, choose_free_ports(1)[0])
         rack = self._racks.get(node)
         return "\n".join(
             [
@@ -224,10 +224,3 @@ async def _is_late_in_a_tick() -> bool:
 
 async def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is not None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

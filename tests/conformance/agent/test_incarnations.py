@@ -20,9 +20,10 @@ from cluster.requests import (
 )
 from cluster.znodes import broker_path
 from cluster.zookeeper.port import Delete, Stat
+from simulator.cluster import VirtualClock
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.agents import CONTROLLER_ID, TOPIC, TP, AgentProcess, AgentWorld, VirtualClock, until, virtually
+from tests.agents import CONTROLLER_ID, TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
 BROKER = Broker(BrokerId(1), (Endpoint("host-1", 9092),))
 

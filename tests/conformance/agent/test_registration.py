@@ -15,9 +15,10 @@ from cluster.errors import ErrorCode, StartupError
 from cluster.requests import DescribeClusterRequest, MetadataRequest
 from cluster.znodes import PERSISTENT_PATHS, broker_path, controller_registration_path
 from cluster.zookeeper.port import Create
+from simulator.cluster import VirtualClock
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.agents import AgentWorld, VirtualClock, until, virtually
+from tests.agents import AgentWorld, until, virtually
 
 BROKER = Broker(BrokerId(1), (Endpoint("host-1", 9092),))
 

@@ -15,10 +15,11 @@ from cluster.znodes import CLUSTER_ID, CONTROLLER
 from cluster.zookeeper.port import Create, SetData, ZooKeeper
 from controller.config import ControllerConfig
 from controller.controller import Controller
+from simulator.cluster import VirtualClock
 from simulator.znode_tree import Author
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.controllers import MemorySink, RecordingBrokers, VirtualClock, run_virtually
+from tests.controllers import MemorySink, RecordingBrokers, run_virtually
 
 pytestmark = pytest.mark.rule("ZK-6")
 

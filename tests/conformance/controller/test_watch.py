@@ -13,8 +13,9 @@ from cluster.state_change_log import Kind, StateChange
 from cluster.znodes import delete_topic_path, encode_config, topic_config_path
 from cluster.zookeeper.port import Create
 from controller.event_feed import REMEMBERED_MAX, RESPONSE_EVENTS_MAX, EventFeed
+from simulator.cluster import VirtualClock
 from tests.contexts import context
-from tests.controllers import RunningController, VirtualClock, run_virtually, settle, until
+from tests.controllers import RunningController, run_virtually, settle, until
 from tests.electing import cluster, elect, restart_broker, stop_broker
 
 Stream = AsyncIterator[WatchResponse]

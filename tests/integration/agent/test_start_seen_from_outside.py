@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -13,15 +12,9 @@ from broker_agent import program
 from broker_agent.log.log_directories import DiskLogDirectories
 from cluster.process.config import NodeConfig
 from cluster.process.settings import Settings
+from deploy.local.processes import choose_free_ports
 
 pytestmark = pytest.mark.real
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def broker_state(address: str) -> int:
@@ -35,7 +28,7 @@ def broker_state(address: str) -> int:
 async def test_recovery_is_seen_while_the_logs_are_loaded_and_running_only_afterwards(
     zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{choose_free_ports(1)[0]}"
     config = NodeConfig(
         id=1,
         zookeeper=zookeeper,
