@@ -6,12 +6,15 @@ again until the client's timeout.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from cluster.broker import BrokerId
+from admin import record_deletion
+from admin.topology import Topology
+from cluster.broker import BrokerId, Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.partition import TopicPartition
 from cluster.requests import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -186,6 +189,18 @@ class AdminClient:
         topics = tuple(TopicToDelete(name) for name in names)
         request = DeleteTopicsRequest(topics, self._timeout_ms if wait_ms is None else wait_ms, validate_only)
         return await self._ask_controller(request, DeleteTopicsResponse)
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, Offset], *, wait_ms: int | None = None, validate_only: bool = False
+    ) -> record_deletion.Results:
+        """Delete the records below these offsets, -1: below the high watermark. One result per partition.
+
+        REQUEST_TIMED_OUT means that the leader has deleted them, or may have, but not every live follower has.
+        """
+        limit_ms = self._timeout_ms if wait_ms is None else wait_ms
+        return await record_deletion.delete_records(
+            Topology(self), offsets, wait_ms=limit_ms, validate_only=validate_only
+        )
 
     async def list_topics(self) -> ListTopicsResponse:
         return await self._ask_controller(ListTopicsRequest(), ListTopicsResponse)

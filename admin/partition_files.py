@@ -1,7 +1,7 @@
-"""The JSON files of Kafka's tools: topics to move, reassignments, partitions to elect leaders for.
+"""The JSON files of Kafka's tools: topics to move, reassignments, partitions to elect, offsets to delete to.
 
 Taken unchanged, keys that mean nothing here included. Source: Kafka ReassignPartitionsCommand,
-LeaderElectionCommand.
+LeaderElectionCommand, DeleteRecordsCommand.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,9 +9,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerId, Offset
 from cluster.errors import ConfigError
 from cluster.partition import TopicPartition
+from cluster.requests import UP_TO_HIGH_WATERMARK
 
 VERSION: Final = 1
 ANY_DIRECTORY: Final = "any"
@@ -49,6 +50,17 @@ class _PartitionsFile(msgspec.Struct):
     version: int = VERSION
 
 
+class _PartitionOffset(msgspec.Struct):
+    topic: str
+    partition: int
+    offset: int
+
+
+class _OffsetsFile(msgspec.Struct):
+    partitions: list[_PartitionOffset]
+    version: int = VERSION
+
+
 def parse_topics(data: bytes, source: str) -> list[str]:
     """The topics of a topics-to-move file, each once. Raises ConfigError naming `source`."""
     return list(dict.fromkeys(t.topic for t in _decode(data, _TopicsFile, source).topics))
@@ -77,6 +89,24 @@ def parse_partitions(data: bytes, source: str) -> list[TopicPartition]:
     if not partitions:
         raise ConfigError([f"{source}: lists no partition"])
     return list(dict.fromkeys(TopicPartition(p.topic, p.partition) for p in partitions))
+
+
+def parse_offsets(data: bytes, source: str) -> dict[TopicPartition, Offset]:
+    """Partition to the first offset that is to stay. Raises ConfigError with everything that is wrong with the file."""
+    offsets: dict[TopicPartition, Offset] = {}
+    mistakes: list[str] = []
+    for item in _decode(data, _OffsetsFile, source).partitions:
+        tp = TopicPartition(item.topic, item.partition)
+        if tp in offsets:
+            mistakes.append(f"{source}: {tp}: is listed twice")
+        if item.offset < UP_TO_HIGH_WATERMARK:
+            mistakes.append(f"{source}: {tp}: offset {item.offset} is below -1, the high watermark")
+        offsets[tp] = Offset(item.offset)
+    if not offsets:
+        mistakes.append(f"{source}: lists no partition")
+    if mistakes:
+        raise ConfigError(mistakes)
+    return offsets
 
 
 def reassignment_document(assignment: Mapping[TopicPartition, Iterable[BrokerId]]) -> dict[str, Any]:

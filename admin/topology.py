@@ -5,12 +5,14 @@ leadership with a lower leader epoch never replaces a newer one (KIP-320).
 """
 
 import asyncio
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from admin.client import AdminClient
 from cluster.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests import MetadataRequest, MetadataResponse, MetadataTopic
+
+if TYPE_CHECKING:
+    from admin.client import AdminClient
 
 _REFRESH_PAUSE_S = 0.1
 _METADATA_TIMEOUT_MS = 5_000
@@ -27,7 +29,7 @@ class Leader(NamedTuple):
 class Topology:
     """Leaders of the partitions of the topics in use."""
 
-    def __init__(self, client: AdminClient) -> None:
+    def __init__(self, client: "AdminClient") -> None:
         self.client = client
         self._leaders: dict[str, dict[int, Leader | None]] = {}
         self._epochs: dict[tuple[str, int], LeaderEpoch] = {}

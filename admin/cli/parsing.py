@@ -62,6 +62,21 @@ def parse_brokers(text: str) -> list[BrokerId]:
         raise typer.BadParameter(f"{text!r}: must be like 1,2,3", param_hint="--broker-list") from None
 
 
+def parse_partition_names(names: Sequence[str]) -> list[TopicPartition]:
+    """`orders-0` each, every one once; all mistakes are told."""
+    partitions: list[TopicPartition] = []
+    mistakes: list[str] = []
+    for name in names:
+        topic, _, number = name.rpartition("-")
+        if topic and number.isdecimal():
+            partitions.append(TopicPartition(topic, int(number)))
+        else:
+            mistakes.append(f"{name!r}: must be TOPIC-PARTITION, for example orders-0")
+    if mistakes:
+        raise typer.BadParameter("; ".join(mistakes))
+    return list(dict.fromkeys(partitions))
+
+
 def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
     """Topics in the order in which they first come, each with its partitions."""
     grouped: dict[str, list[int]] = {}

@@ -8,6 +8,7 @@ import typer
 
 from admin.cli.options import DEFAULT_DATA, BootstrapOption, Format, FormatOption, connect, run
 from admin.cli.output import say, write, write_table
+from admin.cli.parsing import parse_partition_names
 from cluster.errors import PeerUnreachableError, StartupError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def story(
     down; with --bootstrap it asks every live node. Without any of them: the
     embedded cluster in .klamm.
     """
-    wanted = _parse(partition)
+    (wanted,) = parse_partition_names([partition])
     missing: list[str] = []
     if log_dir or data is not None or bootstrap is None:
         folders = log_dir if log_dir else [(DEFAULT_DATA if data is None else data) / "state-changes"]
@@ -82,15 +83,6 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
     write_table(("leader", "epoch", "from (UTC)", "until", "why"), rows)
     typer.echo("")
     write_table(("time (UTC)", "node", "what happened"), [(_time(line.at_ms), line.node, line.words) for line in lines])
-
-
-def _parse(text: str) -> "TopicPartition":
-    from cluster.partition import TopicPartition
-
-    topic, dash, number = text.rpartition("-")
-    if not dash or not topic or not number.isdecimal():
-        raise typer.BadParameter(f"{text!r}: must be TOPIC-PARTITION, for example orders-0")
-    return TopicPartition(topic, int(number))
 
 
 def _read_files(folders: "Sequence[Path]", wanted: "TopicPartition") -> "list[LoggedStateChange]":

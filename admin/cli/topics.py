@@ -1,10 +1,11 @@
-"""`klamm topics`: create, list, describe, alter, delete."""
+"""`klamm topics`: create, list, describe, alter, delete, delete-records."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from admin.cli.config_documents import config_documents
+from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
 from admin.cli.options import (
     Cluster,
     DryRunOption,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
 app.command(epilog=ALTER_EXAMPLES)(alter)
 app.command(epilog=DELETE_EXAMPLES)(delete)
+app.command("delete-records", epilog=DELETE_RECORDS_EXAMPLES)(delete_records)
 
 _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "offline")
 

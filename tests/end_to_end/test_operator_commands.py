@@ -16,28 +16,18 @@ from deploy.local import processes
 from deploy.local.cluster import BROKER, LocalCluster
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
+from tests.local_clusters import SERVE_S, eventually, partitions, serving_cluster
 
 pytestmark = pytest.mark.real
 
-SERVE_S = 60
 LINES = "".join(f"{number}\n" for number in range(2_000))
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three controllers, three brokers; tests start again what they kill."""
-    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("cluster") / "c", controllers=3, brokers=3)
-    try:
-        running.start_all()
-        wait_until_serving(running, SERVE_S)
+    with serving_cluster(tmp_path_factory.mktemp("cluster") / "c", controllers=3, brokers=3) as running:
         yield running
-    finally:
-        running.stop_all()
-
-
-def partitions(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = as_json(cluster, "topics", "describe", topic)["topics"][0]["partitions"]
-    return found
 
 
 def kill_and_wait(cluster: LocalCluster, broker: int) -> None:
@@ -125,6 +115,37 @@ def test_every_change_can_be_seen_before_it_is_made(
     assert as_json(cluster, "topics", "describe") == before
 
 
+def test_records_are_deleted_up_to_an_offset(cluster: LocalCluster, tmp_path: Path) -> None:
+    def read(*options: str, code: int = 0) -> list[str]:
+        return klamm(cluster, "consume", "trimmed", "--until-end", *options, code=code).stdout.split()
+
+    klamm(cluster, "topics", "create", "trimmed", "--replica-assignment", "1:2:3")
+    klamm(cluster, "produce", "trimmed", stdin=LINES)
+    up_to_500 = ("topics", "delete-records", "trimmed-0", "--before-offset", "500")
+    (shown,) = as_json(cluster, *up_to_500, "--dry-run")["partitions"]
+    assert (shown["offset"], shown["low_watermark"], shown["error"]) == (500, 0, "NONE")
+    assert len(read("--from-beginning")) == 2_000
+    (done,) = as_json(cluster, *up_to_500)["partitions"]
+    assert (done["offset"], done["low_watermark"], done["error"]) == (500, 500, "NONE")
+    assert read("--from-beginning") == LINES.split()[500:]
+    assert read("--offset", "499", code=1) == []
+
+    wanted = tmp_path / "offsets.json"
+    items = (("trimmed", 0, -1), ("trimmed", 7, 1), ("nowhere", 0, 1))
+    named = [dict(zip(("topic", "partition", "offset"), item, strict=True)) for item in items]
+    wanted.write_text(json.dumps({"partitions": named, "version": 1}))
+    answer = klamm(cluster, "topics", "delete-records", "--offset-json-file", str(wanted), "-o", "json", code=1)
+    outcomes = [(p["low_watermark"], p["error"]) for p in json.loads(answer.stdout)["partitions"]]
+    unknown = (-1, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert outcomes == [(2_000, "NONE"), unknown, unknown]
+    klamm(cluster, "produce", "trimmed", stdin="new\n")
+    assert read("--from-beginning") == ["new"]
+
+    klamm(cluster, "topics", "create", "kept", "--replica-assignment", "2:3", "--config", "cleanup.policy=compact")
+    refused = klamm(cluster, "topics", "delete-records", "kept-0", "--before-offset", "0", "--dry-run", code=1)
+    assert "POLICY_VIOLATION   cleanup.policy of kept is compact, without delete" in refused.stdout
+
+
 def test_all_mistakes_of_a_request_are_told_at_once(cluster: LocalCluster) -> None:
     wrong = ["--replication-factor", "9", "--config", "no.such=1", "--config", "retention.ms=long"]
     refused = klamm(cluster, "topics", "create", "a b", *wrong, code=1)
@@ -206,10 +227,7 @@ def test_a_broker_leaves_only_when_nobody_suffers(cluster: LocalCluster) -> None
 
     klamm(cluster, "brokers", "shutdown", "2", "--force")
     assert partitions(cluster, "strict")[0]["leader"] == 1
-    deadline = time.monotonic() + SERVE_S
-    while cluster.state_of(f"{BROKER}-2") != processes.GONE:
-        assert time.monotonic() < deadline, "the process of broker 2 did not end"
-        time.sleep(0.05)
+    eventually(lambda: cluster.state_of(f"{BROKER}-2") == processes.GONE, "the process of broker 2 ends")
     assert "BROKER_NOT_AVAILABLE" in klamm(cluster, "brokers", "shutdown", "2", code=1).stderr
     start_and_wait(cluster, 2)
 

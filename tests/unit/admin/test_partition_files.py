@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from admin.partition_files import parse_partitions, parse_reassignment, parse_topics, reassignment_document
+from admin.partition_files import (
+    parse_offsets,
+    parse_partitions,
+    parse_reassignment,
+    parse_topics,
+    reassignment_document,
+)
 from cluster.errors import ConfigError
 from cluster.partition import TopicPartition
 
@@ -17,10 +23,18 @@ MOVES = (
 ELECTIONS = b'{"partitions": [{"topic": "test", "partition": 1}, {"topic": "test", "partition": 1}]}'
 
 
+# As the help of kafka-delete-records says.
+OFFSETS = (
+    b'{"partitions": [{"topic": "foo", "partition": 1, "offset": 1},'
+    b' {"topic": "foo", "partition": 2, "offset": -1}], "version": 1}'
+)
+
+
 def test_the_files_of_the_original_tools_are_read() -> None:
     assert parse_topics(TOPICS, "f") == ["foo1", "foo2"]
     assert parse_reassignment(MOVES, "f") == {TopicPartition("foo1", 2): (5, 6), TopicPartition("foo1", 0): (5, 6)}
     assert parse_partitions(ELECTIONS, "f") == [TopicPartition("test", 1)]
+    assert parse_offsets(OFFSETS, "f") == {TopicPartition("foo", 1): 1, TopicPartition("foo", 2): -1}
 
 
 def test_what_is_written_can_be_read_again() -> None:
@@ -65,3 +79,20 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_files_of_another_kind_are_refused(parse: object, data: bytes) -> None:
     with pytest.raises(ConfigError):
         parse(data, "f")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("data", "mistakes"),
+    [
+        (b'{"partitions": []}', ["f: lists no partition"]),
+        (b'{"partitions": [], "version": 2}', ["f: version 2 is not known, only 1"]),
+        (
+            b'{"partitions": [{"topic":"t","partition":0,"offset":3}, {"topic":"t","partition":0,"offset":-2}]}',
+            ["f: t-0: is listed twice", "f: t-0: offset -2 is below -1, the high watermark"],
+        ),
+    ],
+)
+def test_all_mistakes_in_a_file_of_offsets_are_told(data: bytes, mistakes: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_offsets(data, "f")
+    assert caught.value.mistakes == mistakes

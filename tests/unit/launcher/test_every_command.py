@@ -35,6 +35,7 @@ CHANGES = {
     "topics alter",
     "topics create",
     "topics delete",
+    "topics delete-records",
 }
 OF_THE_CLUSTER = {"--bootstrap", "--data", "--timeout", "--format"}
 

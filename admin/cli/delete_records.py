@@ -1,0 +1,105 @@
+"""`klamm topics delete-records`. The file is that of Kafka's kafka-delete-records."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from admin.cli.options import (
+    EXIT_REFUSED,
+    Cluster,
+    DryRunOption,
+    YesOption,
+    confirm,
+    examples,
+    run,
+    talks_to_cluster,
+)
+from admin.cli.output import counted, say, write
+from admin.cli.parsing import parse_partition_names, read_input
+from cluster.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from cluster.broker import Offset
+    from cluster.partition import TopicPartition
+    from cluster.requests import DeleteRecordsResult
+
+DELETE_RECORDS_EXAMPLES = examples(
+    "klamm topics delete-records orders-0 --before-offset 1000 --dry-run",
+    "klamm topics delete-records orders-0 orders-1 --before-offset -1 --yes  (all that is committed)",
+    "klamm topics delete-records --offset-json-file offsets.json",
+)
+
+
+@talks_to_cluster()
+def delete_records(
+    partitions: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC-PARTITION", help="With --before-offset, which holds for all.")
+    ] = None,
+    *,
+    before_offset: Annotated[
+        int | None, typer.Option(min=-1, help="The first offset that is to stay; -1: delete all that is committed.")
+    ] = None,
+    offset_json_file: Annotated[
+        Path | None,
+        typer.Option(help='Kafka\'s file: {"partitions": [{"topic": "orders", "partition": 0, "offset": 1000}]}.'),
+    ] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    cluster: Cluster,
+) -> None:
+    """Delete the records below an offset, for good, and wait until no live replica has them any more.
+
+    Files become free a little later: a segment goes as a whole, when
+    retention next looks at it. LOW_WATERMARK is the first offset that any
+    live replica still has.
+    """
+    offsets = _wanted(partitions, before_offset, offset_json_file)
+    if not dry_run:
+        confirm(f"Delete records of {', '.join(map(str, offsets))}?", yes)
+
+    async def main() -> "dict[TopicPartition, DeleteRecordsResult]":
+        async with cluster.connect() as client:
+            return await client.delete_records(offsets, validate_only=dry_run)
+
+    results = run(main())
+    documents = [_document(result, offsets[tp]) for tp, result in results.items()]
+    refused = sum(result.error_code is not ErrorCode.NONE for result in results.values())
+    would = "would be " if dry_run else ""
+    say(f"records of {counted(len(results) - refused, 'partition')} {would}deleted, {refused} refused")
+    columns = ("topic", "partition", "offset", "low_watermark", "outcome", "message")
+    rows = (
+        tuple((f"{would}deleted" if d["error"] == "NONE" else d["error"]) if c == "outcome" else d[c] for c in columns)
+        for d in documents
+    )
+    write({"partitions": documents, "dry_run": dry_run}, cluster.form, columns, rows)
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _wanted(
+    partitions: Sequence[str] | None, before_offset: int | None, file: Path | None
+) -> "dict[TopicPartition, Offset]":
+    """The partitions that were named, each with the first offset that is to stay."""
+    from admin.partition_files import parse_offsets
+    from cluster.broker import Offset
+
+    if file is not None:
+        if partitions or before_offset is not None:
+            raise typer.BadParameter("--offset-json-file goes without partitions and --before-offset")
+        return parse_offsets(read_input(file), str(file))
+    if not partitions or before_offset is None:
+        raise typer.BadParameter("give partitions and --before-offset, or --offset-json-file")
+    return dict.fromkeys(parse_partition_names(partitions), Offset(before_offset))
+
+
+def _document(result: "DeleteRecordsResult", offset: "Offset") -> dict[str, Any]:
+    return {
+        "topic": result.topic,
+        "partition": result.partition,
+        "offset": offset,
+        "low_watermark": result.low_watermark,
+        "error": result.error_code.name,
+        "message": result.error_message,
+    }

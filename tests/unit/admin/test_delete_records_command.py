@@ -1,0 +1,42 @@
+"""What `klamm topics delete-records` refuses before it talks to anybody."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from launcher.__main__ import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "give partitions and --before-offset"),
+        (["orders-0"], "give partitions and --before-offset"),
+        (["--before-offset", "1"], "give partitions and --before-offset"),
+        (["orders-0", "--before-offset", "-2"], "greater than or equal to -1"),
+        (["orders-0", "--offset-json-file", "f"], "goes without partitions"),
+        (["--before-offset", "1", "--offset-json-file", "f"], "goes without partitions"),
+    ],
+)
+def test_a_choice_that_is_none_is_wrong_usage(arguments: list[str], why: str) -> None:
+    answer = CliRunner().invoke(app, ["topics", "delete-records", *arguments], env={"COLUMNS": "200"})
+    assert answer.exit_code == 2
+    assert why in answer.stderr
+
+
+def test_every_name_that_is_no_partition_is_told() -> None:
+    answer = CliRunner().invoke(
+        app, ["topics", "delete-records", "orders", "a-0", "b-x", "--before-offset", "1"], env={"COLUMNS": "200"}
+    )
+    assert answer.exit_code == 2
+    assert all(f"'{name}': must be TOPIC-PARTITION" in answer.stderr for name in ("orders", "b-x"))
+    assert "a-0" not in answer.stderr
+
+
+def test_a_file_that_says_nothing_sensible_is_wrong_usage(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    file.write_text('{"partitions": []}')
+    answer = CliRunner().invoke(app, ["topics", "delete-records", "--offset-json-file", str(file)])
+    assert answer.exit_code != 0
+    assert "lists no partition" in str(answer.exception)
