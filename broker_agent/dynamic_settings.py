@@ -12,10 +12,9 @@ import structlog
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.topic_config_changes import TopicConfigChanges
 from cluster.broker import BrokerId
-from cluster.config_changes import ConfigChanges
-from cluster.errors import MalformedZnodeError
+from cluster.config_changes import ConfigChanges, read_overrides
 from cluster.node import WallClock
-from cluster.znodes import DEFAULT_ENTITY, ConfigEntity, decode_config
+from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.port import ZooKeeper
 
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
@@ -51,21 +50,8 @@ class DynamicSettings:
         await self._topics.take_over(entities, is_new_session=is_new_session)
 
     async def _read_broker_settings(self) -> None:
-        nodes = await self._zookeeper.get_many([layer.path for layer in self._layers])
-        overrides = [
-            {} if node is None else _decode(layer.path, node.data)
-            for layer, node in zip(self._layers, nodes, strict=True)
-        ]
-        found = (_fetchers_in(override) for override in overrides)
+        found = (_fetchers_in(overrides) for overrides in await read_overrides(self._zookeeper, self._layers))
         self._fetchers.resize(next((number for number in found if number is not None), self._fetchers_of_file))
-
-
-def _decode(path: str, data: bytes) -> Mapping[str, str]:
-    try:
-        return decode_config(path, data)
-    except MalformedZnodeError as error:
-        _log.warning("settings cannot be read and count as none", path=path, why=error.why)
-        return {}
 
 
 def _fetchers_in(overrides: Mapping[str, str]) -> int | None:

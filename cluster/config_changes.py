@@ -12,7 +12,7 @@ import structlog
 
 from cluster.errors import MalformedZnodeError
 from cluster.node import WallClock
-from cluster.znodes import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, ConfigEntity, decode_config_change
+from cluster.znodes import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, ConfigEntity, decode_config, decode_config_change
 from cluster.zookeeper.port import Delete, Node, ZooKeeper
 
 EXPIRY_MS: Final = 15 * 60 * 1000
@@ -28,6 +28,21 @@ class TakeOver(Protocol):
     """
 
     def __call__(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> Awaitable[None]: ...
+
+
+async def read_overrides(zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]) -> list[dict[str, str]]:
+    """What each entity overrides, in order; nothing where there is no node, or none that can be read.
+
+    Raises ZooKeeperError.
+    """
+    found: list[dict[str, str]] = []
+    for entity, node in zip(entities, await zookeeper.get_many([e.path for e in entities]), strict=True):
+        try:
+            found.append({} if node is None else decode_config(entity.path, node.data))
+        except MalformedZnodeError as error:
+            log.warning("Settings cannot be read and count as none", path=error.path, why=error.why)
+            found.append({})
+    return found
 
 
 class ConfigChanges:

@@ -23,18 +23,6 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class PartitionReplica(NamedTuple):
-    """One replica: a partition on a broker."""
-
-    topic: str
-    partition: int
-    broker: BrokerId
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-
 class Leadership(Struct, frozen=True):
     """What the state node of a partition says, with its data version (`partition_epoch`).
 

@@ -20,6 +20,11 @@ class StoredConfig(Struct, frozen=True):
     version: int | None
 
 
+def overrides_of(stored: StoredConfig | None) -> Mapping[str, str]:
+    """Those of a node that cannot be read count as none."""
+    return {} if stored is None else stored.overrides
+
+
 class ConfigStore:
     """Reads and fenced writes of one reign."""
 

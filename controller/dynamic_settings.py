@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from cluster.config_changes import ConfigChanges
-from cluster.errors import MalformedZnodeError
+from cluster.config_changes import ConfigChanges, read_overrides
 from cluster.node import WallClock
-from cluster.znodes import DEFAULT_ENTITY, ConfigEntity, decode_config
+from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.port import ZooKeeper
 from controller.config import ControllerConfig
 from controller.decisions.topic_configs import parse_unclean_override
@@ -77,7 +76,7 @@ class ConfigListener:
     async def _read_broker_settings(self) -> None:
         """EP-31."""
         before = self.settings.unclean_leader_election_enable
-        own, of_all = await self._read([self._own, self._of_all])
+        own, of_all = await read_overrides(self._zookeeper, [self._own, self._of_all])
         self.settings.override(own=own, of_all=of_all)
         now = self.settings.unclean_leader_election_enable
         if now is not before:
@@ -87,17 +86,6 @@ class ConfigListener:
 
     async def _read_topics(self, topics: Sequence[ConfigEntity]) -> None:
         """EP-30."""
-        for entity, overrides in zip(topics, await self._read(topics), strict=True):
+        for entity, overrides in zip(topics, await read_overrides(self._zookeeper, topics), strict=True):
             if _unclean_override(overrides) and self._in_office():
                 self._put(TopicUncleanLeaderElectionEnable(entity.name))
-
-    async def _read(self, entities: Sequence[ConfigEntity]) -> list[dict[str, str]]:
-        """Overrides of each entity; none where there is no readable node."""
-        found: list[dict[str, str]] = []
-        for entity, node in zip(entities, await self._zookeeper.get_many([e.path for e in entities]), strict=True):
-            try:
-                found.append({} if node is None else decode_config(entity.path, node.data))
-            except MalformedZnodeError as error:
-                log.warning("Settings cannot be read and count as none", path=error.path, why=error.why)
-                found.append({})
-        return found

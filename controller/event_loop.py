@@ -54,8 +54,8 @@ def error_disposition(event: Event, error: Exception) -> Disposition:
             return Disposition.CARRY_ON
 
 
-class Office(Protocol):
-    """What the loop asks of the controller."""
+class EventProcessor(Protocol):
+    """What the loop asks of the controller. Source: Kafka ControllerEventProcessor."""
 
     async def process(self, event: Event, cause: Cause) -> None: ...
 
@@ -71,8 +71,8 @@ class Office(Protocol):
 class EventLoop:
     """The queue and its one consumer."""
 
-    def __init__(self, office: Office, metrics: ControllerMetrics) -> None:
-        self._office = office
+    def __init__(self, processor: EventProcessor, metrics: ControllerMetrics) -> None:
+        self._processor = processor
         self._metrics = metrics
         self._queue: deque[tuple[Event, float]] = deque()
         self._filled = asyncio.Event()
@@ -126,13 +126,13 @@ class EventLoop:
         self._metrics.show_state(state)
         began = _now()
         try:
-            await self._office.process(event, cause)
+            await self._processor.process(event, cause)
         except Exception as error:
             await self._dispose(event, error)
         finally:
             self._metrics.time_state(state, (_now() - began) * 1000)
             self._metrics.show_state(ControllerState.IDLE)
-            self._office.after_event()
+            self._processor.after_event()
 
     async def _dispose(self, event: Event, error: Exception) -> None:
         disposition = error_disposition(event, error)
@@ -150,9 +150,9 @@ class EventLoop:
         try:
             match disposition:
                 case Disposition.LOOK_WHO_RULES:
-                    await self._office.look_who_rules()
+                    await self._processor.look_who_rules()
                 case Disposition.STEP_DOWN:
-                    await self._office.step_down()
+                    await self._processor.step_down()
                 case Disposition.AWAIT_EXPIRY | Disposition.CARRY_ON:
                     pass
                 case _:

@@ -5,7 +5,6 @@ it carries a checksum and is thrown away when that is wrong, so that it needs no
 Source: Kafka ProducerStateManager; KIP-98.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -85,10 +84,6 @@ class ProducerStates:
             )
         )
         del entry.batches[:-BATCHES_KEPT]
-
-    def update_all(self, headers: Iterable[BatchHeader]) -> None:
-        for header in headers:
-            self.update(header)
 
     def reaches(self, offset: Offset) -> bool:
         """Whether anything remembered lies at or after `offset`, so that a truncation to it concerns us."""

@@ -6,7 +6,7 @@ from cluster.partition import TopicPartition
 from cluster.requests import AlterConfigsResource, Plan, PlannedSetting
 from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
 from controller.active_controller import ActiveController
-from controller.config_store import StoredConfig
+from controller.config_store import overrides_of
 from controller.decisions.config_changes import altered
 from controller.decisions.leader_election import ElectionFailure, Offline
 from controller.decisions.requested_elections import RequestedElections, preview_elections
@@ -68,11 +68,7 @@ async def _allows_from_now_on(active: ActiveController, after: Mapping[ConfigEnt
     if active.settings.unclean_leader_election_enable or not any(layer in after for layer in layers):
         return False
     stored = await active.configs.read(layers)
-    own, of_all = (after.get(layer, _overrides(stored[layer])) for layer in layers)
+    own, of_all = (after.get(layer, overrides_of(stored[layer])) for layer in layers)
     foreseen = DynamicSettings(active.config)
     foreseen.override(own=own, of_all=of_all)
     return foreseen.unclean_leader_election_enable
-
-
-def _overrides(stored: StoredConfig | None) -> Mapping[str, str]:
-    return {} if stored is None else stored.overrides

@@ -23,7 +23,7 @@ from cluster.requests import (
 )
 from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
 from controller.active_controller import ActiveController
-from controller.config_store import StoredConfig
+from controller.config_store import StoredConfig, overrides_of
 from controller.decisions.config_changes import altered, check_alterations, config_entity
 from controller.decisions.config_descriptions import (
     BrokerLayers,
@@ -126,7 +126,7 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
             results[position] = _failed(resource, error)
     of_controller, of_all = ConfigEntity("brokers", str(active.config.id)), ConfigEntity("brokers", DEFAULT_ENTITY)
     stored = await active.configs.read(list(dict.fromkeys([*entities.values(), of_controller, of_all])))
-    layers = BrokerLayers(_overrides(stored[of_controller]), _overrides(stored[of_all]), active.config.file)
+    layers = BrokerLayers(overrides_of(stored[of_controller]), overrides_of(stored[of_all]), active.config.file)
     for position, entity in entities.items():
         resource = request.resources[position]
         own = stored[entity]
@@ -136,10 +136,6 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
         configs = _describe(entity, own.overrides, layers, resource.configuration_keys)
         results[position] = DescribeConfigsResult(ErrorCode.NONE, None, *_key(resource), configs)
     return DescribeConfigsResponse(tuple(results[position] for position in range(len(request.resources))))
-
-
-def _overrides(stored: StoredConfig | None) -> Mapping[str, str]:
-    return {} if stored is None else stored.overrides
 
 
 def _describe(

@@ -138,7 +138,8 @@ def sent(sequence: int, count: int = 1, *, epoch: int = 0, offset: int = 0) -> B
 )
 def test_sequence_numbers_of_a_known_producer(header: BatchHeader, outcome: ErrorCode | int | None) -> None:
     states = ProducerStates()
-    states.update_all(sent(first, 2, epoch=1, offset=100 + first) for first in (0, 2, 4))
+    for number in (0, 2, 4):
+        states.update(sent(number, 2, epoch=1, offset=100 + number))
     if isinstance(outcome, ErrorCode):
         with pytest.raises(LogAppendError) as caught:
             states.find_duplicate(header)
@@ -151,7 +152,8 @@ def test_sequence_numbers_of_a_known_producer(header: BatchHeader, outcome: Erro
 @pytest.mark.rule("R7.6", "R7.8")
 def test_five_batches_are_remembered_the_number_after_the_largest_is_zero_and_snapshots_keep_it() -> None:
     states = ProducerStates()
-    states.update_all(sent(number, offset=number) for number in range(6))
+    for number in range(6):
+        states.update(sent(number, offset=number))
     snapshot = decode_snapshot(states.encode())
     assert snapshot is not None
     for known in (states, snapshot):
