@@ -2,8 +2,7 @@
 
 import json
 import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,29 +12,22 @@ from kazoo.exceptions import NoAuthError
 from cluster.znodes import PERSISTENT_PATHS
 from deploy.local.cluster import BROKER, CONTROLLER, LocalCluster
 from deploy.local.zookeeper_user import LOGIN_FILE
-from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
+from tests.local_clusters import eventually, serving_cluster
 
 pytestmark = [pytest.mark.real, pytest.mark.rule("ZK-6")]
-
-SERVE_S = 60
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    running = LocalCluster.create_or_open(
+    with serving_cluster(
         tmp_path_factory.mktemp("owned") / "c",
         controllers=2,
         brokers=2,
         settings={"zookeeper.session.timeout.ms": 4000},
         owns_nodes=True,
-    )
-    try:
-        running.start_all()
-        wait_until_serving(running, SERVE_S)
+    ) as running:
         yield running
-    finally:
-        running.stop_all()
 
 
 @pytest.fixture
@@ -56,13 +48,6 @@ def owner(cluster: LocalCluster) -> Iterator[KazooClient]:
     yield client
     client.stop()
     client.close()
-
-
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.1)
 
 
 def all_nodes(client: KazooClient, path: str = "/") -> list[str]:
@@ -125,19 +110,19 @@ def test_a_failover_and_the_death_of_an_agent_go_as_ever(cluster: LocalCluster, 
     before = in_office(cluster)
     assert before is not None
     cluster.kill(f"controller-{before}")
-    until(lambda: in_office(cluster) not in (None, before))
+    eventually(lambda: in_office(cluster) not in (None, before), "another controller")
     cluster.kill("broker-2")
-    until(lambda: not stranger.exists("/brokers/ids/2"))
+    eventually(lambda: not stranger.exists("/brokers/ids/2"), "broker 2 is gone")
 
     def led_by_one() -> bool:
         described = as_json(cluster, "topics", "describe", "owned")["topics"][0]
         return all(partition["leader"] == 1 and partition["isr"] == [1] for partition in described["partitions"])
 
-    until(led_by_one)
+    eventually(led_by_one, "broker 1 leads")
     cluster.start("broker-2")
     cluster.start(f"controller-{before}")
-    until(lambda: "/brokers/ids/2" in all_nodes(stranger, "/brokers/ids"))
-    until(lambda: len(stranger.get_children("/controllers/ids")) == 2)
+    eventually(lambda: "/brokers/ids/2" in all_nodes(stranger, "/brokers/ids"), "broker 2 is back")
+    eventually(lambda: len(stranger.get_children("/controllers/ids")) == 2, "both candidates are back")
 
 
 @pytest.mark.parametrize("role", [CONTROLLER, BROKER])
@@ -146,7 +131,7 @@ def test_a_process_without_the_clusters_user_says_so_and_ends(cluster: LocalClus
     name = "controller-1003" if role == CONTROLLER else "broker-3"
     guest.start(name)
     try:
-        until(lambda: guest.state_of(name) == "stopped")
+        eventually(lambda: guest.state_of(name) == "stopped", f"{name} ends")
         (failure,) = guest.failures()
     finally:
         guest.stop_all()

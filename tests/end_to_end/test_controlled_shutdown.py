@@ -14,27 +14,16 @@ import pytest
 from deploy.local import processes
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
-from tests.commands import LAUNCHER, as_json, klamm
+from tests.commands import LAUNCHER, klamm
+from tests.local_clusters import SERVE_S, eventually, partitions, serving_cluster
 
 pytestmark = pytest.mark.real
-
-SERVE_S = 60
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("leaving") / "c", controllers=1, brokers=3)
-    try:
-        running.start_all()
-        wait_until_serving(running, SERVE_S)
+    with serving_cluster(tmp_path_factory.mktemp("leaving") / "c", controllers=1, brokers=3) as running:
         yield running
-    finally:
-        running.stop_all()
-
-
-def partitions(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = as_json(cluster, "topics", "describe", topic)["topics"][0]["partitions"]
-    return found
 
 
 class Load:
@@ -75,18 +64,12 @@ class Load:
 
 
 def wait_for_isr(cluster: LocalCluster, topic: str, size: int) -> None:
-    deadline = time.monotonic() + SERVE_S
-    while any(len(p["isr"]) != size for p in partitions(cluster, topic)):
-        assert time.monotonic() < deadline, "the replicas did not come back into sync"
-        time.sleep(0.1)
+    eventually(lambda: all(len(p["isr"]) == size for p in partitions(cluster, topic)), "the replicas are in sync again")
 
 
 def wait_for_end(cluster: LocalCluster, name: str) -> None:
     """The command is done when the registration is gone; the process has a little to do yet."""
-    deadline = time.monotonic() + SERVE_S
-    while cluster.state_of(name) != processes.GONE:
-        assert time.monotonic() < deadline, f"{name} did not end"
-        time.sleep(0.05)
+    eventually(lambda: cluster.state_of(name) == processes.GONE, f"the end of {name}")
 
 
 def words_of(cluster: LocalCluster, broker: int) -> str:

@@ -1,60 +1,40 @@
 """On real processes leadership goes back where it belongs by itself, through the death of the controller too."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
 from admin.client import AdminClient
 from cluster.requests import ClusterEvent
 from deploy.local.cluster import LocalCluster
-from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
+from tests.local_clusters import SERVE_S, eventually, partitions, serving_cluster
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
-SERVE_S = 60
 INTERVAL_S = 3
 PARTITIONS = 12
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    running = LocalCluster.create_or_open(
+    with serving_cluster(
         tmp_path_factory.mktemp("balance") / "c",
         controllers=2,
         brokers=3,
         settings={"leader.imbalance.check.interval.seconds": INTERVAL_S},
-    )
-    try:
-        running.start_all()
-        wait_until_serving(running, SERVE_S)
+    ) as running:
         yield running
-    finally:
-        running.stop_all()
-
-
-def partitions(cluster: LocalCluster) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = as_json(cluster, "topics", "describe", "orders")["topics"][0]["partitions"]
-    return found
 
 
 def leaders(cluster: LocalCluster) -> dict[int, int]:
-    return {p["partition"]: p["leader"] for p in partitions(cluster)}
+    return {p["partition"]: p["leader"] for p in partitions(cluster, "orders")}
 
 
 def preferred(cluster: LocalCluster) -> dict[int, int]:
-    return {p["partition"]: p["replicas"][0] for p in partitions(cluster)}
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SERVE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
+    return {p["partition"]: p["replicas"][0] for p in partitions(cluster, "orders")}
 
 
 def test_leaders_come_back_after_a_broker_and_the_controller_died(cluster: LocalCluster) -> None:

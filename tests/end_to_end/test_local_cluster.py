@@ -23,22 +23,16 @@ from tests.commands import as_json, klamm
 from tests.end_to_end.metric_names import AGENT as AGENT_METRICS
 from tests.end_to_end.metric_names import AGENT_MOVES, CONTROLLER_MOVES, exposed
 from tests.end_to_end.metric_names import CONTROLLER as CONTROLLER_METRICS
+from tests.local_clusters import SERVE_S, serving_cluster
 
 pytestmark = pytest.mark.real
-
-SERVE_S = 60
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three controllers, three brokers; tests start again what they kill."""
-    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("cluster") / "c", controllers=3, brokers=3)
-    try:
-        running.start_all()
-        wait_until_serving(running, SERVE_S)
+    with serving_cluster(tmp_path_factory.mktemp("cluster") / "c", controllers=3, brokers=3) as running:
         yield running
-    finally:
-        running.stop_all()
 
 
 @pytest.fixture(autouse=True)

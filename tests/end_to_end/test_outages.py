@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from kazoo.client import KazooClient
@@ -14,22 +14,17 @@ from deploy.local import processes
 from deploy.local.cluster import CONTROLLER, ZOOKEEPER, LocalCluster
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
+from tests.local_clusters import SERVE_S, eventually, serving_cluster
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
-SERVE_S = 60
 SESSION_S = 6
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("outages") / "c", controllers=2, brokers=3)
-    try:
-        running.start_all()
-        wait_until_serving(running, SERVE_S)
+    with serving_cluster(tmp_path_factory.mktemp("outages") / "c", controllers=2, brokers=3) as running:
         yield running
-    finally:
-        running.stop_all()
 
 
 @pytest.fixture
@@ -54,13 +49,6 @@ def controller(cluster: LocalCluster) -> tuple[int, int]:
     """Id and epoch of the controller in office."""
     found = as_json(cluster, "cluster", "describe")["controller"]
     return found["id"], found["epoch"]
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SERVE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SERVE_S} s: {what}"
-        time.sleep(0.2)
 
 
 @pytest.mark.rule("EL-22", "EL-23", "ZC-3")

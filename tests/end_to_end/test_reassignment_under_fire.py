@@ -12,8 +12,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from deploy.local.cluster import LocalCluster
-from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
+from tests.local_clusters import serving_cluster
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
@@ -24,13 +24,8 @@ LINES = 200_000
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    running = LocalCluster.create_or_open(tmp_path / "c", controllers=3, brokers=BROKERS)
-    try:
-        running.start_all()
-        wait_until_serving(running, 60)
+    with serving_cluster(tmp_path / "c", controllers=3, brokers=BROKERS) as running:
         yield running
-    finally:
-        running.stop_all()
 
 
 def placed(partition: int, shift: int) -> list[int]:

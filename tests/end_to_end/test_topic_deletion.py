@@ -2,38 +2,31 @@
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 from deploy.local.cluster import LocalCluster
-from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
+from tests.local_clusters import SERVE_S, eventually, serving_cluster
 
 pytestmark = pytest.mark.real
 
-WAIT_S = 60
 TOPICS = [f"doomed-{n}" for n in range(20)]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    running = LocalCluster.create_or_open(tmp_path_factory.mktemp("deleting") / "c", controllers=1, brokers=3)
-    try:
-        running.start_all()
-        wait_until_serving(running, WAIT_S)
+    with serving_cluster(tmp_path_factory.mktemp("deleting") / "c", controllers=1, brokers=3) as running:
         yield running
-    finally:
-        running.stop_all()
 
 
 @pytest.fixture
 def tool(cluster: LocalCluster) -> Iterator[KazooClient]:
     client = KazooClient(hosts=cluster.state.zookeeper)
-    client.start(timeout=WAIT_S)
+    client.start(timeout=SERVE_S)
     yield client
     client.stop()
     client.close()
@@ -42,13 +35,6 @@ def tool(cluster: LocalCluster) -> Iterator[KazooClient]:
 def directories(cluster: LocalCluster, broker: int, prefix: str) -> set[str]:
     """Log directories of the topics on the broker, those that are only renamed so far included."""
     return {name for name in os.listdir(cluster.folder / "data" / f"broker-{broker}") if name.startswith(prefix)}
-
-
-def eventually(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def create(cluster: LocalCluster, *topics: str) -> None:

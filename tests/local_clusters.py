@@ -1,0 +1,40 @@
+"""A cluster of real processes on this machine: from its start to its end, and what tests of the whole wait for."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.local.cluster import LocalCluster
+from launcher.serving import wait_until_serving
+from tests.commands import as_json
+
+SERVE_S: Final = 60
+"""Within this time a cluster serves, and whatever a test waits for has come about."""
+
+
+@contextmanager
+def serving_cluster(folder: Path, **options: Any) -> Iterator[LocalCluster]:
+    """Started and serving; stopped in the end, whatever happened. `options` are those of its creation."""
+    cluster = LocalCluster.create_or_open(folder, **options)
+    try:
+        cluster.start_all()
+        wait_until_serving(cluster, SERVE_S)
+        yield cluster
+    finally:
+        cluster.stop_all()
+
+
+def eventually(condition: Callable[[], object], what: str) -> None:
+    """Poll until the condition holds."""
+    deadline = time.monotonic() + SERVE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SERVE_S} s: {what}"
+        time.sleep(0.1)
+
+
+def partitions(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
+    """The partitions of a topic, as `topics describe` shows them to a program."""
+    found: list[dict[str, Any]] = as_json(cluster, "topics", "describe", topic)["topics"][0]["partitions"]
+    return found
