@@ -1,6 +1,7 @@
 """The process dies at each change it makes to real files, one after the other, and the next one loads what is left."""
 
 import asyncio
+import itertools
 import math
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from broker_agent.log.disk import Disk
 from broker_agent.log.file_disk import FileDisk, FileDiskFile
@@ -20,6 +22,7 @@ T = TypeVar("T")
 Batches = list[tuple[int, int, int]]
 
 CONFIG = LogConfig(segment_bytes=330, index_interval_bytes=100, retention_bytes=330, file_delete_delay_ms=0)
+KEEPING = replace(CONFIG, retention_bytes=-1, retention_ms=-1)
 TOPIC_ID = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
 
 
@@ -206,3 +209,61 @@ async def check_next_life(path: str, before: Batches, after: Batches) -> None:
 
 def slices(batches: Batches) -> list[Batches]:
     return [batches[start:end] for end in range(len(batches) + 1) for start in range(end + 1)]
+
+
+async def delete_records_twice(node: Node, reached: list[int]) -> None:
+    """Once the start is checkpointed before the segments below it go, once after. `reached`: what cannot be undone."""
+    log = await node.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True, config=KEEPING)
+    log.raise_log_start_offset(Offset(45))
+    await node.logs.write_log_start_offsets()
+    reached.append(45)
+    await node.logs.enforce_retention(1)
+    log.raise_log_start_offset(Offset(65))
+    await node.logs.enforce_retention(1)
+    reached.append(60)
+    await node.logs.write_log_start_offsets()
+    reached.append(65)
+
+
+@pytest.mark.rule("R7.15", "R9.1", "R9.15", "R10.17", "R10.18")
+@pytest.mark.real
+async def test_deleted_records_stay_deleted_and_the_others_stay_whatever_moment_the_process_is_killed_at(
+    tmp_path: Path,
+) -> None:
+    kills, starts = 0, set[int]()
+    for change in itertools.count():
+        path, reached = str(tmp_path / str(change)), [0]
+        world = DyingWorld(math.inf)
+        node = Node(world, path, config=KEEPING)
+        await node.start()
+        log = await node.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True, config=KEEPING)
+        for _ in range(8):
+            log.append_as_leader(batch(10), LeaderEpoch(1), 1)
+        log.set_high_watermark(Offset(80))
+        await node.logs.flush_due()
+        world.disk.changes_left = change
+        try:
+            await delete_records_twice(node, reached)
+            survived = True
+        except KilledError:
+            survived, kills = False, kills + 1
+        for directory in node.logs.directories.values():
+            directory.unlock()
+        found = await start_again(path)
+        starts.add(found.log_start_offset)
+        assert reached[-1] <= found.log_start_offset <= 65
+        assert [last for _, last, _ in extents(found) if last >= 65] == [69, 79]
+        check_invariants(found)
+        if survived:
+            break
+    assert kills > 10
+    assert starts == {0, 45, 60, 65}
+
+
+async def start_again(path: str) -> PartitionLog:
+    node = Node(DyingWorld(math.inf), path, config=KEEPING)
+    await node.start()
+    log = node.logs.get(TP)
+    assert log is not None
+    assert not {name for name in os.listdir(log.path) if name.endswith((".deleted", ".tmp"))}
+    return log
