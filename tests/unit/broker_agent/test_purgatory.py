@@ -69,6 +69,20 @@ async def test_a_deadline_and_a_completion_at_the_same_moment_complete_it_once()
     assert completed == [int(satisfied)]
 
 
+@pytest.mark.rule("R13.4")
+@virtually
+async def test_what_changes_for_all_partitions_is_tested_under_every_key() -> None:
+    world, tested = World(), list[TopicPartition]()
+    waiting = [
+        asyncio.ensure_future(world.purgatory.wait(lambda key: tested.append(key) or key == B, keys, 10_000))  # type: ignore[func-returns-value]
+        for keys in ((A,), (A, B))
+    ]
+    await asyncio.sleep(0)
+    world.purgatory.check_all()
+    assert (tested, await waiting[1], waiting[0].done()) == ([A, A, B], True, False)
+    waiting[0].cancel()
+
+
 @pytest.mark.rule("R13.10")
 @virtually
 async def test_whoever_gives_up_or_is_shut_out_leaves_nothing_behind() -> None:
