@@ -1,4 +1,4 @@
-"""One ZooKeeper session on one kazoo client: everything that runs on kazoo's connection thread.
+"""One ZooKeeper session on one kazoo client.
 
 kazoo gives watches, completions and state changes to three different threads, so their order is lost; it forgets
 its watches when the connection breaks; it opens a new session by itself when one expired; and it pings from its own
@@ -12,38 +12,22 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, ConnectionDropped, ConnectionLoss
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import SASL, Close, Watch
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.serialization import Close
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
-from puresasl import SASLError, SASLProtocolException
-from puresasl.client import SASLClient
 
 from cluster.errors import SessionExpiredError
 from cluster.zookeeper.armed_watches import Watches
-from cluster.zookeeper.kazoo_requests import (
-    NO_NODE,
-    UNIMPLEMENTED,
-    ErrorAnswer,
-    LostAnswer,
-    Request,
-)
+from cluster.zookeeper.kazoo_connection import KAZOO_LOGGER, Connection, Handler
+from cluster.zookeeper.kazoo_requests import LostAnswer, Request
 from cluster.zookeeper.login import Credentials, Scheme
-from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, WatchKind
+from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent
 
 logger = logging.getLogger(__name__)
-# The listener hears of every change of the connection; kazoo would log each of them three times.
-_kazoo_logger: Final = logging.getLogger("kazoo.klamm")
-_kazoo_logger.setLevel(logging.ERROR)
-
-RECEIVE_BYTES: Final = 256 * 1024
-
-_EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
 
 
 class Exchange:
@@ -74,168 +58,6 @@ class Completion:
         self._session.count_down(self.exchange)
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not typed.
-    """kazoo's sockets, with a fair share of time for each address.
-
-    kazoo waits a whole session timeout for every connection, so one dead server of three would cost the session.
-    """
-
-    def __init__(self, addresses: int) -> None:
-        super().__init__()
-        self._addresses = addresses
-
-    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
-        return super().create_connection(*args, timeout=timeout / self._addresses, **options)
-
-
-class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
-    """kazoo's connection with a bound on requests in flight, and with answers handed on by this thread."""
-
-    client: "Session"
-    _xid: int
-
-    def __init__(self, client: "Session", retry: Any, max_in_flight: int, sasl: dict[str, str] | None) -> None:
-        super().__init__(client, retry, logger=_kazoo_logger, sasl_options=sasl)
-        self._max_in_flight = max_in_flight
-        self._received = bytearray()
-        # How much of what was received has been handed out.
-        self._taken = 0
-        self._heard_at = monotonic()
-
-    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        self._received.clear()
-        self._taken = 0
-        # Returns when the session is there and authenticated.
-        read_timeout, connect_timeout = super()._connect(host, hostip, port)
-        # kazoo does not keep the timeout which the server granted; its read timeout is two thirds of it.
-        self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
-        self._heard_at = monotonic()
-        self.client.begin()
-        # kazoo pings after half of this, which is a twelfth of the session: somewhat more often than ZooKeeper's own
-        # client. The server counts a session's time from what it heard last, and the last broker to die is the one
-        # that may lead alone; it should be the last to expire too, and not whoever happened to ping last.
-        return read_timeout / 4, connect_timeout
-
-    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
-        """Answer one challenge. kazoo would ask a server that does not know SASL over and over, without end."""
-        sasl = SASLClient("zk-sasl-md5", service="zookeeper", **self.sasl_options)
-        try:
-            challenge = self._exchange_tokens(b"", timeout, xid=1)
-            if not challenge:
-                raise AuthFailedError("the server knows no SASL users")
-            sasl.process(self._exchange_tokens(sasl.process(challenge), timeout, xid=2))
-        except (SASLError, SASLProtocolException, ConnectionDropped) as error:
-            # ZooKeeper hangs up on whom it does not believe.
-            raise AuthFailedError(str(error)) from error
-        if not sasl.complete:
-            raise AuthFailedError("the server did not prove that it knows the password")
-
-    def _exchange_tokens(self, token: bytes, timeout: float, xid: int) -> bytes:
-        self._submit(SASL(token), timeout, xid)
-        header, buffer, offset = self._read_header(timeout)
-        if header.err:
-            raise AuthFailedError(f"error {header.err}")
-        answer: bytes = SASL.deserialize(buffer, offset)[0]
-        return answer
-
-    def _send_ping(self, connect_timeout: float) -> None:
-        super()._send_ping(connect_timeout)
-        # kazoo drops the connection when a ping is due and the one before is unanswered. At this pace that would take
-        # a server that is busy for a second for a dead one.
-        if monotonic() - self._heard_at < self.client.granted_timeout_seconds / 3:
-            self.ping_outstanding.clear()
-
-    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        # One byte may stand for many requests and many bytes for none: they only wake this thread.
-        self._read_sock.recv(65536)
-        self._fill(connect_timeout)
-
-    def _read_socket(self, read_timeout: float) -> Any:
-        """Handle every answer that has arrived whole; kazoo's selector sees only the socket, not our buffer.
-
-        `read_timeout` is only the pace of the pings; an answer that has begun to arrive is waited for longer.
-        """
-        patience = self.client.granted_timeout_seconds / 3
-        while True:
-            response = super()._read_socket(patience)
-            self._fill(patience)
-            if response == CLOSE_RESPONSE or not self._has_whole_frame():
-                return response
-
-    def _read(self, length: int, timeout: float) -> bytes:
-        """Exactly `length` bytes, taken from the socket in pieces as large as they come."""
-        with self._socket_error_handling():
-            while len(self._received) - self._taken < length:
-                self._receive(timeout)
-        start, self._taken = self._taken, self._taken + length
-        return bytes(self._received[start : self._taken])
-
-    def _receive(self, timeout: float) -> None:
-        del self._received[: self._taken]
-        self._taken = 0
-        try:
-            chunk = self._socket.recv(RECEIVE_BYTES)
-        except BlockingIOError:
-            if not self.handler.select([self._socket], [], [], timeout)[0]:
-                raise self.handler.timeout_exception("socket time-out during read") from None
-            return
-        if not chunk:
-            raise ConnectionDropped("socket connection broken")
-        self._heard_at = monotonic()
-        self._received += chunk
-
-    def _has_whole_frame(self) -> bool:
-        there = len(self._received) - self._taken
-        return there >= 4 and there >= 4 + int.from_bytes(self._received[self._taken : self._taken + 4])
-
-    def _fill(self, timeout: float) -> None:
-        queue, pending = self.client._queue, self.client._pending
-        while queue and len(pending) < self._max_in_flight:
-            request, completion = queue[0]
-            self._xid = self._xid % 0x7FFFFFFF + 1
-            if completion is not None:
-                request.sent_at = monotonic()
-            self._submit(request, timeout, self._xid)
-            queue.popleft()
-            pending.append((request, completion, self._xid))
-
-    def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
-        client = self.client
-        request, completion = self._answered_by(header)
-        if isinstance(request, Close):
-            return CLOSE_RESPONSE
-        if completion is None:
-            # Watches put back. This answer must not count as the last thing seen: if the connection breaks before
-            # all of them are back, the others must still be told of what happened since the earlier break.
-            return None
-        if header.zxid > 0:
-            client.last_zxid = header.zxid
-        request.answered_at = monotonic()
-        request.outcome = ErrorAnswer(header.err) if header.err else _decode(request, buffer, offset)
-        if not header.err or header.err == NO_NODE:
-            client.watches.answered(request, request.outcome)
-        client.count_down(completion.exchange)
-        return None
-
-    def _answered_by(self, header: Any) -> tuple[Any, Any]:
-        """The request and its completion: the oldest one, but for a kind that the server refuses out of its turn."""
-        pending = self.client._pending
-        if header.err == UNIMPLEMENTED:
-            position = next(number for number, (_, _, xid) in enumerate(pending) if xid == header.xid)
-        else:
-            position = 0
-            assert header.xid == pending[0][2], f"answer {header.xid} where {pending[0][2]} was due"
-        request, completion, _ = pending[position]
-        del pending[position]
-        return request, completion
-
-    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        event, _ = Watch.deserialize(buffer, offset)
-        kind = _EVENT_KINDS[event.type]
-        if self.client.watches.fired(event.path, kind):
-            self.client.deliver(WatchEvent(event.path, kind))
-
-
 def _digest_of(credentials: Credentials | None) -> list[tuple[str, str]]:
     if credentials is None or credentials.scheme is not Scheme.DIGEST:
         return []
@@ -246,14 +68,6 @@ def _sasl_options(credentials: Credentials | None) -> dict[str, str] | None:
     if credentials is None or credentials.scheme is not Scheme.SASL:
         return None
     return {"mechanism": "DIGEST-MD5", "username": credentials.username, "password": credentials.password}
-
-
-def _decode(request: Request, buffer: bytes, offset: int) -> Any:
-    try:
-        return request.deserialize(buffer, offset)
-    except Exception as error:
-        logger.exception("Undecodable answer of ZooKeeper")
-        return error
 
 
 class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
@@ -276,11 +90,11 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             auth_data=_digest_of(credentials),
-            handler=_Handler(addresses=hosts.count(",") + 1),
+            handler=Handler(addresses=hosts.count(",") + 1),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1.0),
-            logger=_kazoo_logger,
+            logger=KAZOO_LOGGER,
         )
-        self._connection = _Connection(self, self._conn_retry.copy(), max_in_flight, _sasl_options(credentials))
+        self._connection = Connection(self, self._conn_retry.copy(), max_in_flight, _sasl_options(credentials))
         self._on_delivery = on_delivery
         self._over = threading.Event()
         self._last_beat = monotonic()
