@@ -188,7 +188,10 @@ class EmbeddedZooKeeper:
 
     def pause(self) -> None:
         """Stop the server from running while its connections stay open (SIGSTOP)."""
-        self._running().send_signal(signal.SIGSTOP)
+        server = self._running()
+        server.send_signal(signal.SIGSTOP)
+        # Its threads stop one by one, and one that still runs would answer what comes after this call.
+        os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
