@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
@@ -140,8 +141,22 @@ def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Cal
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run one command's coroutine."""
-    return asyncio.run(main)
+    """Run one command's coroutine; KeyboardInterrupt when Ctrl-C ended it.
+
+    The event loop listens for the signal itself. asyncio.run alone would miss one that comes just as the loop goes to
+    sleep, or that the system delivers to a thread of gRPC, until something else happens.
+    """
+
+    async def interruptible() -> _T:
+        task = asyncio.current_task()
+        assert task is not None, "a command runs as a task"
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+        return await main
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def examples(*lines: str) -> str:

@@ -1,0 +1,31 @@
+"""How commands run, on the way from the command line to a cluster."""
+
+import subprocess
+import sys
+
+INTERRUPTED = """
+import asyncio, signal, threading, time
+from admin.cli.options import run
+
+async def main():
+    def interrupt():
+        # As if the system had delivered Ctrl-C to a thread that is not the main one, which sleeps in its event loop.
+        asleep.wait()
+        time.sleep(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    asleep = threading.Event()
+    threading.Thread(target=interrupt).start()
+    asleep.set()
+    await asyncio.Event().wait()
+
+try:
+    run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_command_hears_an_interrupt_whichever_thread_the_system_gives_it_to() -> None:
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=20)
+    assert ended.stdout == "interrupted\n"
