@@ -37,6 +37,8 @@ class DiskFile(Protocol):
 
 
 class Disk(Protocol):
+    """Files and directories by path; every operation but `run` blocks. Raises OSError."""
+
     def open_file(self, path: str) -> DiskFile:
         """Open for reading and appending; created when missing."""
         ...

@@ -16,6 +16,8 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 def whole_number(least: int, most: int = _INT64_MAX) -> Check:
+    """Both bounds are allowed values."""
+
     def check(value: str) -> str | None:
         try:
             number = int(_plain(value))
@@ -34,6 +36,7 @@ def _plain(value: str) -> str:
 
 
 def fraction(value: str) -> str | None:
+    """A Check: from 0 to 1, both allowed."""
     try:
         number = float(_plain(value))
     except ValueError:
@@ -42,14 +45,18 @@ def fraction(value: str) -> str | None:
 
 
 def one_of(*allowed: str) -> Check:
+    """One of these words, in their case."""
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
 
 def boolean(value: str) -> str | None:
+    """A Check: true or false, in any case."""
     return None if value.lower() in {"true", "false"} else "must be true or false"
 
 
 def some_of(*allowed: str) -> Check:
+    """A list of these words, with commas."""
+
     def check(value: str) -> str | None:
         parts = {part.strip() for part in value.split(",")}
         return None if parts <= set(allowed) else f"must be a list of {', '.join(allowed)}"

@@ -1,4 +1,4 @@
-"""Small decisions, case by case: settings, failed disks, producer ids, elections that somebody asks for."""
+"""Small decisions, case by case: failed disks, producer ids, elections that somebody asks for, expansions, events."""
 
 import pytest
 
@@ -12,15 +12,9 @@ from cluster.broker import (
 )
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.process.settings import Settings
 from cluster.requests import (
-    BROKER_RESOURCE,
-    DELETE_CONFIG,
     PREFERRED,
-    SET_CONFIG,
-    TOPIC_RESOURCE,
     UNCLEAN,
-    AlterableConfig,
     AlterPartitionItem,
     AlterPartitionRequest,
     ElectLeadersRequest,
@@ -34,8 +28,6 @@ from cluster.requests import (
 from cluster.state_change_log import Kind, StateChange
 from cluster.znodes import ProducerIdBlock
 from controller.decisions.cluster_events import REASSIGNMENT_CANCELLED, REASSIGNMENT_COMPLETED, cluster_events
-from controller.decisions.config_changes import altered, check_alterations, config_entity
-from controller.decisions.config_descriptions import BrokerLayers, describe_topic_configs
 from controller.decisions.isr_change import plan_isr_changes
 from controller.decisions.leader_balance import plan_leader_balance
 from controller.decisions.leader_election import ElectionFailure, Offline, Preferred
@@ -55,149 +47,6 @@ from tests.contexts import EPOCH, broker, context, ids, leadership, registered, 
 
 E = ErrorCode
 ONE = BrokerId(1)
-
-
-@pytest.mark.parametrize(
-    ("resource", "name", "path"),
-    [
-        (TOPIC_RESOURCE, "t", "/config/topics/t"),
-        (BROKER_RESOURCE, "7", "/config/brokers/7"),
-        (BROKER_RESOURCE, "007", "/config/brokers/7"),
-        (BROKER_RESOURCE, "", "/config/brokers/<default>"),
-    ],
-)
-def test_whose_settings_a_resource_means(resource: int, name: str, path: str) -> None:
-    assert config_entity(resource, name, ["t"]).path == path
-
-
-@pytest.mark.parametrize(
-    ("resource", "name", "code", "message", "field", "value"),
-    [
-        (TOPIC_RESOURCE, "x", E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic x", "resource_name", None),
-        (
-            BROKER_RESOURCE,
-            "one",
-            E.INVALID_REQUEST,
-            "a broker is named by its number, all of them by an empty name, not by 'one'",
-            "resource_name",
-            "one",
-        ),
-        (BROKER_RESOURCE, "²", E.INVALID_REQUEST, None, "resource_name", "²"),
-        (BROKER_RESOURCE, "-1", E.INVALID_REQUEST, None, "resource_name", "-1"),
-        (99, "t", E.INVALID_REQUEST, "resource type 99 has no settings here", "resource_type", 99),
-    ],
-)
-def test_resources_without_settings_are_refused(
-    *, resource: int, name: str, code: ErrorCode, message: str | None, field: str, value: object
-) -> None:
-    with pytest.raises(ApiError) as refused:
-        config_entity(resource, name, ["t"])
-    assert (refused.value.code, refused.value.field, refused.value.value) == (code, field, value)
-    assert message in (None, refused.value.message)
-
-
-RETENTION, UNCLEAN_KEY = "retention.ms", "unclean.leader.election.enable"
-FETCHERS_KEY = "num.replica.fetchers"
-
-
-@pytest.mark.parametrize(
-    ("resource", "configs", "code", "message", "field", "value"),
-    [
-        (
-            TOPIC_RESOURCE,
-            [(RETENTION, SET_CONFIG, "1"), (UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, DELETE_CONFIG, None)],
-            E.INVALID_REQUEST,
-            "retention.ms is altered twice",
-            RETENTION,
-            None,
-        ),
-        (
-            TOPIC_RESOURCE,
-            [(RETENTION, 7, "1")],
-            E.INVALID_REQUEST,
-            "retention.ms: operation 7 is neither set nor delete",
-            RETENTION,
-            7,
-        ),
-        (
-            TOPIC_RESOURCE,
-            [(RETENTION, SET_CONFIG, None)],
-            E.INVALID_REQUEST,
-            "retention.ms needs a value",
-            RETENTION,
-            None,
-        ),
-        (
-            BROKER_RESOURCE,
-            [(UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, SET_CONFIG, "1")],
-            E.INVALID_CONFIG,
-            "retention.ms of a broker cannot be changed while it runs;"
-            " those that can: num.replica.fetchers, unclean.leader.election.enable",
-            RETENTION,
-            "1",
-        ),
-        (
-            BROKER_RESOURCE,
-            [(FETCHERS_KEY, SET_CONFIG, "0")],
-            E.INVALID_CONFIG,
-            f"num.replica.fetchers='0': must be between 1 and {2**31 - 1}",
-            FETCHERS_KEY,
-            "0",
-        ),
-        (
-            BROKER_RESOURCE,
-            [(FETCHERS_KEY, SET_CONFIG, str(2**31))],
-            E.INVALID_CONFIG,
-            f"num.replica.fetchers='{2**31}': must be between 1 and {2**31 - 1}",
-            FETCHERS_KEY,
-            str(2**31),
-        ),
-        (
-            TOPIC_RESOURCE,
-            [(FETCHERS_KEY, SET_CONFIG, "2")],
-            E.INVALID_CONFIG,
-            "unknown topic config num.replica.fetchers",
-            FETCHERS_KEY,
-            "2",
-        ),
-        (
-            TOPIC_RESOURCE,
-            [(RETENTION, SET_CONFIG, "soon")],
-            E.INVALID_CONFIG,
-            "retention.ms='soon': must be a whole number",
-            RETENTION,
-            "soon",
-        ),
-    ],
-)
-def test_alterations_that_make_no_sense_are_refused(
-    *,
-    resource: int,
-    configs: list[tuple[str, int, str | None]],
-    code: ErrorCode,
-    message: str,
-    field: str,
-    value: object,
-) -> None:
-    entity = config_entity(resource, "1", ["1"])
-    with pytest.raises(ApiError) as refused:
-        check_alterations(entity, [AlterableConfig(*each) for each in configs])
-    assert (refused.value.code, refused.value.message) == (code, message)
-    assert (refused.value.field, refused.value.value) == (field, value)
-
-
-def test_alterations_leave_what_they_do_not_name() -> None:
-    configs = [AlterableConfig(RETENTION, DELETE_CONFIG), AlterableConfig(UNCLEAN_KEY, SET_CONFIG, "true")]
-    for resource in (TOPIC_RESOURCE, BROKER_RESOURCE):
-        check_alterations(config_entity(resource, "1", ["1"]), configs)
-    check_alterations(config_entity(BROKER_RESOURCE, "1", []), [AlterableConfig("from.elsewhere", DELETE_CONFIG)])
-    check_alterations(config_entity(BROKER_RESOURCE, "1", []), [AlterableConfig(FETCHERS_KEY, SET_CONFIG, "1")])
-    # What is taken away needs no good value, nor a known name.
-    check_alterations(config_entity(TOPIC_RESOURCE, "t", ["t"]), [AlterableConfig("no.such", DELETE_CONFIG, "bad")])
-    before = {RETENTION: "1", "other": "x"}
-    assert altered(before, configs) == {"other": "x", UNCLEAN_KEY: "true"}
-    assert altered(before, [AlterableConfig("absent", DELETE_CONFIG)]) == before
-    assert before == {RETENTION: "1", "other": "x"}
 
 
 def answer(partition: int, code: ErrorCode, topic_id: str | None = "id-of-t") -> LeaderAndIsrPartitionError:
@@ -423,9 +272,3 @@ def test_a_proposal_knows_its_place_in_the_request() -> None:
     )
     plan = plan_isr_changes(view, AlterPartitionRequest(ONE, BrokerEpoch(101), items))
     assert [(proposal.position, proposal.topic_partition) for proposal in plan.accepted] == [(1, tp("t-0"))]
-
-
-def test_values_of_a_file_keep_their_case_unless_they_are_booleans() -> None:
-    described = describe_topic_configs({}, BrokerLayers({}, {}, Settings()), None)
-    values = {config.name: config.value for config in described}
-    assert (values["message.timestamp.type"], values["unclean.leader.election.enable"]) == ("CreateTime", "false")

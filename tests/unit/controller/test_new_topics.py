@@ -1,4 +1,4 @@
-"""Placement, names, assignments, settings and ids of new topics."""
+"""Placement, names, assignments and ids of new topics."""
 
 from collections import Counter
 from random import Random
@@ -14,7 +14,6 @@ from cluster.replica_placement import MAX_PARTITIONS, alternate_racks, place_rep
 from cluster.requests import DELETE_CONFIG, SET_CONFIG, AlterableConfig, NewTopic
 from cluster.znodes import ConfigEntity
 from controller.decisions.config_changes import check_alterations
-from controller.decisions.topic_configs import check_topic_configs, parse_unclean_override
 from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
 from tests.contexts import broker, ids
 
@@ -173,35 +172,6 @@ def test_no_live_broker_is_a_matter_of_the_replication_factor() -> None:
     with pytest.raises(ApiError) as refused:
         plan(NewTopic("t"), live=[])
     assert refused.value.code is E.INVALID_REPLICATION_FACTOR
-
-
-@pytest.mark.parametrize(
-    ("key", "good", "bad"),
-    [
-        ("min.insync.replicas", "1", ["0", "x", "2147483648"]),
-        ("retention.ms", "-1", ["-2", "", "1_000"]),
-        ("cleanup.policy", "delete,compact", ["keep", "delete,keep"]),
-        ("message.timestamp.type", "LogAppendTime", ["logappendtime"]),
-        ("min.cleanable.dirty.ratio", "0.5", ["1.5", "much", "0_0"]),
-        ("unclean.leader.election.enable", "TRUE", ["yes"]),
-        ("leader.replication.throttled.replicas", "0:1,1:2", ["0", "a:b"]),
-        ("follower.replication.throttled.replicas", "*", ["*:1"]),
-    ],
-)
-def test_topic_settings_are_checked_by_value(key: str, good: str, bad: list[str]) -> None:
-    check_topic_configs({key: good})
-    for value in bad:
-        with pytest.raises(ApiError) as refused:
-            check_topic_configs({key: value})
-        assert (refused.value.code, refused.value.field, refused.value.value) == (E.INVALID_CONFIG, key, value)
-
-
-@pytest.mark.rule("PS-20", "D-18")
-def test_the_unclean_override_is_a_boolean_or_nothing() -> None:
-    key = "unclean.leader.election.enable"
-    assert [parse_unclean_override(c) for c in ({}, {key: "true"}, {key: "False"})] == [None, True, False]
-    with pytest.raises(ValueError, match="maybe"):
-        parse_unclean_override({key: "maybe"})
 
 
 def test_names_given_twice_are_found() -> None:

@@ -36,7 +36,6 @@ from controller.decisions.reassignment_preview import preview_reassignment
 from controller.decisions.reassignment_progress import describe_reassignment
 from controller.decisions.replica_states import plan_isr_removals
 from controller.decisions.requested_elections import preview_elections, sort_out
-from controller.decisions.topic_configs import check_topic_configs
 from controller.decisions.topic_creation import check_assignments, check_topic_name, new_topic_id, plan_new_topic
 from tests.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
 
@@ -361,52 +360,6 @@ def test_a_refused_topic_is_told_what_and_why(topic: NewTopic, message: str, fie
             random=Random(1),
         )
     assert (refused.value.message, refused.value.field, refused.value.value) == (message, field, value)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "why"),
-    [
-        ("retention.ms", "soon", "must be a whole number"),
-        ("retention.ms", "-2", f"must be between -1 and {2**63 - 1}"),
-        ("segment.bytes", "13", f"must be between 14 and {2**31 - 1}"),
-        ("min.cleanable.dirty.ratio", "much", "must be a number"),
-        ("min.cleanable.dirty.ratio", "1.01", "must be between 0 and 1"),
-        ("min.cleanable.dirty.ratio", "-0.01", "must be between 0 and 1"),
-        ("preallocate", "maybe", "must be true or false"),
-        ("cleanup.policy", "delete,burn", "must be a list of delete, compact"),
-        ("message.timestamp.type", "Never", "must be one of CreateTime, LogAppendTime"),
-        ("leader.replication.throttled.replicas", "1", "must be * or partition:broker, separated by commas"),
-    ],
-)
-def test_a_refused_setting_is_told_why(key: str, value: str, why: str) -> None:
-    with pytest.raises(ApiError) as refused:
-        check_topic_configs({key: value})
-    assert (refused.value.message, refused.value.field) == (f"{key}={value!r}: {why}", key)
-    assert refused.value.value == value
-
-
-def test_an_unknown_setting_is_named() -> None:
-    with pytest.raises(ApiError) as refused:
-        check_topic_configs({"zz": "2", "no.such": "1"})
-    assert refused.value.code is ErrorCode.INVALID_CONFIG
-    assert refused.value.message == "unknown topic config no.such; unknown topic config zz"
-    assert [violation.field for violation in refused.value.violations] == ["no.such", "zz"]
-    assert (refused.value.field, refused.value.value) == ("no.such", "1")
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("min.cleanable.dirty.ratio", "0"),
-        ("min.cleanable.dirty.ratio", "1"),
-        ("segment.bytes", "14"),
-        ("segment.bytes", str(2**31 - 1)),
-        ("retention.ms", str(2**63 - 1)),
-        ("cleanup.policy", "delete, compact"),
-    ],
-)
-def test_settings_at_their_bounds_are_accepted(key: str, value: str) -> None:
-    check_topic_configs({key: value})
 
 
 @pytest.mark.rule("ZK-22")

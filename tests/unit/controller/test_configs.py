@@ -1,0 +1,244 @@
+"""Settings: whose they are, which there are and what values they take, and what an alteration leaves."""
+
+import pytest
+
+from cluster.errors import ApiError, ErrorCode
+from cluster.process.settings import Settings
+from cluster.requests import (
+    BROKER_RESOURCE,
+    DELETE_CONFIG,
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+    AlterableConfig,
+)
+from controller.decisions.config_changes import altered, check_alterations, config_entity
+from controller.decisions.config_descriptions import BrokerLayers, describe_topic_configs
+from controller.decisions.topic_configs import check_topic_configs, parse_unclean_override
+
+E = ErrorCode
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "path"),
+    [
+        (TOPIC_RESOURCE, "t", "/config/topics/t"),
+        (BROKER_RESOURCE, "7", "/config/brokers/7"),
+        (BROKER_RESOURCE, "007", "/config/brokers/7"),
+        (BROKER_RESOURCE, "", "/config/brokers/<default>"),
+    ],
+)
+def test_whose_settings_a_resource_means(resource: int, name: str, path: str) -> None:
+    assert config_entity(resource, name, ["t"]).path == path
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "code", "message", "field", "value"),
+    [
+        (TOPIC_RESOURCE, "x", E.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic x", "resource_name", None),
+        (
+            BROKER_RESOURCE,
+            "one",
+            E.INVALID_REQUEST,
+            "a broker is named by its number, all of them by an empty name, not by 'one'",
+            "resource_name",
+            "one",
+        ),
+        (BROKER_RESOURCE, "²", E.INVALID_REQUEST, None, "resource_name", "²"),
+        (BROKER_RESOURCE, "-1", E.INVALID_REQUEST, None, "resource_name", "-1"),
+        (99, "t", E.INVALID_REQUEST, "resource type 99 has no settings here", "resource_type", 99),
+    ],
+)
+def test_resources_without_settings_are_refused(
+    *, resource: int, name: str, code: ErrorCode, message: str | None, field: str, value: object
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        config_entity(resource, name, ["t"])
+    assert (refused.value.code, refused.value.field, refused.value.value) == (code, field, value)
+    assert message in (None, refused.value.message)
+
+
+RETENTION, UNCLEAN_KEY = "retention.ms", "unclean.leader.election.enable"
+
+
+FETCHERS_KEY = "num.replica.fetchers"
+
+
+@pytest.mark.parametrize(
+    ("resource", "configs", "code", "message", "field", "value"),
+    [
+        (
+            TOPIC_RESOURCE,
+            [(RETENTION, SET_CONFIG, "1"), (UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, DELETE_CONFIG, None)],
+            E.INVALID_REQUEST,
+            "retention.ms is altered twice",
+            RETENTION,
+            None,
+        ),
+        (
+            TOPIC_RESOURCE,
+            [(RETENTION, 7, "1")],
+            E.INVALID_REQUEST,
+            "retention.ms: operation 7 is neither set nor delete",
+            RETENTION,
+            7,
+        ),
+        (
+            TOPIC_RESOURCE,
+            [(RETENTION, SET_CONFIG, None)],
+            E.INVALID_REQUEST,
+            "retention.ms needs a value",
+            RETENTION,
+            None,
+        ),
+        (
+            BROKER_RESOURCE,
+            [(UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, SET_CONFIG, "1")],
+            E.INVALID_CONFIG,
+            "retention.ms of a broker cannot be changed while it runs;"
+            " those that can: num.replica.fetchers, unclean.leader.election.enable",
+            RETENTION,
+            "1",
+        ),
+        (
+            BROKER_RESOURCE,
+            [(FETCHERS_KEY, SET_CONFIG, "0")],
+            E.INVALID_CONFIG,
+            f"num.replica.fetchers='0': must be between 1 and {2**31 - 1}",
+            FETCHERS_KEY,
+            "0",
+        ),
+        (
+            BROKER_RESOURCE,
+            [(FETCHERS_KEY, SET_CONFIG, str(2**31))],
+            E.INVALID_CONFIG,
+            f"num.replica.fetchers='{2**31}': must be between 1 and {2**31 - 1}",
+            FETCHERS_KEY,
+            str(2**31),
+        ),
+        (
+            TOPIC_RESOURCE,
+            [(FETCHERS_KEY, SET_CONFIG, "2")],
+            E.INVALID_CONFIG,
+            "unknown topic config num.replica.fetchers",
+            FETCHERS_KEY,
+            "2",
+        ),
+        (
+            TOPIC_RESOURCE,
+            [(RETENTION, SET_CONFIG, "soon")],
+            E.INVALID_CONFIG,
+            "retention.ms='soon': must be a whole number",
+            RETENTION,
+            "soon",
+        ),
+    ],
+)
+def test_alterations_that_make_no_sense_are_refused(
+    *,
+    resource: int,
+    configs: list[tuple[str, int, str | None]],
+    code: ErrorCode,
+    message: str,
+    field: str,
+    value: object,
+) -> None:
+    entity = config_entity(resource, "1", ["1"])
+    with pytest.raises(ApiError) as refused:
+        check_alterations(entity, [AlterableConfig(*each) for each in configs])
+    assert (refused.value.code, refused.value.message) == (code, message)
+    assert (refused.value.field, refused.value.value) == (field, value)
+
+
+def test_alterations_leave_what_they_do_not_name() -> None:
+    configs = [AlterableConfig(RETENTION, DELETE_CONFIG), AlterableConfig(UNCLEAN_KEY, SET_CONFIG, "true")]
+    for resource in (TOPIC_RESOURCE, BROKER_RESOURCE):
+        check_alterations(config_entity(resource, "1", ["1"]), configs)
+    check_alterations(config_entity(BROKER_RESOURCE, "1", []), [AlterableConfig("from.elsewhere", DELETE_CONFIG)])
+    check_alterations(config_entity(BROKER_RESOURCE, "1", []), [AlterableConfig(FETCHERS_KEY, SET_CONFIG, "1")])
+    # What is taken away needs no good value, nor a known name.
+    check_alterations(config_entity(TOPIC_RESOURCE, "t", ["t"]), [AlterableConfig("no.such", DELETE_CONFIG, "bad")])
+    before = {RETENTION: "1", "other": "x"}
+    assert altered(before, configs) == {"other": "x", UNCLEAN_KEY: "true"}
+    assert altered(before, [AlterableConfig("absent", DELETE_CONFIG)]) == before
+    assert before == {RETENTION: "1", "other": "x"}
+
+
+def test_values_of_a_file_keep_their_case_unless_they_are_booleans() -> None:
+    described = describe_topic_configs({}, BrokerLayers({}, {}, Settings()), None)
+    values = {config.name: config.value for config in described}
+    assert (values["message.timestamp.type"], values["unclean.leader.election.enable"]) == ("CreateTime", "false")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("retention.ms", "soon", "must be a whole number"),
+        ("retention.ms", "-2", f"must be between -1 and {2**63 - 1}"),
+        ("segment.bytes", "13", f"must be between 14 and {2**31 - 1}"),
+        ("min.cleanable.dirty.ratio", "much", "must be a number"),
+        ("min.cleanable.dirty.ratio", "1.01", "must be between 0 and 1"),
+        ("min.cleanable.dirty.ratio", "-0.01", "must be between 0 and 1"),
+        ("preallocate", "maybe", "must be true or false"),
+        ("cleanup.policy", "delete,burn", "must be a list of delete, compact"),
+        ("message.timestamp.type", "Never", "must be one of CreateTime, LogAppendTime"),
+        ("leader.replication.throttled.replicas", "1", "must be * or partition:broker, separated by commas"),
+    ],
+)
+def test_a_refused_setting_is_told_why(key: str, value: str, why: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        check_topic_configs({key: value})
+    assert (refused.value.message, refused.value.field) == (f"{key}={value!r}: {why}", key)
+    assert refused.value.value == value
+
+
+def test_an_unknown_setting_is_named() -> None:
+    with pytest.raises(ApiError) as refused:
+        check_topic_configs({"zz": "2", "no.such": "1"})
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert refused.value.message == "unknown topic config no.such; unknown topic config zz"
+    assert [violation.field for violation in refused.value.violations] == ["no.such", "zz"]
+    assert (refused.value.field, refused.value.value) == ("no.such", "1")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("min.cleanable.dirty.ratio", "0"),
+        ("min.cleanable.dirty.ratio", "1"),
+        ("segment.bytes", "14"),
+        ("segment.bytes", str(2**31 - 1)),
+        ("retention.ms", str(2**63 - 1)),
+        ("cleanup.policy", "delete, compact"),
+    ],
+)
+def test_settings_at_their_bounds_are_accepted(key: str, value: str) -> None:
+    check_topic_configs({key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        ("min.insync.replicas", "1", ["0", "x", "2147483648"]),
+        ("retention.ms", "-1", ["-2", "", "1_000"]),
+        ("cleanup.policy", "delete,compact", ["keep", "delete,keep"]),
+        ("message.timestamp.type", "LogAppendTime", ["logappendtime"]),
+        ("min.cleanable.dirty.ratio", "0.5", ["1.5", "much", "0_0"]),
+        ("unclean.leader.election.enable", "TRUE", ["yes"]),
+        ("leader.replication.throttled.replicas", "0:1,1:2", ["0", "a:b"]),
+        ("follower.replication.throttled.replicas", "*", ["*:1"]),
+    ],
+)
+def test_topic_settings_are_checked_by_value(key: str, good: str, bad: list[str]) -> None:
+    check_topic_configs({key: good})
+    for value in bad:
+        with pytest.raises(ApiError) as refused:
+            check_topic_configs({key: value})
+        assert (refused.value.code, refused.value.field, refused.value.value) == (E.INVALID_CONFIG, key, value)
+
+
+@pytest.mark.rule("PS-20", "D-18")
+def test_the_unclean_override_is_a_boolean_or_nothing() -> None:
+    key = "unclean.leader.election.enable"
+    assert [parse_unclean_override(c) for c in ({}, {key: "true"}, {key: "False"})] == [None, True, False]
+    with pytest.raises(ValueError, match="maybe"):
+        parse_unclean_override({key: "maybe"})
