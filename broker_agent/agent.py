@@ -29,10 +29,11 @@ from broker_agent.registration import Registration
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from broker_agent.role_changes import RoleChanges
+from broker_agent.session_keeper import SessionKeeper
 from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
-from cluster.errors import ApiError, ErrorCode, SessionExpiredError, ZooKeeperError
+from cluster.errors import ApiError, ErrorCode
 from cluster.node import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
@@ -54,9 +55,8 @@ from cluster.requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from cluster.state_change_log import Kind, StateChange, StateChangeSink
-from cluster.znodes import CONFIG_CHANGES
-from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
+from cluster.state_change_log import StateChangeSink
+from cluster.zookeeper.port import SessionEvent, WatchEvent, ZooKeeper
 
 STARTING: Final = 1
 RECOVERY: Final = 2
@@ -66,7 +66,6 @@ SHUTTING_DOWN: Final = 7
 NOT_RUNNING: Final = 0
 """Values of the gauge BrokerState (R1.11)."""
 
-_RETRY_S: Final = 0.5
 _STEP_PATIENCE_S: Final = 10.0
 _FLUSH_LOOK_MS: Final = 1000
 """How often logs are looked at for a due flush; rolled segments are always due, whatever the settings say."""
@@ -175,7 +174,23 @@ class Agent:
         self.registration.advertise(endpoint, self._around.settings.listener_names)
         await self.registration.check_address_is_free()
         await self.registration.register()
-        self._note_registration()
+        around = self._around
+        session = SessionKeeper(
+            self.broker_id,
+            around.zookeeper,
+            around.zookeeper_events,
+            registration=self.registration,
+            finder=self.finder,
+            setting_changes=self._setting_changes,
+            sink=around.sink,
+        )
+        session.note_registration()
+        self._start_background_work(session)
+        self._setting_changes.start_session()
+        self.metrics.broker_state.set(RUNNING)
+        self._is_serving.set()
+
+    def _start_background_work(self, session: SessionKeeper) -> None:
         settings = self._around.settings
         lag_ms = settings.replica_lag_time_max_ms
         logs = self._around.logs
@@ -191,7 +206,7 @@ class Agent:
             sink=self._around.sink,
         )
         for name, coroutine in (
-            ("zookeeper-events", self._follow_zookeeper()),
+            ("zookeeper-events", session.follow()),
             ("controller-finder", self.finder.run()),
             ("dynamic-settings", self._setting_changes.run()),
             ("isr-proposals", self.proposals.run()),
@@ -205,9 +220,6 @@ class Agent:
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
         ):
             self._background.append(self._tasks.start(coroutine, name=name))
-        self._setting_changes.start_session()
-        self.metrics.broker_state.set(RUNNING)
-        self._is_serving.set()
 
     async def leave(self) -> None:
         """Have the controller move leaderships away and take this broker out of ISRs, if that is enabled (R12.1).
@@ -308,69 +320,6 @@ class Agent:
         _log.info("shutdown requested", broker=self.broker_id)
         self._around.request_stop()
         return ShutdownResponse(ErrorCode.NONE)
-
-    async def _follow_zookeeper(self) -> None:
-        """Session and watch events, in their order."""
-        while True:
-            event = await self._around.zookeeper_events.get()
-            match event:
-                case WatchEvent(path=path) if path == CONFIG_CHANGES:
-                    self._setting_changes.changed()
-                case WatchEvent():
-                    self.finder.look_again()
-                case SessionEvent(state=SessionState.CONNECTED):
-                    self.finder.look_again()
-                case SessionEvent(state=SessionState.EXPIRED | SessionState.AUTH_FAILED, session_id=session_id):
-                    # A session that ended while we were opening its successor is dealt with already.
-                    if session_id == self._around.zookeeper.session_id:
-                        await self._renew_session()
-                case SessionEvent(state=state):
-                    _log.warning("ZooKeeper session", state=state.value)
-
-    async def _renew_session(self) -> None:
-        """After an expiry: a new session and a new registration, until both work (R1.12, R1.15).
-
-        Roles, fetchers, logs and pending ISR changes stay as they are: the controller decides anew (R1.13).
-        """
-        _log.warning("ZooKeeper session expired; registering again", broker=self.broker_id)
-        self._around.sink.append(
-            [
-                StateChange(
-                    kind=Kind.REGISTRATION,
-                    broker=self.broker_id,
-                    to_state="expired",
-                    reason=f"broker epoch {self.registration.epoch}",
-                )
-            ]
-        )
-        needs_session = True
-        while True:
-            try:
-                if needs_session:
-                    await self._around.zookeeper.start_session()
-                    needs_session = False
-                await self.registration.register_until_it_works()
-                break
-            except SessionExpiredError:
-                needs_session = True
-            except ZooKeeperError as error:
-                _log.warning("not registered", error=str(error))
-            await asyncio.sleep(_RETRY_S)
-        self._note_registration()
-        self.finder.look_again()
-        self._setting_changes.start_session()
-
-    def _note_registration(self) -> None:
-        self._around.sink.append(
-            [
-                StateChange(
-                    kind=Kind.REGISTRATION,
-                    broker=self.broker_id,
-                    to_state="registered",
-                    reason=f"broker epoch {self.registration.epoch}",
-                )
-            ]
-        )
 
     async def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

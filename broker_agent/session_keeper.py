@@ -1,0 +1,104 @@
+"""An agent's ZooKeeper session: what it tells, and after an expiry a new one with a new registration.
+
+Source: Kafka ZooKeeperClient, KafkaZkClient; agent rules R1.12 to R1.15.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from broker_agent.controller_finder import ControllerFinder
+from broker_agent.registration import Registration
+from cluster.broker import BrokerId
+from cluster.config_changes import ConfigChanges
+from cluster.errors import SessionExpiredError, ZooKeeperError
+from cluster.state_change_log import Kind, StateChange, StateChangeSink
+from cluster.znodes import CONFIG_CHANGES
+from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
+
+_RETRY_S: Final = 0.5
+
+_log = structlog.stdlib.get_logger()
+
+
+class SessionKeeper:
+    """Follows the session for the life of one agent. `follow` does the work."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        zookeeper: ZooKeeper,
+        events: "asyncio.Queue[WatchEvent | SessionEvent]",
+        *,
+        registration: Registration,
+        finder: ControllerFinder,
+        setting_changes: ConfigChanges,
+        sink: StateChangeSink,
+    ) -> None:
+        """`events` is fed by the listener of `zookeeper`."""
+        self._broker = broker
+        self._zookeeper = zookeeper
+        self._events = events
+        self._registration = registration
+        self._finder = finder
+        self._setting_changes = setting_changes
+        self._sink = sink
+
+    async def follow(self) -> None:
+        """Act on session and watch events, in their order, for ever."""
+        while True:
+            event = await self._events.get()
+            match event:
+                case WatchEvent(path=path) if path == CONFIG_CHANGES:
+                    self._setting_changes.changed()
+                case WatchEvent():
+                    self._finder.look_again()
+                case SessionEvent(state=SessionState.CONNECTED):
+                    self._finder.look_again()
+                case SessionEvent(state=SessionState.EXPIRED | SessionState.AUTH_FAILED, session_id=session_id):
+                    # A session that ended while we were opening its successor is dealt with already.
+                    if session_id == self._zookeeper.session_id:
+                        await self._renew_session()
+                case SessionEvent(state=state):
+                    _log.warning("ZooKeeper session", state=state.value)
+
+    async def _renew_session(self) -> None:
+        """After an expiry: a new session and a new registration, until both work (R1.12, R1.15).
+
+        Roles, fetchers, logs and pending ISR changes stay as they are: the controller decides anew (R1.13).
+        """
+        _log.warning("ZooKeeper session expired; registering again", broker=self._broker)
+        self._note("expired")
+        needs_session = True
+        while True:
+            try:
+                if needs_session:
+                    await self._zookeeper.start_session()
+                    needs_session = False
+                await self._registration.register_until_it_works()
+                break
+            except SessionExpiredError:
+                needs_session = True
+            except ZooKeeperError as error:
+                _log.warning("not registered", error=str(error))
+            await asyncio.sleep(_RETRY_S)
+        self.note_registration()
+        self._finder.look_again()
+        self._setting_changes.start_session()
+
+    def note_registration(self) -> None:
+        """Write into the state-change log that the broker is registered, and under which epoch."""
+        self._note("registered")
+
+    def _note(self, state: str) -> None:
+        self._sink.append(
+            [
+                StateChange(
+                    kind=Kind.REGISTRATION,
+                    broker=self._broker,
+                    to_state=state,
+                    reason=f"broker epoch {self._registration.epoch}",
+                )
+            ]
+        )
