@@ -86,6 +86,15 @@ CONTEXT = RequestContext()
 _P = ParamSpec("_P")
 
 
+async def connect(server: SimulatedZooKeeper) -> SimulatedZooKeeperClient:
+    """A session that nobody listens to, on a server that has the paths an agent needs."""
+    client = SimulatedZooKeeperClient(server, session_timeout_ms=6000)
+    client.listen(lambda _: None)
+    await client.start_session()
+    await create_persistent_paths(client)
+    return client
+
+
 def virtually(test: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]:
     """Run an async test on virtual time, so that thirty seconds of lag take none."""
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from broker_agent.agent import NOT_RUNNING, PENDING_CONTROLLED_SHUTDOWN, RUNNING, SHUTTING_DOWN
-from broker_agent.identity import create_persistent_paths
 from broker_agent.registration import IdTakenError, Registration
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch
 from cluster.errors import ErrorCode
@@ -23,17 +22,9 @@ from cluster.zookeeper.port import Delete, Stat
 from simulator.cluster import VirtualClock
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.agents import CONTROLLER_ID, TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from tests.agents import CONTROLLER_ID, TOPIC, TP, AgentProcess, AgentWorld, connect, until, virtually
 
 BROKER = Broker(BrokerId(1), (Endpoint("host-1", 9092),))
-
-
-async def connect(server: SimulatedZooKeeper) -> SimulatedZooKeeperClient:
-    client = SimulatedZooKeeperClient(server, session_timeout_ms=6000)
-    client.listen(lambda _: None)
-    await client.start_session()
-    await create_persistent_paths(client)
-    return client
 
 
 class Sessions:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
+from broker_agent.identity import agree_on_cluster_id, choose_broker_id
 from broker_agent.registration import IdTakenError, Registration
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.errors import ErrorCode, StartupError
@@ -17,18 +17,9 @@ from cluster.znodes import PERSISTENT_PATHS, broker_path, controller_registratio
 from cluster.zookeeper.port import Create
 from simulator.cluster import VirtualClock
 from simulator.zookeeper import SimulatedZooKeeper
-from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.agents import AgentWorld, until, virtually
+from tests.agents import AgentWorld, connect, until, virtually
 
 BROKER = Broker(BrokerId(1), (Endpoint("host-1", 9092),))
-
-
-async def connect(server: SimulatedZooKeeper) -> SimulatedZooKeeperClient:
-    client = SimulatedZooKeeperClient(server, session_timeout_ms=6000)
-    client.listen(lambda _: None)
-    await client.start_session()
-    await create_persistent_paths(client)
-    return client
 
 
 @pytest.mark.rule("R1.1", "R1.2")
