@@ -221,6 +221,7 @@ class Round:
         received: list[Received] = []
         last_request = next_look = loop.time()
         deadline = last_request + DEADLINE_S
+        is_known_everywhere = False
         while True:
             self._controller.check_alive()
             fresh = await self._stubs.received()
@@ -228,10 +229,13 @@ class Round:
             now = loop.time()
             if fresh:
                 last_request, next_look = now, now + IDLE_S
+                is_known_everywhere = False
+            elif is_known_everywhere:
+                return received
             elif now > next_look:
                 differences = await self._stubs.differences() if await done(received) else None
-                if differences == []:
-                    return received
+                # What arrived while looking has to be counted first.
+                is_known_everywhere = differences == []
                 if differences and now - last_request > PATIENCE_S:
                     raise DifferenceError("\n".join(differences))
                 next_look = loop.time() + IDLE_S

@@ -1,6 +1,7 @@
 """Fixtures that several kinds of tests share: a real ZooKeeper, started once and only when a test asks."""
 
 import itertools
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ _chroots = itertools.count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell makes what it runs in the background deaf to Ctrl-C, and so all processes that a test starts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(RuleCoverage(config))
 
 

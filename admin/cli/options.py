@@ -144,13 +144,15 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
     """Run one command's coroutine; KeyboardInterrupt when Ctrl-C ended it.
 
     The event loop listens for the signal itself. asyncio.run alone would miss one that comes just as the loop goes to
-    sleep, or that the system delivers to a thread of gRPC, until something else happens.
+    sleep, or that the system delivers to a thread of gRPC, until something else happens. A process that a shell started
+    in the background, deaf to Ctrl-C, stays so.
     """
 
     async def interruptible() -> _T:
         task = asyncio.current_task()
         assert task is not None, "a command runs as a task"
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
         return await main
 
     try:
