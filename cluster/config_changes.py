@@ -18,7 +18,7 @@ from cluster.zookeeper.port import Delete, Node, ZooKeeper
 EXPIRY_MS: Final = 15 * 60 * 1000
 """After this time every listener has seen a change, or reads everything anew when it comes back (EP-34)."""
 _NEXT_ATTEMPT_S: Final = 1
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 class TakeOver(Protocol):
@@ -40,7 +40,7 @@ async def read_overrides(zookeeper: ZooKeeper, entities: Sequence[ConfigEntity])
         try:
             found.append({} if node is None else decode_config(entity.path, node.data))
         except MalformedZnodeError as error:
-            log.warning("Settings cannot be read and count as none", path=error.path, why=error.why)
+            _log.warning("Settings cannot be read and count as none", path=error.path, why=error.why)
             found.append({})
     return found
 
@@ -75,7 +75,7 @@ class ConfigChanges:
                 await self._catch_up(is_new_session=is_new_session)
             except Exception as error:
                 # Whatever it is, the process goes on with the settings it has.
-                log.warning("Changes of settings cannot be read", error=repr(error))
+                _log.warning("Changes of settings cannot be read", error=repr(error))
                 self._is_new_session |= is_new_session
                 await asyncio.sleep(_NEXT_ATTEMPT_S)
                 self._woken.set()
@@ -119,5 +119,5 @@ def _entities(changes: Sequence[tuple[str, Node]]) -> tuple[ConfigEntity, ...]:
         try:
             found[decode_config_change(path, node.data)] = None
         except MalformedZnodeError as error:
-            log.warning("A change of settings names nobody", path=path, data=node.data, why=error.why)
+            _log.warning("A change of settings names nobody", path=path, data=node.data, why=error.why)
     return tuple(found)

@@ -21,7 +21,7 @@ from controller.metrics import DOMAIN, FailoverTimings
 from controller.ports import BrokerClient
 
 RETRY_PAUSE_S: Final = 0.1
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 OnAnswer = Callable[[BrokerId, ControlRequest, ControlResponse], None]
 """Called with each answer; it must only enqueue."""
@@ -87,7 +87,7 @@ class BrokerChannels:
         if broker.id in self._channels:
             return
         if broker.endpoint(self._listener) is None:
-            log.error("Broker does not offer the listener for its channel", broker=broker.id, listener=self._listener)
+            _log.error("Broker does not offer the listener for its channel", broker=broker.id, listener=self._listener)
             return
         tag = {"broker-id": broker.id}
         channel = _Channel(
@@ -122,7 +122,7 @@ class BrokerChannels:
         """Queue a request; dropped with a warning where there is no channel (RQ-36)."""
         channel = self._channels.get(broker)
         if channel is None:
-            log.warning("No channel to broker: request dropped", broker=broker, request=type(request).__name__)
+            _log.warning("No channel to broker: request dropped", broker=broker, request=type(request).__name__)
             return
         channel.queue.put_nowait(_Queued(request, _now(), self._timings.request_queued()))
         channel.queued += 1
@@ -165,7 +165,7 @@ class BrokerChannels:
                 return await self._client.send(broker, request)
             except PeerUnreachableError as error:
                 if reachable:
-                    log.warning("Broker does not answer; trying on", broker=broker.id, error=str(error))
+                    _log.warning("Broker does not answer; trying on", broker=broker.id, error=str(error))
                 reachable = False
             await asyncio.sleep(RETRY_PAUSE_S)
 

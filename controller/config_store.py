@@ -10,7 +10,7 @@ from cluster.znodes import CONFIG_CHANGE_PREFIX, ConfigEntity, decode_config, en
 from cluster.zookeeper.port import Create, Op, SetData, ZooKeeper
 from controller.fenced_writes import FencedWriter, Outcome
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 class StoredConfig(Struct, frozen=True):
@@ -40,7 +40,7 @@ class ConfigStore:
             try:
                 overrides = {} if node is None else decode_config(entity.path, node.data)
             except MalformedZnodeError as error:
-                log.warning("Settings cannot be read", path=error.path, data=error.data, why=error.why)
+                _log.warning("Settings cannot be read", path=error.path, data=error.data, why=error.why)
                 found[entity] = None
             else:
                 found[entity] = StoredConfig(overrides, None if node is None else node.stat.version)

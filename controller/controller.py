@@ -59,7 +59,7 @@ NEXT_ATTEMPT_S: Final = 1
 """Between attempts to make a session, and before competing again for an office that was given up."""
 SHUTDOWN_PATIENCE_S: Final = 5
 """How long the event in progress may take to end when the process is to; without ZooKeeper it might wait for ever."""
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 class Controller:
@@ -169,7 +169,7 @@ class Controller:
         """
         await self._follow_office()
         if self._active is not None:
-            log.error("The epoch has changed under this controller", controller_epoch=self._active.epoch)
+            _log.error("The epoch has changed under this controller", controller_epoch=self._active.epoch)
             await self.step_down()
 
     async def step_down(self) -> None:
@@ -194,7 +194,7 @@ class Controller:
             # Nobody rules and no watch will fire: the attempt failed before there was an office.
             self._put_later(RegisterAndReelect())
         else:
-            log.warning(
+            _log.warning(
                 "Stepping down, but another controller rules already", active=self.election.active_controller_id
             )
 
@@ -207,7 +207,7 @@ class Controller:
             except SessionExpiredError:
                 raise
             except (ControllerMovedError, ZooKeeperError) as error:
-                log.info("The office cannot be given up under the epoch of its reign", error=str(error))
+                _log.info("The office cannot be given up under the epoch of its reign", error=str(error))
             else:
                 return
         await self.election.vacate()
@@ -270,7 +270,7 @@ class Controller:
     async def _take_office(self, office: Office, cause: Cause) -> None:
         registry = self.metrics.registry
         timings = FailoverTimings(registry, asyncio.get_running_loop().time())
-        log.info("Elected", controller_epoch=office.epoch)
+        _log.info("Elected", controller_epoch=office.epoch)
         channels = BrokerChannels(
             self._broker_client,
             self._tasks,
@@ -306,7 +306,7 @@ class Controller:
         if active is None:
             return
         active.stop()
-        log.info("Resigned", controller_epoch=active.epoch)
+        _log.info("Resigned", controller_epoch=active.epoch)
         active.record(
             [
                 StateChange(
@@ -329,7 +329,7 @@ class Controller:
             if notification.state in {SessionState.EXPIRED, SessionState.AUTH_FAILED}:
                 # Nothing that was queued under the old session may run under the new one (EL-20).
                 self.events.clear_and_put(Expire())
-            log.info("ZooKeeper session", state=notification.state.value)
+            _log.info("ZooKeeper session", state=notification.state.value)
             return
         if notification.path == CONFIG_CHANGES:
             self._config_listener.changes.changed()
@@ -364,7 +364,7 @@ class Controller:
                 try:
                     await self._zookeeper.start_session()
                 except ZooKeeperError as error:
-                    log.warning("No new ZooKeeper session yet", error=str(error))
+                    _log.warning("No new ZooKeeper session yet", error=str(error))
                     await asyncio.sleep(NEXT_ATTEMPT_S)
                 else:
                     break

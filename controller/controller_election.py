@@ -39,7 +39,7 @@ from controller.config import ControllerConfig
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})
 _CREATED_OR_THERE: Final = frozenset({ZkError.OK, ZkError.NODE_EXISTS, ZkError.RUNTIME_INCONSISTENCY})
 _MOVED_ON: Final = frozenset({ZkError.OK, ZkError.RUNTIME_INCONSISTENCY, ZkError.NO_NODE, ZkError.BAD_VERSION})
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 class Office(Struct, frozen=True):
@@ -96,7 +96,7 @@ class ControllerElection:
             if stat.ephemeral_owner == session:
                 break
             if stat.ephemeral_owner not in self._former_sessions:
-                log.warning("Another session is registered under this id; waiting", path=path, id=self._config.id)
+                _log.warning("Another session is registered under this id; waiting", path=path, id=self._config.id)
                 return False
             await self._remove_predecessor(path)
         self._former_sessions.add(session)
@@ -112,7 +112,7 @@ class ControllerElection:
         node = await self._zookeeper.get(CONTROLLER, watch=True)
         found = None if node is None else decode_controller(node.data)
         if node is not None and found is None:
-            log.warning("Skipping a malformed znode", path=CONTROLLER, data=node.data, why="it names no controller")
+            _log.warning("Skipping a malformed znode", path=CONTROLLER, data=node.data, why="it names no controller")
         self.active_controller_id = NO_CONTROLLER if found is None else found
         self.is_taken = node is not None
         owned = node is not None and node.stat.ephemeral_owner == self._zookeeper.session_id
@@ -185,7 +185,7 @@ class ControllerElection:
                 None if registration is None else decode_controller_registration(found, registration.data)
             )
         except MalformedZnodeError as error:
-            log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
+            _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
             endpoint = None
         return (NO_CONTROLLER, "") if endpoint is None else (found, endpoint.address)
 

@@ -70,7 +70,7 @@ from controller.request_events import (
 
 _Event = TypeVar("_Event", bound=Event)
 _Reaction = tuple[type[Event], Callable[[ActiveController, Any], Awaitable[object]]]
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def dispatch(active: ActiveController, event: Event) -> None:
@@ -101,7 +101,7 @@ async def _alter_partition(active: ActiveController, event: AlterPartitionReceiv
 
 async def _metadata_answered(_active: ActiveController, event: UpdateMetadataResponseReceived) -> None:
     if event.response.error_code is not ErrorCode.NONE:
-        log.warning("UpdateMetadata was refused", broker=event.broker, error=event.response.error_code.name)
+        _log.warning("UpdateMetadata was refused", broker=event.broker, error=event.response.error_code.name)
 
 
 _REACTIONS: Final = dict(

@@ -16,7 +16,7 @@ from controller.config import ControllerConfig
 from controller.decisions.topic_configs import parse_unclean_override
 from controller.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 class DynamicSettings:
@@ -37,7 +37,7 @@ def _unclean_override(overrides: Mapping[str, str]) -> bool | None:
     try:
         return parse_unclean_override(overrides)
     except ValueError as error:
-        log.warning("A setting is not valid", error=str(error))
+        _log.warning("A setting is not valid", error=str(error))
         return None
 
 
@@ -80,7 +80,7 @@ class ConfigListener:
         self.settings.override(own=own, of_all=of_all)
         now = self.settings.unclean_leader_election_enable
         if now is not before:
-            log.info("Unclean elections", allowed=now)
+            _log.info("Unclean elections", allowed=now)
         if now and not before:
             self._put(UncleanLeaderElectionEnable())
 

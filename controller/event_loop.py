@@ -20,7 +20,7 @@ from controller.metrics import ControllerMetrics
 from controller.request_events import Asked
 
 QUEUE_TIME_RESET_S: Final = 300
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 class Disposition(Enum):
@@ -138,7 +138,7 @@ class EventLoop:
         disposition = error_disposition(event, error)
         answer_with_error(event, error)
         expected = disposition in {Disposition.LOOK_WHO_RULES, Disposition.AWAIT_EXPIRY, Disposition.END}
-        log.error(
+        _log.error(
             "An event was abandoned",
             abandoned=type(event).__name__,
             error=str(error),
@@ -161,7 +161,7 @@ class EventLoop:
             # Whatever office there was is gone with the session; its event follows.
             pass
         except Exception as second:
-            log.error("Giving up the office failed", error=str(second), exc_info=second)
+            _log.error("Giving up the office failed", error=str(second), exc_info=second)
 
 
 def preempt(event: Event) -> None:

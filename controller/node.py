@@ -62,7 +62,7 @@ from controller.request_events import (
 
 REDIRECT_TIMEOUT_S: Final = 2
 """How long a standby looks for the active controller before it refuses without an address."""
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 _EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any]], Event]]] = {
     AlterConfigsRequest: AlterConfigsReceived,

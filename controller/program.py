@@ -30,7 +30,7 @@ from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.node import ControllerNode
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def run(config: NodeConfig, stop: asyncio.Event) -> None:
@@ -55,7 +55,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         if config.metrics_listen is not None:
             address, close_metrics = serve_metrics(metrics, config.metrics_listen)
             cleanup.callback(close_metrics)
-            log.info("Metrics served", address=address)
+            _log.info("Metrics served", address=address)
         endpoint = config.advertised_endpoint(server.port)
         controller = Controller(
             config=ControllerConfig.from_settings(ControllerId(config.id), endpoint, config.settings),
@@ -71,7 +71,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             return await asyncio.to_thread(read_lines, directory, request.topic, request.partition)
 
         entrance.open(ControllerNode(controller, zookeeper, read_state_changes))
-        log.info("Controller started", address=endpoint.address, zookeeper=config.zookeeper)
+        _log.info("Controller started", address=endpoint.address, zookeeper=config.zookeeper)
         try:
             async with TaskSet() as tasks:
                 tasks.start(state_changes.run(), name="state-change log")

@@ -44,7 +44,7 @@ from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
 _DELETION_ROUNDS: Final = 3
 """How often a topic's nodes are listed again when some appear while they are being deleted."""
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 class RequestedMoves(Struct, frozen=True):
@@ -185,7 +185,7 @@ class ControllerStore:
             if not left:
                 break
         if left:
-            log.error("Topic nodes cannot be deleted", topics=left)
+            _log.error("Topic nodes cannot be deleted", topics=left)
         await self._delete_trees([topic_config_path(topic) for topic in gone])
         await self.delete_markers(gone)
         return gone
@@ -327,4 +327,4 @@ def _decode_registration(broker: BrokerId, node: Node | None) -> RegisteredBroke
 
 
 def _report(error: MalformedZnodeError) -> None:
-    log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
+    _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)

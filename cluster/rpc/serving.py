@@ -27,7 +27,7 @@ PRINCIPAL_HEADER: Final = "klamm-principal"
 """Who the caller says it is. Nothing verifies it yet."""
 REQUEST_ID_HEADER: Final = "x-request-id"
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 _ServicerContext = grpc.aio.ServicerContext[bytes, bytes]
 _Behaviour = Callable[[bytes, _ServicerContext], Awaitable[bytes]]

@@ -26,7 +26,7 @@ from controller.handlers.topic_deletions import initialise_deletions, try_deleti
 
 FIRST_BALANCE_S: Final = 5
 """After a failover brokers get so long to come back into ISRs before leadership is given back (EP-20)."""
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def activate(active: ActiveController) -> None:
@@ -54,7 +54,7 @@ async def activate(active: ActiveController) -> None:
         active.balance_later(FIRST_BALANCE_S)
     timings.sent(clock.time())
     context = active.context
-    log.info(
+    _log.info(
         "In office",
         controller_epoch=context.epoch,
         brokers=sorted(context.live_broker_ids),

@@ -20,7 +20,7 @@ from controller.handlers.reassignments import resume_reassignments_on
 from controller.handlers.replica_transitions import Replicas, move_replicas
 from controller.handlers.topic_deletions import brokers_with_deletions_started, deletions_failed
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def broker_change(active: ActiveController) -> None:
@@ -69,7 +69,7 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
     if (changed.endpoints, changed.features) == (known.endpoints, known.features):
         return
     context.replace_broker(changed)
-    log.info("Broker changed its registration", broker=broker)
+    _log.info("Broker changed its registration", broker=broker)
     _record(active, "changed", [broker], {broker: registered})
     batch = active.new_batch()
     batch.add_update_metadata_for_all()
@@ -85,14 +85,14 @@ async def compatible_brokers(
     try:
         features = await active.unfenced.read_features()
     except MalformedZnodeError as error:
-        log.warning("Finalized features are unreadable and count as none", error=str(error))
+        _log.warning("Finalized features are unreadable and count as none", error=str(error))
         return list(registered)
     levels = features.levels if features is not None and features.enabled else {}
     compatible: list[RegisteredBroker] = []
     for candidate in registered:
         unsupported = incompatible_features(candidate.broker, levels)
         if unsupported:
-            log.warning("Broker lacks finalized features", broker=candidate.broker.id, features=unsupported)
+            _log.warning("Broker lacks finalized features", broker=candidate.broker.id, features=unsupported)
         else:
             compatible.append(candidate)
     return compatible

@@ -35,7 +35,7 @@ from controller.handlers.config_previews import preview_alterations
 
 _ATTEMPTS = 5
 """At a node that others change at the same time."""
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 _Alterations = Mapping[ConfigEntity, AlterConfigsResource]
 
@@ -99,7 +99,7 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
                 for entity, config in stored.items()
             }
         )
-        log.info("Settings altered", entities=[e.path for e, o in outcomes.items() if isinstance(o, Written)])
+        _log.info("Settings altered", entities=[e.path for e, o in outcomes.items() if isinstance(o, Written)])
         errors |= {e: _refusal(o) for e, o in outcomes.items() if not isinstance(o, Written | Conflict)}
         left = {entity: left[entity] for entity, o in outcomes.items() if isinstance(o, Conflict)}
         if not left:

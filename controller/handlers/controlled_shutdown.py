@@ -26,7 +26,7 @@ from controller.decisions.topic_configs import min_insync_replicas
 from controller.handlers.partition_transitions import move_partitions
 from controller.handlers.replica_transitions import move_replicas
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def controlled_shutdown(
@@ -40,7 +40,7 @@ async def controlled_shutdown(
     context, broker = active.context, request.broker_id
     code = refuse_controlled_shutdown(context, broker, request.broker_epoch)
     if code is not ErrorCode.NONE:
-        log.warning("Controlled shutdown refused", broker=broker, broker_epoch=request.broker_epoch, error=code.name)
+        _log.warning("Controlled shutdown refused", broker=broker, broker_epoch=request.broker_epoch, error=code.name)
         return ControlledShutdownResponse(code)
     if broker not in context.shutting_down:
         context.set_shutting_down(context.shutting_down | {broker})
@@ -52,7 +52,7 @@ async def controlled_shutdown(
     # The move sends the StopReplica as well; Kafka sends a first one ahead of it (D-15).
     await move_replicas(active, {broker: duties.followed}, ReplicaState.OFFLINE)
     remaining = context.partition_leaders_on_broker(broker)
-    log.info(
+    _log.info(
         "Broker shuts down",
         broker=broker,
         led=len(duties.led),

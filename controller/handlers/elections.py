@@ -29,7 +29,7 @@ from controller.events import ReplicaLeaderElection
 from controller.handlers.partition_transitions import move_partitions
 from controller.request_events import ElectionsDecided
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) -> ElectionsDecided:
@@ -51,7 +51,7 @@ async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) 
         return ElectionsDecided(asked, refusals, plan=preview.plan)
     outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
     refusals, elected = _judge(elections, request.election_type, outcomes)
-    log.info("Elections on request", asked=len(asked), elected=len(elected), refused=len(refusals))
+    _log.info("Elections on request", asked=len(asked), elected=len(elected), refused=len(refusals))
     leaders = {tp: leadership.leader for tp, leadership in elected.items()}
     heard = {leader: active.channels.delivered(leader) for leader in sorted(set(leaders.values()))}
     return ElectionsDecided(asked, refusals, leaders, heard)
@@ -86,7 +86,7 @@ async def replica_leader_election(active: ActiveController) -> None:
     try:
         partitions = await active.store.read_requested_elections()
     except MalformedZnodeError as error:
-        log.error("Requested elections are unreadable", error=str(error))
+        _log.error("Requested elections are unreadable", error=str(error))
         partitions = []
     if partitions is None:
         return
@@ -94,7 +94,7 @@ async def replica_leader_election(active: ActiveController) -> None:
         elections = sort_out(active.context, PREFERRED, dict.fromkeys(partitions))
         outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
         refusals, elected = _judge(elections, PREFERRED, outcomes)
-        log.info(
+        _log.info(
             "Elections asked for in ZooKeeper",
             elected=len(elected),
             refused={str(tp): refusal.message for tp, refusal in refusals.items()},
@@ -112,7 +112,7 @@ async def balance_leaders(active: ActiveController) -> None:
         for broker, partitions in moves.items():
             outcomes = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
             won = sum(isinstance(outcome, Leadership) for outcome in outcomes.values())
-            log.info("Leadership goes back", broker=broker, partitions=len(partitions), elected=won)
+            _log.info("Leadership goes back", broker=broker, partitions=len(partitions), elected=won)
     finally:
         # Counted from the end of this run, so that runs that take long do not queue up.
         active.balance_later(config.leader_imbalance_check_interval_seconds)

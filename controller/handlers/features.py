@@ -21,7 +21,7 @@ from cluster.znodes import FinalizedFeatures
 from controller.active_controller import ActiveController
 from controller.decisions.features import FeaturePlan, describe, features_at_failover, plan_feature_updates
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def set_up_features(active: ActiveController) -> None:
@@ -34,7 +34,7 @@ async def set_up_features(active: ActiveController) -> None:
         found = await active.unfenced.read_features()
     except MalformedZnodeError as error:
         # Left as it is: overwriting it could lose levels that an operator finalized.
-        log.error("Finalized features are unreadable and count as none", error=str(error))
+        _log.error("Finalized features are unreadable and count as none", error=str(error))
         return
     wanted = features_at_failover(
         found, active.config.supported_features, versioning=version.has_features, version=version.feature_node_version
@@ -61,7 +61,7 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
             raise
         except ZooKeeperError as error:
             failure = str(error)
-        log.info("Features updated", levels=plan.levels, before=finalized, failure=failure)
+        _log.info("Features updated", levels=plan.levels, before=finalized, failure=failure)
     return UpdateFeaturesResponse(
         tuple(
             _result(update.feature, refusal, failure)

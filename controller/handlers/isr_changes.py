@@ -16,7 +16,7 @@ from controller.decisions.isr_change import (
 )
 from controller.fenced_writes import Conflict, Outcome, Written
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def alter_partition(active: ActiveController, request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -26,7 +26,9 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     """
     code = refuse_alter_partition(active.context, request)
     if code is not ErrorCode.NONE:
-        log.info("AlterPartition refused", broker=request.broker_id, broker_epoch=request.broker_epoch, error=code.name)
+        _log.info(
+            "AlterPartition refused", broker=request.broker_id, broker_epoch=request.broker_epoch, error=code.name
+        )
         return AlterPartitionResponse(code)
     plan = plan_isr_changes(active.context, request)
     # Of two proposals for one partition the second is judged by what the first will have written.

@@ -28,7 +28,7 @@ from controller.handlers.reassignments import complete_reassignments
 from controller.handlers.replica_transitions import move_replicas
 
 _T = TypeVar("_T")
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def log_dir_event_notification(active: ActiveController) -> None:
@@ -38,7 +38,7 @@ async def log_dir_event_notification(active: ActiveController) -> None:
     try:
         announced = sorted(set(_decoded(found, decode_log_dir_event)))
         if announced:
-            log.warning("Log directories failed", brokers=announced)
+            _log.warning("Log directories failed", brokers=announced)
         # A broker that is not registered gets no request, and its replicas are not online.
         registered = [broker for broker in announced if broker in context.live_or_shutting_down_ids]
         await move_replicas(active, {b: context.partitions_on_broker(b) for b in registered}, ReplicaState.ONLINE)
@@ -64,18 +64,18 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
     """
     context = active.context
     if response.error_code is not ErrorCode.NONE:
-        log.warning("LeaderAndIsr was refused", broker=broker, error=response.error_code.name)
+        _log.warning("LeaderAndIsr was refused", broker=broker, error=response.error_code.name)
         return
     codes = Counter(e.error_code.name for e in response.partition_errors if e.error_code is not ErrorCode.NONE)
     if codes:
-        log.warning("LeaderAndIsr was refused for partitions", broker=broker, errors=dict(codes))
+        _log.warning("LeaderAndIsr was refused for partitions", broker=broker, errors=dict(codes))
     if broker not in context.live_or_shutting_down_ids:
         # Its end was noticed first, and its replicas are offline already.
         return
     news = judge_directories(context, context.offline_directories.get(broker, frozenset()), response.partition_errors)
     context.set_offline_directory(broker, news.offline)
     if news.lost:
-        log.warning("Replicas are on failed log directories", broker=broker, partitions=len(news.lost))
+        _log.warning("Replicas are on failed log directories", broker=broker, partitions=len(news.lost))
         await replicas_went_offline(active, {broker: news.lost})
 
 
@@ -99,4 +99,4 @@ def _decoded(found: Mapping[str, bytes | None], decode: Callable[[str, bytes], _
         try:
             yield decode(path, data)
         except MalformedZnodeError as error:
-            log.warning("A notification is malformed", path=path, data=data, why=error.why)
+            _log.warning("A notification is malformed", path=path, data=data, why=error.why)

@@ -27,7 +27,7 @@ from controller.decisions.topic_configs import parse_unclean_override
 from controller.fenced_writes import Written
 from controller.handlers.state_writes import Current, Leaderships, refusals, write_in_rounds
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 Results = dict[TopicPartition, Leadership | ElectionFailure]
 """What elections came to; partitions that were skipped or initialised do not appear (PS-6)."""
@@ -52,7 +52,7 @@ async def move_partitions(
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        log.error("Partitions cannot be moved", target=target.value, partitions=len(partitions), error=str(error))
+        _log.error("Partitions cannot be moved", target=target.value, partitions=len(partitions), error=str(error))
         results = dict.fromkeys(partitions, ElectionFailure(str(error), error.code))
     # Also after an error: what was written before it must be told.
     active.send(batch)
@@ -86,7 +86,7 @@ async def _move(
     moves = plan_partition_moves(context.partition_state, partitions, target)
     if moves.refused:
         first, state = next(iter(moves.refused.items()))
-        log.error(
+        _log.error(
             "Partitions refused a state", target=target.value, count=len(moves.refused), first=str(first), state=state
         )
     if target is not PartitionState.ONLINE:
@@ -232,4 +232,4 @@ def _report_failures(event: str, failures: Mapping[TopicPartition, ElectionFailu
     for tp, failure in failures.items():
         by_reason.setdefault(failure.reason, []).append(tp)
     for reason, partitions in by_reason.items():
-        log.warning(event, reason=reason, count=len(partitions), first=str(partitions[0]))
+        _log.warning(event, reason=reason, count=len(partitions), first=str(partitions[0]))

@@ -7,7 +7,7 @@ from cluster.requests import AllocateProducerIdsRequest, AllocateProducerIdsResp
 from controller.active_controller import ActiveController
 from controller.decisions.producer_ids import BLOCK_SIZE, next_block, refuse_allocation
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def allocate_producer_ids(
@@ -19,7 +19,7 @@ async def allocate_producer_ids(
     """
     code = refuse_allocation(active.context, request.broker_id, request.broker_epoch)
     if code is not ErrorCode.NONE:
-        log.info("No producer ids for a broker", broker=request.broker_id, error=code.name)
+        _log.info("No producer ids for a broker", broker=request.broker_id, error=code.name)
         return AllocateProducerIdsResponse(code)
     while True:
         found = await active.unfenced.read_producer_id_block()
@@ -28,5 +28,5 @@ async def allocate_producer_ids(
         last, version = found
         block = next_block(last, request.broker_id)
         if await active.unfenced.write_producer_id_block(block, version):
-            log.info("Producer ids given", broker=block.broker, start=block.start, end=block.end)
+            _log.info("Producer ids given", broker=block.broker, start=block.start, end=block.end)
             return AllocateProducerIdsResponse(ErrorCode.NONE, block.start, BLOCK_SIZE)

@@ -15,7 +15,7 @@ from controller.decisions.reassignment import remaining_entries
 from controller.events import ZkPartitionReassignment
 from controller.fenced_writes import Conflict, Missing
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def drop_reassignment_entries(
@@ -42,7 +42,7 @@ async def drop_reassignment_entries(
         if not remaining:
             # Arms the watch again, or picks up a node that was created in between.
             active.enqueue(ZkPartitionReassignment())
-        log.info("Reassignment requests done", done=len(found.targets) - len(remaining), remaining=len(remaining))
+        _log.info("Reassignment requests done", done=len(found.targets) - len(remaining), remaining=len(remaining))
         return
 
 

@@ -35,7 +35,7 @@ from controller.handlers.replica_transitions import Replicas, move_replicas
 from controller.handlers.state_writes import Current, Leaderships, write_in_rounds
 from controller.handlers.topic_deletions import resume_deletions
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]
 """Partition -> the assignment in which it is on its way, or which it is to have."""
@@ -54,7 +54,7 @@ async def reassign(active: ActiveController, moves: Moves) -> Refusals:
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        log.error("Partitions cannot be moved to other brokers", partitions=len(moves), error=str(error))
+        _log.error("Partitions cannot be moved to other brokers", partitions=len(moves), error=str(error))
         failures = dict.fromkeys(moves, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
     finally:
         active.context.set_leaving({})
@@ -121,9 +121,9 @@ async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
         failures |= await _start(active, waiting)
     if complete:
         failures |= await _complete(active, complete)
-    log.info("Reassignments", started=len(waiting), completed=len(complete), failed=len(failures))
+    _log.info("Reassignments", started=len(waiting), completed=len(complete), failed=len(failures))
     for tp, refusal in failures.items():
-        log.error("A partition cannot be moved to other brokers", partition=str(tp), reason=refusal.message)
+        _log.error("A partition cannot be moved to other brokers", partition=str(tp), reason=refusal.message)
     return failures
 
 

@@ -20,7 +20,7 @@ from controller.decisions.broker_requests import ControlBatch
 from controller.decisions.replica_states import IsrRemovalPlan, plan_isr_removals, plan_replica_moves
 from controller.handlers.state_writes import Current, Leaderships, write_in_rounds
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
 """Broker -> partitions whose replicas there are meant; brokers are taken in the order of Kafka's hash table."""
@@ -54,7 +54,7 @@ async def move_replicas(
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        log.error("Replicas cannot be moved", target=target.value, error=str(error))
+        _log.error("Replicas cannot be moved", target=target.value, error=str(error))
     # Also after an error: what was written before it must be told.
     active.send(batch)
 
@@ -90,7 +90,7 @@ async def _move_on_broker(
     moves = plan_replica_moves(active.context, broker, partitions, target)
     if moves.refused:
         first, state = next(iter(moves.refused.items()))
-        log.error(
+        _log.error(
             "Replicas refused a state",
             broker=broker,
             target=target.value,
@@ -152,7 +152,7 @@ def _start_new(
         leadership = context.leaderships.get(tp)
         if leadership is not None:
             if leadership.leader == broker:
-                log.error("A new replica cannot lead", partition=str(tp), broker=broker)
+                _log.error("A new replica cannot lead", partition=str(tp), broker=broker)
                 continue
             batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=True)
         moved.append(tp)
@@ -169,7 +169,7 @@ def _bring_online(
         if state is ReplicaState.NEW:
             assignment = context.assignment(tp)
             if broker not in assignment.replicas:
-                log.error("An online replica was missing from its assignment", partition=str(tp), broker=broker)
+                _log.error("An online replica was missing from its assignment", partition=str(tp), broker=broker)
                 context.set_assignment(tp, replace(assignment, replicas=(*assignment.replicas, broker)))
             continue
         leadership = leaderships.get(tp)
@@ -218,5 +218,5 @@ async def _remove_from_isrs(
     removed, failures = await write_in_rounds(active, partitions, decide, apply)
     context.apply_leaderships(unchanged)
     for tp, failure in failures.items():
-        log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
+        _log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
     return unchanged | removed

@@ -18,7 +18,7 @@ from controller.fenced_writes import Conflict, Outcome, Written
 
 _ROUNDS_WITHOUT_PAUSE: Final = 10
 _PAUSE_MS: Final = (65, 800)  # 50 ms to 1 s with the jitter (D-25).
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 Leaderships = Mapping[TopicPartition, Leadership]
 Current = Mapping[TopicPartition, Leadership | None]
@@ -63,7 +63,7 @@ async def write_in_rounds(
         failures |= {tp: failure for tp, failure in refusals(outcomes).items() if tp not in moved_on}
         rounds += 1
         if moved_on and rounds >= _ROUNDS_WITHOUT_PAUSE:
-            log.warning("State nodes keep changing", partitions=len(moved_on), rounds=rounds)
+            _log.warning("State nodes keep changing", partitions=len(moved_on), rounds=rounds)
             await pauses.pause()
         current = await _read(active, list(moved_on))
     return written, failures

@@ -21,7 +21,7 @@ from controller.handlers.partition_transitions import move_partitions
 from controller.handlers.reassignment_node import drop_reassignments_of_topics
 from controller.handlers.replica_transitions import move_replicas, replicas_of
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def topic_change(active: ActiveController) -> None:
@@ -38,7 +38,7 @@ async def topic_change(active: ActiveController) -> None:
         context.remove_topic(topic)
         context.release_deletions([topic])
         context.forget_states(states)
-        log.warning("A topic vanished from ZooKeeper", topic=topic, partitions=len(states))
+        _log.warning("A topic vanished from ZooKeeper", topic=topic, partitions=len(states))
     if vanished:
         await drop_reassignments_of_topics(active, vanished)
     await record_topics(active, topics)
@@ -113,7 +113,7 @@ async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssign
             if isinstance(outcome, Written):
                 ids[topic] = fresh[topic]
             else:
-                log.error("A topic cannot be given an id", topic=topic, outcome=str(outcome))
+                _log.error("A topic cannot be given an id", topic=topic, outcome=str(outcome))
     return ids
 
 
@@ -123,7 +123,7 @@ async def _record_ids(active: ActiveController, topics: Mapping[str, TopicAssign
             active.context.add_topic_id(topic, topic_id)
         except TopicIdConflictError as error:
             # Somebody wrote the node by hand. The topic is served without an id rather than under another's.
-            log.error("A topic id contradicts another", topic=topic, error=str(error))
+            _log.error("A topic id contradicts another", topic=topic, error=str(error))
 
 
 async def _restore_partitions(active: ActiveController, topic: str) -> None:

@@ -32,7 +32,7 @@ from controller.handlers.reassignment_node import drop_reassignments_of_topics
 from controller.handlers.replica_transitions import Replicas, move_replicas, replicas_of
 
 _NAMES_IN_LOG: Final = 10
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger()
 
 
 async def initialise_deletions(active: ActiveController) -> None:
@@ -46,7 +46,7 @@ async def initialise_deletions(active: ActiveController) -> None:
     held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
     context.hold_deletions(held)
     if marked:
-        log.info("Topics wait for their deletion", **_some(marked), on_hold=len(held | moving))
+        _log.info("Topics wait for their deletion", **_some(marked), on_hold=len(held | moving))
 
 
 async def try_deletions(active: ActiveController) -> None:
@@ -66,7 +66,7 @@ async def topic_deletion(active: ActiveController) -> None:
     new = [topic for topic in marked if topic in context.topics and not context.is_marked_for_deletion(topic)]
     moving = _queue(active, new)
     if new:
-        log.info("Topics are to be deleted", **_some(new), on_hold=len(moving))
+        _log.info("Topics are to be deleted", **_some(new), on_hold=len(moving))
     _record(active, new, "queued for deletion")
     await _resume_all(active)
 
@@ -114,7 +114,7 @@ async def deletions_failed(active: ActiveController, replicas: Replicas) -> None
         await move_replicas(active, that_may_fail(active.context, failed), ReplicaState.DELETION_INELIGIBLE)
         topics = sorted({tp.topic for partitions in failed.values() for tp in partitions})
         active.context.hold_deletions(topics)
-        log.info("Deletions are on hold", **_some(topics), brokers=sorted(failed))
+        _log.info("Deletions are on hold", **_some(topics), brokers=sorted(failed))
         await _resume_all(active)
 
 
@@ -140,7 +140,7 @@ async def deletion_answered(active: ActiveController, event: TopicDeletionStopRe
     failed = [tp for tp, code in event.results.items() if refused or code is not ErrorCode.NONE]
     deleted = [tp for tp, code in event.results.items() if not refused and code is ErrorCode.NONE]
     if failed:
-        log.warning("Replicas were not deleted", broker=event.broker, count=len(failed), first=str(failed[0]))
+        _log.warning("Replicas were not deleted", broker=event.broker, count=len(failed), first=str(failed[0]))
         await deletions_failed(active, {event.broker: failed})
     if deleted:
         await _complete(active, {event.broker: deleted})
@@ -182,7 +182,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     await move_replicas(active, plan.alive, ReplicaState.DELETION_STARTED)
     context.hold_deletions(plan.held)
     if plan.held:
-        log.info("Deletions wait for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
+        _log.info("Deletions wait for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
 
 
 async def _finish(active: ActiveController, topics: Collection[str]) -> None:
@@ -198,7 +198,7 @@ async def _finish(active: ActiveController, topics: Collection[str]) -> None:
         context.forget_states(states)
     await drop_reassignments_of_topics(active, gone)
     _record(active, gone, "deleted")
-    log.info("Topics are deleted", **_some(gone))
+    _log.info("Topics are deleted", **_some(gone))
 
 
 def _some(topics: Iterable[str]) -> dict[str, object]:
@@ -209,7 +209,7 @@ def _some(topics: Iterable[str]) -> dict[str, object]:
 
 async def _drop_markers(active: ActiveController, topics: Collection[str]) -> None:
     if topics:
-        log.warning("Deletions are refused", **_some(topics), enabled=active.config.delete_topic_enable)
+        _log.warning("Deletions are refused", **_some(topics), enabled=active.config.delete_topic_enable)
         await active.store.delete_markers(topics)
 
 
