@@ -54,8 +54,9 @@ async def write_in_rounds(
     current = await _current_leaderships(active, partitions)
     while current:
         plan = await decide(current)
-        outcomes = await active.store.write_states(plan.writes)
-        acknowledged = {tp: plan.writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
+        writes = plan.writes
+        outcomes = await active.store.write_states(writes)
+        acknowledged = {tp: writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
         apply(acknowledged)
         written |= acknowledged
         moved_on = {tp: None for tp, o in outcomes.items() if isinstance(o, Conflict) and not o.exists}
