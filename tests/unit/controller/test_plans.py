@@ -322,7 +322,7 @@ def test_a_refused_move_says_why(target: tuple[int, ...], message: str | None) -
         assert refused.message == message
 
 
-LONG = "a topic name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
+NO_NAME = "'a b' is no name: it takes 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'"
 ONCE = "partition 0 needs at least one replica, each broker once"
 
 
@@ -330,7 +330,7 @@ ONCE = "partition 0 needs at least one replica, each broker once"
 @pytest.mark.parametrize(
     ("topic", "message", "field", "value"),
     [
-        (NewTopic("a b"), LONG, "name", "a b"),
+        (NewTopic("a b"), NO_NAME, "name", "a b"),
         (NewTopic("taken"), "topic taken already exists", "name", "taken"),
         (NewTopic("a.b"), "topic a.b collides with a_b: '.' and '_' are the same in metric names", "name", "a.b"),
         (
