@@ -89,7 +89,7 @@ def check_topic_name(name: str, existing: Collection[str]) -> None:
     if name in {".", ".."} or not _NAME.fullmatch(name):
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name!r} is no name: it takes 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
+            f"{name!r} is no name: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-' are, '.' and '..' are not",
             field="name",
             value=name,
         )

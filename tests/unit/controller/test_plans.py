@@ -322,7 +322,7 @@ def test_a_refused_move_says_why(target: tuple[int, ...], message: str | None) -
         assert refused.message == message
 
 
-NO_NAME = "'a b' is no name: it takes 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'"
+NO_NAME = "'a b' is no name: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-' are, '.' and '..' are not"
 ONCE = "partition 0 needs at least one replica, each broker once"
 
 
