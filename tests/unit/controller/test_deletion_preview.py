@@ -17,6 +17,13 @@ def test_living_replicas_stop_one_after_the_other_and_dead_ones_are_left() -> No
     )
     plan = preview_deletions(view, ["t"], ME, RequestSettings())
     assert [(c.topic, c.before.partition) for c in plan.changes] == [("t", 0), ("t", 1), ("t", 2)]
+    # Before, everything is as it is known.
+    assert [(c.before.leader, c.before.leader_epoch, c.before.partition_epoch, c.before.isr) for c in plan.changes] == [
+        (1, 4, 9, (3, 1, 2)),
+        (3, 0, 0, (3,)),
+        (-1, -1, -1, ()),
+    ]
+    assert [change.before.replicas for change in plan.changes] == [ids(1, 2, 3), ids(2, 3), ids(3, 1)]
     first, second, third = (change.after for change in plan.changes)
     assert (first.leader, first.leader_epoch, first.partition_epoch, first.isr) == (-1, 6, 11, (3,))
     # Who is not in sync costs no epoch, and who never had a leader has none.

@@ -142,6 +142,8 @@ def test_the_sender_must_be_the_registered_incarnation(sent: AlterPartitionReque
         ((-1, -1, 102), E.INELIGIBLE_REPLICA),
         ((-1, -1, 104), E.NONE),
         ((0, 0, 0), E.NONE),
+        # The lowest epoch that a broker may have had is one.
+        ((-1, -1, 1), E.INELIGIBLE_REPLICA),
     ],
 )
 def test_a_member_that_fetched_in_an_earlier_life_is_not_let_in(epochs: tuple[int, ...], expected: E) -> None:
@@ -158,3 +160,6 @@ def test_epochs_must_fit_the_members() -> None:
     proposal = replace(item((1, 2, 3)), new_isr_epochs=(BrokerEpoch(101),))
     view = context([1, 2, 3], {"t-0": [1, 2, 3]}, {"t-0": leadership(1, [1, 2], leader_epoch=5, partition_epoch=9)})
     assert refuse_alter_partition(view, request(proposal)) is E.INVALID_REQUEST
+    # Who does not ask that first is stopped, and no member goes unjudged.
+    with pytest.raises(ValueError, match="zip"):
+        plan_isr_changes(view, request(proposal))

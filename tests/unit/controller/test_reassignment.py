@@ -183,6 +183,7 @@ def test_raising_an_epoch_changes_nothing_else() -> None:
         ([1, 2], {}),
         ([1, 2, 3, 4], {3: [T1], 4: [T1]}),
         ([2, 3], {3: [T1]}),
+        ([1, 2, 3], {3: [T1]}),
         # Nobody else has the data.
         ([3], {}),
         ([3, 4], {}),
