@@ -4,13 +4,14 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+
+from tests.programs import SHORT_SESSIONS, Programs
 
 pytestmark = pytest.mark.real
 
@@ -20,40 +21,16 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture
 def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
     """Start an agent; keywords replace fields of its configuration."""
-    processes: list[subprocess.Popen[str]] = []
+    programs = Programs(tmp_path)
+    # Nobody is in office here who could relieve an agent that leaves.
+    usual = {**SHORT_SESSIONS, "controlled.shutdown.retry.backoff.ms": 50}
 
-    def start_agent(**fields: object) -> "subprocess.Popen[str]":
-        name = f"agent-{len(processes)}"
-        config: dict[str, object] = {
-            "id": 1,
-            "zookeeper": zookeeper,
-            "listen": "127.0.0.1:0",
-            "data": str(tmp_path / name),
-            "settings": {
-                "zookeeper.session.timeout.ms": 2000,
-                "zookeeper.connection.timeout.ms": 2000,
-                # Nobody is in office here who could relieve an agent that leaves.
-                "controlled.shutdown.retry.backoff.ms": 50,
-            },
-        } | fields
-        settings = config.pop("settings")
-        assert isinstance(settings, dict)
-        lines = [f"{key} = {json.dumps(value)}" for key, value in config.items()]
-        lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in settings.items())]
-        path = tmp_path / f"{name}.toml"
-        path.write_text("\n".join(lines))
-        command = [sys.executable, "-m", "broker_agent", "--config", str(path)]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        processes.append(process)
-        return process
+    def start_agent(settings: dict[str, object] | None = None, **fields: object) -> "subprocess.Popen[str]":
+        config = {"id": 1, "zookeeper": zookeeper, "listen": "127.0.0.1:0"} | fields
+        return programs.start("broker_agent", config, usual if settings is None else settings)
 
     yield start_agent
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
+    programs.end()
 
 
 @pytest.fixture
@@ -99,10 +76,10 @@ def test_an_agent_registers_with_the_port_it_bound_and_leaves_at_once_and_cleanl
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=15) == 0
     assert client.exists("/brokers/ids/1") is None
-    assert (tmp_path / "agent-0" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "broker_agent-0" / ".kafka_cleanshutdown").exists()
     lines = [
         json.loads(line)
-        for path in sorted((tmp_path / "agent-0" / "state-change-log").glob("*.jsonl"))
+        for path in sorted((tmp_path / "broker_agent-0" / "state-change-log").glob("*.jsonl"))
         for line in path.read_bytes().splitlines()
     ]
     assert [(line["kind"], line["to_state"]) for line in lines] == [("registration", "registered")]
@@ -118,7 +95,7 @@ def test_a_second_signal_does_not_disturb_an_orderly_end(start: Start, client: K
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 0
     assert client.exists("/brokers/ids/1") is None
-    assert (tmp_path / "agent-0" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "broker_agent-0" / ".kafka_cleanshutdown").exists()
 
 
 @pytest.mark.rule("R1.4")
@@ -127,7 +104,7 @@ def test_an_agent_without_an_id_gets_one_and_keeps_it(start: Start, client: Kazo
     await_registration(client, 1001)
     first.send_signal(signal.SIGTERM)
     assert first.wait(timeout=15) == 0
-    second = start(id=-1, data=str(tmp_path / "agent-0"))
+    second = start(id=-1, data=str(tmp_path / "broker_agent-0"))
     await_registration(client, 1001)
     second.send_signal(signal.SIGTERM)
     assert second.wait(timeout=15) == 0
@@ -141,11 +118,11 @@ def test_what_is_taken_is_refused_with_words(start: Start, client: KazooClient, 
     same_id = start()
     same_address = start(id=2, advertised=address)
     same_port = start(id=3, listen=f"127.0.0.1:{registration['port']}")
-    same_data = start(id=1, data=str(tmp_path / "agent-0"))
+    same_data = start(id=1, data=str(tmp_path / "broker_agent-0"))
     assert "broker id 1 is registered by another session" in refusal(same_id)
     assert f"broker 1 is already registered with address {address}" in refusal(same_address)
     assert f"cannot listen on 127.0.0.1:{registration['port']}" in refusal(same_port)
-    assert str(tmp_path / "agent-0") in refusal(same_data)
+    assert str(tmp_path / "broker_agent-0") in refusal(same_data)
     assert client.get_children("/brokers/ids") == ["1"]
 
 

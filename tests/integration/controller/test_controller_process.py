@@ -1,17 +1,17 @@
 """A controller as a real process: what an operator can mend is refused in one line, with an exit code."""
 
-import json
 import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+
+from tests.programs import SHORT_SESSIONS, Programs
 
 pytestmark = pytest.mark.real
 
@@ -21,33 +21,14 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture
 def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
     """Start a controller; keywords replace fields of its configuration, None leaves one out."""
-    processes: list[subprocess.Popen[str]] = []
+    programs = Programs(tmp_path)
 
     def start_controller(settings: dict[str, object] | None = None, **fields: object) -> "subprocess.Popen[str]":
-        config: dict[str, object] = {
-            "id": 1001,
-            "zookeeper": f"{zookeeper}/{tmp_path.name}",
-            "listen": "127.0.0.1:0",
-            "data": str(tmp_path / f"controller-{len(processes)}"),
-        } | fields
-        lines = [f"{key} = {json.dumps(value)}" for key, value in config.items() if value is not None]
-        sessions = {"zookeeper.session.timeout.ms": 2000, "zookeeper.connection.timeout.ms": 2000}
-        chosen = sessions | ({} if settings is None else settings)
-        lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in chosen.items())]
-        path = tmp_path / f"controller-{len(processes)}.toml"
-        path.write_text("\n".join(lines))
-        command = [sys.executable, "-m", "controller", "--config", str(path)]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        processes.append(process)
-        return process
+        config = {"id": 1001, "zookeeper": f"{zookeeper}/{tmp_path.name}", "listen": "127.0.0.1:0"} | fields
+        return programs.start("controller", config, {**SHORT_SESSIONS, **(settings or {})})
 
     yield start_controller
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
+    programs.end()
 
 
 def refusal(process: "subprocess.Popen[str]", code: int) -> list[str]:
