@@ -29,6 +29,8 @@ class EpochHistory:
         self._starts: list[Offset] = []
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
+        self.is_dirty = False
+        """Whether it changed since its entries were last taken for the checkpoint."""
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -38,47 +40,44 @@ class EpochHistory:
     def latest(self) -> LeaderEpoch | None:
         return self._epochs[-1] if self._epochs else None
 
-    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Let `epoch` begin at `start_offset`, at the cost of entries that contradict it. Whether it changed.
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Let `epoch` begin at `start_offset`, at the cost of entries that contradict it.
 
         Raises ValueError for a negative epoch or offset.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"cannot assign leader epoch {epoch} at offset {start_offset}")
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
-            return False
+            return
         keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
         del self._epochs[keep:], self._starts[keep:]
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        return True
+        self.is_dirty = True
 
-    def truncate_from_end(self, offset: Offset) -> bool:
-        """Drop the entries that begin at or after `offset`; negative: nothing. Whether it changed."""
+    def truncate_from_end(self, offset: Offset) -> None:
+        """Drop the entries that begin at or after `offset`; negative: nothing."""
         keep = bisect_left(self._starts, offset)
-        if offset < 0 or keep == len(self._starts):
-            return False
-        del self._epochs[keep:], self._starts[keep:]
-        return True
+        if offset >= 0 and keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self.is_dirty = True
 
-    def truncate_from_start(self, offset: Offset) -> bool:
-        """Let the history begin at `offset`; negative: nothing. Whether it changed.
+    def truncate_from_start(self, offset: Offset) -> None:
+        """Let the history begin at `offset`; negative: nothing.
 
         Of the entries that begin at or before it the last one stays and now begins there.
         """
         last_before = bisect_right(self._starts, offset) - 1
         if offset < 0 or last_before < 0 or (last_before == 0 and self._starts[0] == offset):
-            return False
+            return
         del self._epochs[:last_before], self._starts[:last_before]
         self._starts[0] = offset
-        return True
+        self.is_dirty = True
 
-    def clear(self) -> bool:
-        """Forget everything. Whether it changed."""
-        changed = bool(self._epochs)
+    def clear(self) -> None:
+        self.is_dirty |= bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()
-        return changed
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch | None:
         """The epoch in which `offset` was, or would be, written; None before the first entry."""

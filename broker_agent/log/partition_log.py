@@ -1,17 +1,17 @@
 """One replica's log: segments, epochs, producers and offsets, and the order in which an append touches them.
 
-Everything synchronous happens between two awaits of the event loop and reaches the page cache only. What
-must reach the device is captured on the loop, written by a thread, and looked at again on return.
-Source: Kafka UnifiedLog, LocalLog.
+Everything synchronous happens between two awaits of the event loop and reaches the page cache only; `log_flusher`
+brings it to the device. Source: Kafka UnifiedLog, LocalLog.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from broker_agent.log import checkpoints
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
+from broker_agent.log.log_flusher import LogFlusher
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_by_size
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
@@ -31,8 +31,7 @@ NOTHING_APPENDED = AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
 class PartitionLog:
     """See `broker_agent.ports.Log`.
 
-    Invariants: log start <= high watermark <= log end, recovery point <= log end; the epochs on disk are
-    at least as new as the recovery point.
+    Invariant: log start <= high watermark <= log end.
     """
 
     def __init__(
@@ -52,14 +51,10 @@ class PartitionLog:
         self._topic_id = loaded.topic_id
         self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
         self._high_watermark = loaded.log_start_offset
-        self._recovery_point = loaded.recovery_point
-        self._flush_captured = loaded.recovery_point
-        self._has_rolled, self._names_are_dirty = False, False
-        self._epochs_are_dirty, self._topic_id_is_dirty = loaded.epochs_changed, False
-        self._truncations = 0
+        self._flusher = LogFlusher(around, path, loaded)
+        self._topic_id_is_dirty = False
         self._is_closed = False
         self._writing = asyncio.Lock()  # One writer of this log's small files at a time; also held by rename.
-        self._flushed_at_s = asyncio.get_running_loop().time()
 
     @property
     def topic_id(self) -> TopicId | None:
@@ -84,7 +79,7 @@ class PartitionLog:
     @property
     def recovery_point(self) -> Offset:
         """First offset not known to be on the device."""
-        return self._recovery_point
+        return self._flusher.recovery_point
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
@@ -110,10 +105,10 @@ class PartitionLog:
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         with self._usable():
-            self._epochs_are_dirty |= self._epochs.assign(epoch, start_offset)
+            self._epochs.assign(epoch, start_offset)
             async with self._writing:
                 self._usable()  # While it waited, the log may have been deleted and its directory renamed.
-                await self._write([])
+                await self._flusher.write_epochs()
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
         if offset > self._high_watermark:
@@ -123,7 +118,7 @@ class PartitionLog:
             if offset <= self._log_start:
                 return False
             self._log_start = offset
-            self._epochs_are_dirty |= self._epochs.truncate_from_start(offset)
+            self._epochs.truncate_from_start(offset)
             return True
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
@@ -144,7 +139,7 @@ class PartitionLog:
                 records = stamp_append_time(records, now_ms)
                 header = header._replace(max_timestamp=now_ms)
             header = header._replace(base_offset=self._end, leader_epoch=leader_epoch)
-            self._epochs_are_dirty |= self._epochs.assign(leader_epoch, self._end)
+            self._epochs.assign(leader_epoch, self._end)
             self._roll_if_needed([PlacedBatch(0, header)], len(records), now_ms)
             duplicate = self.producers.find_duplicate(header)
             if duplicate is not None:
@@ -173,7 +168,7 @@ class PartitionLog:
                 start, end = run[0].position, run[-1].position + run[-1].header.size
                 for _, header in run:
                     epoch, base_offset = LeaderEpoch(header.leader_epoch), Offset(header.base_offset)
-                    self._epochs_are_dirty |= self._epochs.assign(epoch, base_offset)
+                    self._epochs.assign(epoch, base_offset)
                 self._roll_if_needed(run, end - start, None)
                 placed = [PlacedBatch(position - start, header) for position, header in run]
                 self._write_set([memoryview(records)[start:end]], placed)
@@ -211,7 +206,7 @@ class PartitionLog:
         self.segments.active.save_indexes()
         write_snapshot(disk, self.path, self.producers, self._end)
         self.segments.add(create_segment(self._around, self.path, base_offset, self.config))
-        self._has_rolled = self._names_are_dirty = True
+        self._flusher.note_roll()
 
     def _write_topic_id(self) -> None:
         """The id must be durable before any data: written on the loop, so that an append may wait, once per log."""
@@ -251,19 +246,19 @@ class PartitionLog:
         assert offset >= 0, f"cannot truncate {self.topic_partition} to {offset}"
         with self._usable():
             if offset >= self._end:
-                self._epochs_are_dirty |= self._epochs.truncate_from_end(offset)
+                self._epochs.truncate_from_end(offset)
                 return False
             if self.segments.first.base_offset > offset:
                 self._restart_at(offset)
                 return True
-            self._log_directory.mark_cut(self.path, offset, self._recovery_point)
+            self._log_directory.mark_cut(self.path, offset, self.recovery_point)
             self._discard(self.segments.drop_after(offset))
             self.segments.active.truncate(offset)
             self._end = offset
             self._log_start = min(self._log_start, offset)
             self._high_watermark = min(self._high_watermark, offset)
-            self._epochs_are_dirty |= self._epochs.truncate_from_end(offset)
-            self._note_truncation(offset)
+            self._epochs.truncate_from_end(offset)
+            self._note_cut(offset)
             if self.producers.reaches(offset):
                 disk, path = self._around.disk, self.path
                 self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset)
@@ -274,19 +269,16 @@ class PartitionLog:
             self._restart_at(offset)
 
     def _restart_at(self, offset: Offset) -> None:
-        self._log_directory.mark_cut(self.path, offset, self._recovery_point)
+        self._log_directory.mark_cut(self.path, offset, self.recovery_point)
         self._discard(self.segments.mark_all_deleted())
         self.segments.replace_all(create_segment(self._around, self.path, offset, self.config))
         self._log_start = self._high_watermark = self._end = offset
-        self._epochs_are_dirty |= self._epochs.clear()
+        self._epochs.clear()
         self.producers.clear()
-        self._note_truncation(offset)
+        self._note_cut(offset)
 
-    def _note_truncation(self, offset: Offset) -> None:
-        self._truncations += 1
-        self._names_are_dirty = True
-        self._recovery_point = min(self._recovery_point, offset)
-        self._flush_captured = min(self._flush_captured, offset)
+    def _note_cut(self, offset: Offset) -> None:
+        self._flusher.note_cut(offset)
         remove_snapshots_after(self._around.disk, self.path, offset)
 
     def enforce_retention(self, now_ms: int) -> int:
@@ -300,8 +292,8 @@ class PartitionLog:
                 self._roll(self._end)
             self._discard(self.segments.drop_oldest(count))
             self._log_start = max(self._log_start, self.segments.first.base_offset)
-            self._epochs_are_dirty |= self._epochs.truncate_from_start(self._log_start)
-            self._names_are_dirty = True
+            self._epochs.truncate_from_start(self._log_start)
+            self._flusher.note_dropped_segments()
             return count
 
     def _discard(self, paths: list[str]) -> None:
@@ -311,60 +303,18 @@ class PartitionLog:
 
     @property
     def settled_end(self) -> Offset:
-        return self._end if self._end - self._recovery_point < self.config.flush_messages else self._recovery_point
+        is_settled = self._end - self.recovery_point < self.config.flush_messages
+        return self._end if is_settled else self.recovery_point
 
     def flush_is_due(self, now_s: float) -> bool:
-        unflushed = self._end - self._flush_captured
-        is_late = unflushed > 0 and (now_s - self._flushed_at_s) * 1000 >= self.config.flush_ms
-        is_due = is_late or unflushed >= self.config.flush_messages
-        return is_due or self._has_rolled or self._epochs_are_dirty or self._topic_id_is_dirty
+        return self._topic_id_is_dirty or self._flusher.is_due(self._end, self.config, now_s)
 
     async def flush(self) -> None:
         with self._usable():
             async with self._writing:
-                if self._is_closed:
-                    return
-                await self._flush()
-
-    async def _flush(self) -> None:
-        self._write_topic_id()
-        end, truncations = self._end, self._truncations
-        dirty = [segment for segment in self.segments if segment.is_dirty]
-        self._has_rolled, self._flush_captured = False, end
-        self._flushed_at_s = asyncio.get_running_loop().time()
-        try:
-            await self._write([segment.flusher() for segment in dirty])
-        except BaseException:
-            for segment in dirty:
-                segment.is_dirty = True
-            raise
-        if dirty:
-            took_s = asyncio.get_running_loop().time() - self._flushed_at_s
-            self._around.metrics.flush_times.update_ms(took_s * 1000)
-        if truncations == self._truncations:
-            # After a truncation meanwhile, what lies below `end` now may be newer than what was flushed.
-            self._recovery_point = max(self._recovery_point, end)
-
-    async def _write(self, flushers: list[Callable[[], None]]) -> None:
-        """Run the flushers, then replace the epoch checkpoint if it is out of date, all off the loop."""
-        work = list(flushers)
-        disk, path = self._around.disk, self.path
-        epochs_were_dirty, names_were_dirty = self._epochs_are_dirty, self._names_are_dirty
-        if names_were_dirty and not epochs_were_dirty:
-            work.append(lambda: disk.sync_directory(path))
-        if epochs_were_dirty:
-            # The last step of the replacement makes all names in the directory durable.
-            content = checkpoints.encode_epochs(self._epochs.entries)
-            work.append(lambda: checkpoints.write_atomically(disk, path, checkpoints.LEADER_EPOCHS, content))
-        self._epochs_are_dirty = self._names_are_dirty = False
-        if not work:
-            return
-        try:
-            await disk.run(lambda: [task() for task in work])
-        except BaseException:
-            self._epochs_are_dirty |= epochs_were_dirty
-            self._names_are_dirty |= names_were_dirty
-            raise
+                if not self._is_closed:
+                    self._write_topic_id()
+                    await self._flusher.flush(self._end)
 
     async def close(self) -> None:
         """Flush everything, indexes and producer state included, and close. Raises StorageError."""
@@ -375,7 +325,7 @@ class PartitionLog:
                 self.segments.active.save_indexes()
                 disk, path, producers, end = self._around.disk, self.path, self.producers, self._end
                 await disk.run(lambda: write_snapshot(disk, path, producers, end))
-                await self._flush()
+                await self._flusher.flush(end)
             self.segments.close()
 
     async def rename_away(self, name: str) -> str:

@@ -47,8 +47,6 @@ class LoadedLog(Struct):
     end_offset: Offset
     recovery_point: Offset
     topic_id: TopicId | None
-    epochs_changed: bool = False
-    """Whether `epochs` differs from its checkpoint."""
     cut_markers: tuple[str, ...] = ()
 
 
@@ -110,8 +108,8 @@ def load_log(
     point = end if is_clean and not unsound else min(recovery_point, end)
     remove_snapshots_after(disk, path, end)
     producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point)
-    changed = epochs.entries != tuple(checkpointed_epochs)
-    return LoadedLog(segments, epochs, producers, log_start, end, point, topic_id, changed, tuple(markers))
+    epochs.is_dirty = epochs.entries != tuple(checkpointed_epochs)
+    return LoadedLog(segments, epochs, producers, log_start, end, point, topic_id, tuple(markers))
 
 
 def _tidy(around: Surroundings, path: str) -> list[Offset]:

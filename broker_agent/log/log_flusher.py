@@ -1,0 +1,94 @@
+"""How much of one log is on the device, and how the rest gets there.
+
+What is to be flushed is captured on the event loop, written by a thread, and looked at again on return: the log
+may have grown or been cut meanwhile. Source: Kafka UnifiedLog.flush.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from broker_agent.log import checkpoints
+from broker_agent.log.recovery import LoadedLog
+from broker_agent.log.segments import Surroundings
+from broker_agent.ports import LogConfig
+from cluster.broker import Offset
+
+
+class LogFlusher:
+    """Used by the log alone, which sees to it that one task at a time is in `flush` or `write_epochs`.
+
+    Invariants: recovery point <= log end; the epochs on disk are at least as new as the recovery point.
+    """
+
+    def __init__(self, around: Surroundings, path: str, loaded: LoadedLog) -> None:
+        self.recovery_point = loaded.recovery_point
+        """First offset not known to be on the device."""
+        self._disk, self._flush_times = around.disk, around.metrics.flush_times
+        self._path = path
+        self._segments, self._epochs = loaded.segments, loaded.epochs
+        self._captured = loaded.recovery_point
+        self._has_rolled, self._names_are_dirty = False, False
+        self._cuts = 0
+        self._flushed_at_s = asyncio.get_running_loop().time()
+
+    def note_roll(self) -> None:
+        self._has_rolled = self._names_are_dirty = True
+
+    def note_dropped_segments(self) -> None:
+        self._names_are_dirty = True
+
+    def note_cut(self, offset: Offset) -> None:
+        """The log was truncated to `offset`, which a flush under way does not know."""
+        self._cuts += 1
+        self._names_are_dirty = True
+        self.recovery_point = min(self.recovery_point, offset)
+        self._captured = min(self._captured, offset)
+
+    def is_due(self, end: Offset, config: LogConfig, now_s: float) -> bool:
+        unflushed = end - self._captured
+        is_late = unflushed > 0 and (now_s - self._flushed_at_s) * 1000 >= config.flush_ms
+        return is_late or unflushed >= config.flush_messages or self._has_rolled or self._epochs.is_dirty
+
+    async def flush(self, end: Offset) -> None:
+        """Bring everything below `end`, the log's end, to the device."""
+        cuts = self._cuts
+        dirty = [segment for segment in self._segments if segment.is_dirty]
+        self._has_rolled, self._captured = False, end
+        self._flushed_at_s = asyncio.get_running_loop().time()
+        try:
+            await self._write([segment.flusher() for segment in dirty])
+        except BaseException:
+            for segment in dirty:
+                segment.is_dirty = True
+            raise
+        if dirty:
+            took_s = asyncio.get_running_loop().time() - self._flushed_at_s
+            self._flush_times.update_ms(took_s * 1000)
+        if cuts == self._cuts:
+            # After a cut meanwhile, what lies below `end` now may be newer than what was flushed.
+            self.recovery_point = max(self.recovery_point, end)
+
+    async def write_epochs(self) -> None:
+        """Replace the epoch checkpoint if it is out of date."""
+        await self._write([])
+
+    async def _write(self, flushers: Sequence[Callable[[], None]]) -> None:
+        """Run the flushers, then write the names and epochs that changed, all off the loop."""
+        work = list(flushers)
+        disk, path = self._disk, self._path
+        epochs_were_dirty, names_were_dirty = self._epochs.is_dirty, self._names_are_dirty
+        if names_were_dirty and not epochs_were_dirty:
+            work.append(lambda: disk.sync_directory(path))
+        if epochs_were_dirty:
+            # The last step of the replacement makes all names in the directory durable.
+            content = checkpoints.encode_epochs(self._epochs.entries)
+            work.append(lambda: checkpoints.write_atomically(disk, path, checkpoints.LEADER_EPOCHS, content))
+        self._epochs.is_dirty = self._names_are_dirty = False
+        if not work:
+            return
+        try:
+            await disk.run(lambda: [task() for task in work])
+        except BaseException:
+            self._epochs.is_dirty |= epochs_were_dirty
+            self._names_are_dirty |= names_were_dirty
+            raise
