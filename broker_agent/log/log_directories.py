@@ -231,7 +231,7 @@ class DiskLogDirectories:
             if number % _LOGS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(0)
             try:
-                log.producers.expire(now_ms, self._producer_expiration_ms)
+                log.expire_producers(now_ms, self._producer_expiration_ms)
                 log.enforce_retention(now_ms)
             except StorageError:
                 continue

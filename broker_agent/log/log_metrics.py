@@ -31,9 +31,6 @@ class MeasuredLog(Protocol):
     @property
     def segments(self) -> _Segments: ...
 
-    @property
-    def producers(self) -> Sized: ...
-
 
 _READINGS: Final[Mapping[str, Callable[[MeasuredLog], int]]] = {
     "NumLogSegments": lambda log: len(log.segments),
@@ -49,6 +46,8 @@ class LogMetrics:
     def __init__(self, metrics: Metrics, *, per_partition: bool) -> None:
         self._metrics = metrics
         self._per_partition = per_partition
+        self.producer_ids = metrics.gauge("kafka.server", "ReplicaManager", "ProducerIdCount")
+        """Producers known, each once per log; every log adds and takes away its own."""
         self.flush_times = metrics.timer("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs")
 
     def watch(self, logs: Mapping[TopicPartition, MeasuredLog]) -> None:
@@ -58,10 +57,6 @@ class LogMetrics:
             for tp, log in [*logs.items()]:
                 yield {"topic": tp.topic, "partition": str(tp.partition)}, number(log)
 
-        def count_producers() -> Samples:
-            return [({}, sum(len(log.producers) for log in [*logs.values()]))]
-
-        self._metrics.readings("kafka.server", "ReplicaManager", "ProducerIdCount", count_producers)
         if self._per_partition:
             for name, number in _READINGS.items():
                 self._metrics.readings("kafka.log", "Log", name, partial(read, number))

@@ -54,7 +54,9 @@ class PartitionLog:
         self._flusher = LogFlusher(around, path, loaded)
         self._topic_id_is_dirty = False
         self._is_closed = False
+        self._producers_counted = 0
         self._writing = asyncio.Lock()  # One writer of this log's small files at a time; also held by rename.
+        self._count_producers()
 
     @property
     def topic_id(self) -> TopicId | None:
@@ -192,6 +194,7 @@ class PartitionLog:
         self._end = Offset(batches[-1].header.last_offset + 1)
         for _, header in batches:
             self.producers.update(header)
+        self._count_producers()
 
     def _roll_if_needed(self, batches: Sequence[PlacedBatch], size: int, now_ms: int | None) -> None:
         active, last = self.segments.active, batches[-1].header
@@ -262,6 +265,7 @@ class PartitionLog:
             if self.producers.reaches(offset):
                 disk, path = self._around.disk, self.path
                 self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset)
+                self._count_producers()
             return True
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -275,11 +279,23 @@ class PartitionLog:
         self._log_start = self._high_watermark = self._end = offset
         self._epochs.clear()
         self.producers.clear()
+        self._count_producers()
         self._note_cut(offset)
 
     def _note_cut(self, offset: Offset) -> None:
         self._flusher.note_cut(offset)
         remove_snapshots_after(self._around.disk, self.path, offset)
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers whose last batch is older than `expiration_ms`."""
+        self.producers.expire(now_ms, expiration_ms)
+        self._count_producers()
+
+    def _count_producers(self) -> None:
+        """Let the agent's count follow; to be called after every change. Those of a closed log do not count."""
+        known = 0 if self._is_closed else len(self.producers)
+        self._around.metrics.producer_ids.inc(known - self._producers_counted)
+        self._producers_counted = known
 
     def enforce_retention(self, now_ms: int) -> int:
         """Delete the oldest segments that retention allows to go; returns how many."""
@@ -326,7 +342,7 @@ class PartitionLog:
                 disk, path, producers, end = self._around.disk, self.path, self.producers, self._end
                 await disk.run(lambda: write_snapshot(disk, path, producers, end))
                 await self._flusher.flush(end)
-            self.segments.close()
+            self.abandon()
 
     async def rename_away(self, name: str) -> str:
         """Close the log and give its directory another name, once no thread writes in it; returns the new path."""
@@ -341,6 +357,7 @@ class PartitionLog:
     def abandon(self) -> None:
         """Close the files as they are; every later operation raises StorageError."""
         self._is_closed = True
+        self._count_producers()
         self.segments.close()
 
     def _usable(self) -> LogDirectory:

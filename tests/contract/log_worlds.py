@@ -8,12 +8,14 @@ from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.disk import Disk
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.segments import Surroundings
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
+from cluster.process.metrics import Metrics
 from cluster.record_batch import encode_batch, find_fault, parse_header
 from simulator.disk import SimulatedDisk
 
@@ -74,9 +76,11 @@ class Node:
         self.clock = TestClock()
         self.failures: list[tuple[str, OSError]] = []
         self.logs: DiskLogDirectories
+        self.metrics: LogMetrics
 
     async def start(self, owner: MetaProperties = OWNER) -> DiskLogDirectories:
-        around = Surroundings(self.world.new_disk(), self.clock, Random(7))
+        self.metrics = LogMetrics(Metrics(), per_partition=False)
+        around = Surroundings(self.world.new_disk(), self.clock, Random(7), self.metrics)
         options = LoadOptions(default_config=self.config)
         self.logs = await open_log_directories(
             around, self.paths, owner, lambda path, error: self.failures.append((path, error)), options=options

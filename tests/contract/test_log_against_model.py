@@ -69,13 +69,15 @@ class LogAgainstModel(RuleBasedStateMachine):
     @rule(
         sizes=st.lists(
             st.tuples(st.integers(1, 4), st.integers(0, 300), st.integers(0, 1), st.integers(0, 3)), max_size=5
-        )
+        ),
+        producer=st.integers(1, 4),
     )
-    def append_as_follower(self, sizes: list[tuple[int, int, int, int]]) -> None:
+    def append_as_follower(self, sizes: list[tuple[int, int, int, int]], producer: int) -> None:
+        identity = {"producer_id": producer, "producer_epoch": 0}
         records, at, epoch = b"", self.end, self.latest_epoch
         for count, size, later, gap in sizes:
             at, epoch = at + gap, epoch + later
-            records += fetched(at, count, epoch=epoch, size=size)
+            records += fetched(at, count, epoch=epoch, size=size, base_sequence=at, **identity)
             self.batches.append((at, at + count - 1, epoch))
             at += count
         self.log.append_as_follower(records + b"\0" * 7, LeaderEpoch(epoch))
@@ -97,6 +99,10 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     async def truncate_log(self, offset: int) -> None:
         self.log.truncate_to(Offset(offset))
+
+    @rule()
+    def forget_producers(self) -> None:
+        self.log.expire_producers(self.node.clock.now_ms(), 0)
 
     @rule()
     def flush_due(self) -> None:
@@ -189,6 +195,12 @@ class LogAgainstModel(RuleBasedStateMachine):
         assert self.log.log_start_offset == self.start
         assert extents(self.log) == self.visible(self.batches, self.start)
         check_invariants(self.log)
+
+    @invariant()
+    def producers_are_counted(self) -> None:
+        if hasattr(self, "node"):
+            known = [len(log.producers) for log in self.node.logs.all_logs().values()]
+            assert self.node.metrics.producer_ids.value == sum(known)
 
     def teardown(self) -> None:
         self.runner.close()

@@ -4,18 +4,20 @@ import asyncio
 from pathlib import Path
 from random import Random
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import open_log_directories
 from broker_agent.log.segments import Surroundings
-from cluster.broker import BrokerId, Offset
+from cluster.broker import BrokerId, LeaderEpoch, Offset
+from cluster.errors import StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
 from cluster.record_batch import encode_batch
 from cluster.requests import ProducePartition, ProduceRequest
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
-from tests.contract.log_worlds import OWNER, FileWorld, Node, TestClock, fill
+from tests.contract.log_worlds import OWNER, FileWorld, Node, TestClock, TwinWorld, batch, fill
 
 OF_PARTITION = f'{{partition="0",topic="{TOPIC}"}}'
 PARTITION_NAMES = (
@@ -93,6 +95,27 @@ async def test_known_producers_and_expired_acknowledgements_are_counted() -> Non
     await world.stop_replica(1, delete=True, epoch=-2)
     assert f"kafka_server_delayedproducemetrics_expirespersec_total{OF_PARTITION}" not in scrape(process.metrics)
     await world.stop()
+
+
+async def test_producers_are_counted_while_their_log_is_open() -> None:
+    world = TwinWorld()
+    node = Node(world, "/one", "/two", "/three")
+    await node.start()
+    deleted, failed, closed = [await node.log(tp=TopicPartition("t", number)) for number in range(3)]
+    for producer_id in (7, 8):
+        for log in (deleted, failed, closed):
+            records = batch(producer_id=producer_id, producer_epoch=0, base_sequence=0)
+            log.append_as_leader(records, LeaderEpoch(0), 1_000_000)
+    counted = [node.metrics.producer_ids.value]
+    await node.logs.delete([deleted.topic_partition])
+    counted.append(node.metrics.producer_ids.value)
+    world.disk.break_directory(failed.directory)
+    await node.logs.flush_due()
+    with pytest.raises(StorageError):
+        fill(failed, 1)
+    counted.append(node.metrics.producer_ids.value)
+    await node.stop()
+    assert [*counted, node.metrics.producer_ids.value] == [6, 4, 2, 0]
 
 
 @virtually
