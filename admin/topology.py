@@ -78,13 +78,15 @@ class Topology:
     async def _ask_any_broker(self, topic: str) -> MetadataResponse | None:
         if not self._brokers:
             self._brokers = await self.client.find_brokers()
-        for address in list(self._brokers):
-            # Rotate, so that a broker with an old picture is not the only one that is asked.
-            self._brokers.append(self._brokers.pop(0))
+        asked = self._brokers
+        # Rotate, so that a broker with an old picture is not the only one that is asked.
+        self._brokers = [*asked[1:], *asked[:1]]
+        for address in asked:
             try:
                 return await self.client.metadata(address, MetadataRequest((topic,)), _METADATA_TIMEOUT_MS)
             except PeerUnreachableError:
-                self._brokers.remove(address)
+                # A refresh of another topic, at the same time, may have dropped it as well.
+                self._brokers = [known for known in self._brokers if known != address]
         return None
 
     def _take(self, response: MetadataResponse) -> None:

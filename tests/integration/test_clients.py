@@ -353,6 +353,18 @@ async def test_an_older_leadership_never_replaces_a_newer_one(cluster: ScriptedC
     assert (leader.broker, leader.epoch) == (1, 7)
 
 
+async def test_looking_for_the_leaders_of_two_topics_at_once_bears_brokers_that_are_silent_for_both(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    topology = Topology(client)
+    await topology.partitions(TOPIC)
+    leader = topology.leader(TOPIC, 0)
+    for server in cluster.servers.values():
+        await server.stop(0)
+    await asyncio.gather(topology.refresh(TOPIC), topology.refresh("another"))
+    assert topology.leader(TOPIC, 0) == leader
+
+
 async def test_an_offset_outside_of_the_log_is_raised_to_the_reader(
     cluster: ScriptedCluster, client: AdminClient
 ) -> None:
