@@ -160,10 +160,12 @@ async def _start(active: ActiveController, moves: Moves) -> Refusals:
         # A new replica may take any healthy disk; an old one must not be made anew beside a failed disk (RA-13).
         batch.add_leader_and_isr(assignment.adding, tp, leadership, assignment, is_new=True)
     active.send(batch)
-    # Only the first time: a move that is resumed finds its replicas in other states (RA-15).
-    state_of = active.context.replica_state
+    # Only the first time: a move that is resumed finds its replicas in other states (RA-15). Where there is nothing to
+    # tell because nobody ever led, they begin all the same, as those of a new topic do: a first leader may take them in.
+    context = active.context
+    begun = [tp for tp in moves if tp in raised or tp not in context.leaderships]
     fresh = replicas_by_broker(
-        (tp, [b for b in moves[tp].adding if state_of(b, tp) is ReplicaState.NON_EXISTENT]) for tp in raised
+        (tp, [b for b in moves[tp].adding if context.replica_state(b, tp) is ReplicaState.NON_EXISTENT]) for tp in begun
     )
     await move_replicas(active, fresh, ReplicaState.NEW)
     return failures
