@@ -160,8 +160,8 @@ async def _start(active: ActiveController, moves: Moves) -> Refusals:
         # A new replica may take any healthy disk; an old one must not be made anew beside a failed disk (RA-13).
         batch.add_leader_and_isr(assignment.adding, tp, leadership, assignment, is_new=True)
     active.send(batch)
-    # Only the first time: a move that is resumed finds its replicas in other states (RA-15). Where there is nothing to
-    # tell because nobody ever led, they begin all the same, as those of a new topic do: a first leader may take them in.
+    # Only the first time: a move that is resumed finds its replicas in other states (RA-15). Where nobody has led yet
+    # there is nothing to tell, but they begin all the same, as those of a new topic do: the first ISR takes them in.
     context = active.context
     begun = [tp for tp in moves if tp in raised or tp not in context.leaderships]
     fresh = replicas_by_broker(
