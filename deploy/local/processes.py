@@ -23,7 +23,10 @@ PAUSED: Final = "paused"
 GONE: Final = "stopped"
 
 _POLL_S = 0.02
-_FIRST_PORT = 20_000
+_LAST_PORT = 32_767
+# Where to look first, and where else on a system whose outgoing connections begin lower.
+_FIRST_PORTS = (20_000, 10_000)
+_CHOICE_MIN = 1_000
 
 
 class ProcessIdentity(Struct, frozen=True):
@@ -104,16 +107,18 @@ def choose_free_ports(count: int, taken: Iterable[int] = ()) -> list[int]:
     A member that is down must find its port free when it comes back, so a port that any client's
     connection may be given in the meantime will not do.
     """
-    last = min(_first_ephemeral_port(), 32_768) - 1
+    candidates = _candidates()
     excluded = set(taken)
     chosen: list[int] = []
-    for port in random.sample(range(_FIRST_PORT, last), last - _FIRST_PORT):
+    for port in random.sample(candidates, len(candidates)):
         if len(chosen) == count:
             break
         if port not in excluded and is_free(port):
             chosen.append(port)
     if len(chosen) < count:
-        raise StartupError(f"found only {len(chosen)} of {count} free ports between {_FIRST_PORT} and {last}")
+        raise StartupError(
+            f"found only {len(chosen)} of {count} free ports from {candidates.start} to {candidates.stop - 1}"
+        )
     return chosen
 
 
@@ -138,11 +143,18 @@ def wait_until_free(port: int, timeout_s: float) -> bool:
     return True
 
 
+def _candidates() -> range:
+    """Ports that no outgoing connection is given; where those are too few, one must take one's chance."""
+    stop = min(_first_ephemeral_port(), _LAST_PORT + 1)
+    below = (range(first, stop) for first in _FIRST_PORTS)
+    return next((ports for ports in below if len(ports) >= _CHOICE_MIN), range(_FIRST_PORTS[0], _LAST_PORT + 1))
+
+
 def _first_ephemeral_port() -> int:
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):
-        return 32_768
+        return _LAST_PORT + 1
 
 
 def _look(pid: int) -> tuple[str, str] | None:
@@ -154,7 +166,9 @@ def _look(pid: int) -> tuple[str, str] | None:
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             return None
-        return fields[0], fields[19]
+        # The first thread may have ended before the others, which still hold ports and locks.
+        others_live = fields[0] == "Z" and int(fields[17]) > 1
+        return "R" if others_live else fields[0], fields[19]
     listed = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.split(maxsplit=1)

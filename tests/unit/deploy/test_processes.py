@@ -5,12 +5,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from deploy.local import processes
 from deploy.local.processes import ProcessIdentity
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -33,8 +36,28 @@ def test_a_process_is_running_paused_and_gone(sleeper: subprocess.Popen[bytes]) 
     processes.send_signal(process, signal.SIGSTOP)
     os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
     assert processes.state_of(process) == processes.PAUSED
-    processes.end([process], timeout_s=10)
+    processes.end([process], PATIENCE_S)
     assert processes.state_of(process) == processes.GONE
+
+
+def test_a_process_is_not_gone_before_its_last_thread_is() -> None:
+    script = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); "
+        "print(1, flush=True); ctypes.CDLL(None).pthread_exit(None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        process, stat = identity(child), Path(f"/proc/{child.pid}/stat")
+        deadline = time.monotonic() + PATIENCE_S
+        while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < deadline, "its first thread goes on"
+            time.sleep(0.01)
+        found = processes.state_of(process), child.poll()
+        child.kill()
+        assert found == (processes.RUNNING, None)
+        assert processes.wait_until_gone([process], PATIENCE_S)
+        assert child.poll() == -signal.SIGKILL
 
 
 def test_a_pid_that_another_process_has_now_is_never_signalled(sleeper: subprocess.Popen[bytes]) -> None:
@@ -51,7 +74,7 @@ def test_a_process_that_ignores_the_request_to_stop_is_killed() -> None:
         assert child.stdout is not None
         child.stdout.readline()
         processes.end([identity(child)], timeout_s=0.2)
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_nothing_has_no_state_and_takes_no_signal() -> None:
@@ -64,6 +87,23 @@ def test_chosen_ports_are_free_distinct_and_not_those_taken() -> None:
     second = processes.choose_free_ports(5, taken=first)
     assert len({*first, *second}) == 10
     assert all(processes.is_free(port) for port in (*first, *second))
+
+
+@pytest.mark.parametrize(
+    ("first_of_others", "candidates"),
+    [
+        (49_152, range(20_000, 32_768)),
+        (32_768, range(20_000, 32_768)),
+        (21_001, range(20_000, 21_001)),
+        (16_000, range(10_000, 16_000)),
+        (1_024, range(20_000, 32_768)),
+    ],
+)
+def test_ports_are_chosen_among_those_that_no_outgoing_connection_is_given(
+    monkeypatch: pytest.MonkeyPatch, first_of_others: int, candidates: range
+) -> None:
+    monkeypatch.setattr(processes, "_first_ephemeral_port", lambda: first_of_others)
+    assert set(processes.choose_free_ports(30)) <= set(candidates)
 
 
 def test_a_port_with_a_listener_is_not_free() -> None:
