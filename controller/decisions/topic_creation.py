@@ -7,7 +7,7 @@ import base64
 import re
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ from cluster.broker import Broker, BrokerId, TopicId
 from cluster.errors import ApiError, ErrorCode, all_refusals
 from cluster.partition import ReplicaAssignment
 from cluster.replica_placement import place_replicas
-from cluster.requests import NewTopic
+from cluster.requests import NewPartitions, NewTopic
 from controller.decisions.topic_configs import check_topic_configs
 
 if TYPE_CHECKING:
@@ -26,14 +26,44 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _UNSET: Final = -1
 
 
-def duplicate_names(topics: Sequence[NewTopic]) -> AbstractSet[str]:
+def duplicate_names(topics: Sequence[NewTopic | NewPartitions]) -> AbstractSet[str]:
     """Names that one request has more than once; each of those items is refused."""
     return {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
 
 
+class TakenNames:
+    """Names that no new topic may have, nor collide with in metric names, where '.' and '_' are the same.
+
+    Made once per request and asked once per new topic, however many topics there are.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names: set[str] = set()
+        self._first_alike: dict[str, str] = {}
+        for name in names:
+            self.add(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        self._names.add(name)
+        alike = self._first_alike.setdefault(_in_metrics(name), name)
+        if name < alike:
+            self._first_alike[_in_metrics(name)] = name
+
+    def twin_of(self, name: str) -> str | None:
+        """The first of the names with which this one collides, or None."""
+        return self._first_alike.get(_in_metrics(name))
+
+
+def _in_metrics(name: str) -> str:
+    return name.replace(".", "_")
+
+
 def plan_new_topic(
     topic: NewTopic,
-    existing: Collection[str],
+    taken: TakenNames,
     live_brokers: Collection[Broker],
     *,
     default_partitions: int,
@@ -43,7 +73,7 @@ def plan_new_topic(
     """The assignment of a new topic, after every test of TP-1. Raises ApiError naming all that is wrong."""
     errors: list[ApiError] = []
     placed: dict[int, ReplicaAssignment] = {}
-    for check in (partial(check_topic_name, topic.name, existing), partial(check_topic_configs, topic.configs)):
+    for check in (partial(check_topic_name, topic.name, taken), partial(check_topic_configs, topic.configs)):
         try:
             check()
         except ApiError as error:
@@ -84,7 +114,7 @@ def _place(
     return {partition: ReplicaAssignment(tuple(placed[partition])) for partition in sorted(placed)}
 
 
-def check_topic_name(name: str, existing: Collection[str]) -> None:
+def check_topic_name(name: str, taken: TakenNames) -> None:
     """Raise ApiError for a name that is malformed, taken, or that collides with another in metric names."""
     if name in {".", ".."} or not _NAME.fullmatch(name):
         raise ApiError(
@@ -93,10 +123,9 @@ def check_topic_name(name: str, existing: Collection[str]) -> None:
             field="name",
             value=name,
         )
-    if name in existing:
+    if name in taken:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists", field="name", value=name)
-    folded = name.replace(".", "_")
-    twin = next((other for other in sorted(existing) if other.replace(".", "_") == folded), None)
+    twin = taken.twin_of(name)
     if twin is not None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -20,7 +20,7 @@ from cluster.requests import (
     Plan,
 )
 from controller.active_controller import ActiveController
-from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
+from controller.decisions.topic_creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topic_expansion import plan_expansion
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
 from controller.handlers.topic_previews import preview_new_partitions
@@ -37,7 +37,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     repeated = duplicate_names(request.topics)
     results: dict[int, CreatableTopicResult] = {}
     accepted: dict[int, TopicAssignment] = {}
-    taken = active.context.topics | marked
+    taken = TakenNames(active.context.topics | marked)
     for position, topic in enumerate(request.topics):
         try:
             if topic.name in repeated:
@@ -47,7 +47,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
             results[position] = refused_topic(topic.name, error)
         else:
             # Two new topics of one request may collide with each other as well.
-            taken = taken | {topic.name}
+            taken.add(topic.name)
     outcomes: dict[str, Outcome] = {}
     plan: Plan | None = None
     if request.validate_only:
@@ -66,7 +66,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     )
 
 
-def _plan(active: ActiveController, topic: NewTopic, taken: set[str]) -> TopicAssignment:
+def _plan(active: ActiveController, topic: NewTopic, taken: TakenNames) -> TopicAssignment:
     context, config = active.context, active.config
     partitions = plan_new_topic(
         topic,
@@ -148,6 +148,7 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
     """
     context = active.context
     names = [item.name for item in request.topics]
+    repeated = duplicate_names(request.topics)
     doomed = context.topics_marked_for_deletion | await active.store.marked_for_deletion(
         [name for name in names if name]
     )
@@ -157,7 +158,7 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
     growth: dict[str, dict[int, ReplicaAssignment]] = {}
     for position, item in enumerate(request.topics):
         try:
-            if names.count(item.name) > 1:
+            if item.name in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=item.name)
             if item.name in doomed:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {item.name} is queued for deletion")

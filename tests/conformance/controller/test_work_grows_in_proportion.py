@@ -1,24 +1,41 @@
-"""The controller's work for an event grows with the partitions that it is about, and not with their square.
+"""The controller's work for an event grows with the partitions or items that it is about, and not with their square.
 
 Counted in lines of Python that run, so that the machine does not matter.
 """
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import cluster
 import controller
-from tests.controllers import RunningController, World, run_virtually, running_cluster, until
+from cluster.requests import (
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    NewPartitions,
+    NewTopic,
+    TopicToDelete,
+)
+from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
 
 COUNTED = tuple(str(Path(str(package.__file__)).parent) for package in (controller, cluster))
 PARTITIONS = 150
 
 Step = Callable[[World, RunningController, int], Awaitable[None]]
+Request = Callable[[int], Any]
+"""How many items it has: the request."""
 
 
 async def create(world: World, c: RunningController, partitions: int) -> None:
@@ -60,17 +77,23 @@ class Lines:
         return self
 
 
-async def work(before: tuple[Step, ...], step: Step, partitions: int) -> int:
-    world, c = await running_cluster(1, 2, 3)
-    for earlier in before:
-        await earlier(world, c, partitions)
+@contextmanager
+def counted_lines() -> Iterator[Lines]:
     lines = Lines()
     tracer = sys.gettrace()
     sys.settrace(lines)
     try:
-        await step(world, c, partitions)
+        yield lines
     finally:
         sys.settrace(tracer)
+
+
+async def work(before: tuple[Step, ...], step: Step, partitions: int) -> int:
+    world, c = await running_cluster(1, 2, 3)
+    for earlier in before:
+        await earlier(world, c, partitions)
+    with counted_lines() as lines:
+        await step(world, c, partitions)
     return lines.count
 
 
@@ -86,4 +109,52 @@ async def work(before: tuple[Step, ...], step: Step, partitions: int) -> int:
 )
 def test_twice_the_partitions_are_twice_the_work(before: tuple[Step, ...], step: Step) -> None:
     once, twice = (run_virtually(lambda n=n: work(before, step, n)) for n in (PARTITIONS, 2 * PARTITIONS))
+    assert twice < 2.4 * once
+
+
+def new_topics(count: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest(tuple(NewTopic(f"t{n:04}", 1, 1) for n in range(count)), timeout_ms=0)
+
+
+def more_partitions(count: int) -> CreatePartitionsRequest:
+    return CreatePartitionsRequest(tuple(NewPartitions(f"t{n:04}", 2) for n in range(count)), timeout_ms=0)
+
+
+def other_settings(count: int) -> AlterConfigsRequest:
+    alteration = AlterableConfig("retention.ms", SET_CONFIG, "60000")
+    return AlterConfigsRequest(
+        tuple(AlterConfigsResource(TOPIC_RESOURCE, f"t{n:04}", (alteration,)) for n in range(count))
+    )
+
+
+def deletions(count: int) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(tuple(TopicToDelete(f"t{n:04}") for n in range(count)), timeout_ms=0)
+
+
+async def work_for_items(before: tuple[Request, ...], asked: Request, count: int, validate_only: bool) -> int:
+    _, c = await running_cluster(1, 2, 3)
+    for earlier in before:
+        await c.ask(earlier(count))
+        await settle()
+    with counted_lines() as lines:
+        await c.ask(replace(asked(count), validate_only=validate_only))
+    return lines.count
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize(
+    ("before", "asked"),
+    [
+        ((), new_topics),
+        ((new_topics,), more_partitions),
+        ((new_topics,), other_settings),
+        ((new_topics,), deletions),
+    ],
+)
+def test_a_request_about_twice_the_topics_is_twice_the_work(
+    before: tuple[Request, ...], asked: Request, validate_only: bool
+) -> None:
+    once, twice = (
+        run_virtually(lambda n=n: work_for_items(before, asked, n, validate_only)) for n in (PARTITIONS, 2 * PARTITIONS)
+    )
     assert twice < 2.4 * once

@@ -14,7 +14,7 @@ from controller.decisions.broker_requests import RequestSettings
 from controller.decisions.cluster_events import cluster_events
 from controller.decisions.leader_election import Preferred, plan_elections
 from controller.decisions.requested_elections import preview_elections, sort_out
-from controller.decisions.topic_creation import check_topic_name, new_topic_id
+from controller.decisions.topic_creation import TakenNames, check_topic_name, new_topic_id
 from controller.decisions.topic_deletion import DeletionSteps, next_steps
 from controller.decisions.topic_expansion import plan_expansion
 from tests.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
@@ -73,7 +73,7 @@ def test_a_topic_that_cannot_grow_says_why(
 @pytest.mark.parametrize(("name", "taken"), [("a_b", "a.b"), ("a.b", "a_b"), ("a.b_c", "a_b.c")])
 def test_a_name_and_its_twin_exclude_each_other_both_ways(name: str, taken: str) -> None:
     with pytest.raises(ApiError, match="collides with"):
-        check_topic_name(name, [taken])
+        check_topic_name(name, TakenNames([taken]))
 
 
 @pytest.mark.rule("ZK-22")

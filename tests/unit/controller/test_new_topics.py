@@ -14,7 +14,7 @@ from cluster.replica_placement import MAX_PARTITIONS, alternate_racks, place_rep
 from cluster.requests import DELETE_CONFIG, SET_CONFIG, AlterableConfig, NewTopic
 from cluster.znodes import ConfigEntity
 from controller.decisions.config_changes import check_alterations
-from controller.decisions.topic_creation import duplicate_names, new_topic_id, plan_new_topic
+from controller.decisions.topic_creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from tests.contexts import broker, ids
 
 E = ErrorCode
@@ -115,7 +115,7 @@ def test_placement_spreads_leaders_evenly_and_replicas_over_racks(
 def plan(topic: NewTopic, existing: tuple[str, ...] = (), live: list[Broker] | None = None) -> Any:
     return plan_new_topic(
         topic,
-        existing,
+        TakenNames(existing),
         brokers(1, 2, 3) if live is None else live,
         default_partitions=4,
         default_replication_factor=2,
@@ -192,7 +192,7 @@ def test_everything_that_is_wrong_with_a_topic_is_told_at_once() -> None:
     with pytest.raises(ApiError) as refused:
         plan_new_topic(
             topic,
-            (),
+            TakenNames(()),
             brokers(1, 2),
             default_partitions=1,
             default_replication_factor=1,

@@ -36,7 +36,13 @@ from controller.decisions.reassignment_preview import preview_reassignment
 from controller.decisions.reassignment_progress import describe_reassignment
 from controller.decisions.replica_states import plan_isr_removals
 from controller.decisions.requested_elections import preview_elections, sort_out
-from controller.decisions.topic_creation import check_assignments, check_topic_name, new_topic_id, plan_new_topic
+from controller.decisions.topic_creation import (
+    TakenNames,
+    check_assignments,
+    check_topic_name,
+    new_topic_id,
+    plan_new_topic,
+)
 from tests.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
 
 ME = ControllerId(1001)
@@ -353,7 +359,7 @@ def test_a_refused_topic_is_told_what_and_why(topic: NewTopic, message: str, fie
     with pytest.raises(ApiError) as refused:
         plan_new_topic(
             topic,
-            ["a_b", "taken"],
+            TakenNames(["a_b", "taken"]),
             [broker(1)],
             default_partitions=1,
             default_replication_factor=1,
@@ -371,7 +377,7 @@ def test_topic_ids_are_version_four() -> None:
 
 
 def test_a_name_that_differs_in_more_than_its_dots_is_no_twin() -> None:
-    check_topic_name("a.b", ["a-b", "ab", "a_b_c"])
+    check_topic_name("a.b", TakenNames(["a-b", "ab", "a_b_c"]))
 
 
 @pytest.mark.rule("RM-9", "RM-10")
