@@ -137,6 +137,10 @@ class EventLoop:
     async def _dispose(self, event: Event, error: Exception) -> None:
         disposition = error_disposition(event, error)
         answer_with_error(event, error)
+        if isinstance(event, Asked) and isinstance(error, ApiError) and disposition is Disposition.CARRY_ON:
+            # What somebody asked for cannot be had, and the answer says so: nothing is wrong here.
+            _log.info("A request was refused", request=type(event).__name__, error=str(error))
+            return
         expected = disposition in {Disposition.LOOK_WHO_RULES, Disposition.AWAIT_EXPIRY, Disposition.END}
         _log.error(
             "An event was abandoned",

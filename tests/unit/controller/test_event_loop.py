@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import structlog
 
 from cluster.broker import BrokerEpoch, BrokerId
 from cluster.errors import (
@@ -193,6 +194,24 @@ def test_the_loop_goes_on_after_an_error_and_its_caller_is_answered_once() -> No
         assert office.asked == ["look", "look", "step down"]
         assert office.events_ended == 7
         assert registry.timer("kafka.controller", "ControllerStats", "IsrChangeRateAndTimeMs").count == 1
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EV-9")
+def test_a_request_that_is_refused_is_no_error_of_the_controller() -> None:
+    async def main() -> None:
+        office, loop, _ = a_loop()
+        office.fails = {
+            CreateTopicsReceived: ApiError(ErrorCode.INVALID_CONFIG, "no"),
+            TopicChange: ZooKeeperError("no"),
+        }
+        loop.put(CreateTopicsReceived(CreateTopicsRequest(()), future()))
+        loop.put(TopicChange())
+        with structlog.testing.capture_logs() as lines:
+            await shut(loop)
+        told = [(line["log_level"], line["event"], "exc_info" in line) for line in lines]
+        assert told == [("info", "A request was refused", False), ("error", "An event was abandoned", True)]
 
     run_virtually(main)
 
