@@ -1,30 +1,25 @@
-"""One broker agent: its parts put together, its start and its end, and the door for every request.
+"""One broker agent: its parts put together, its start and its end. What it is asked comes in through `node`.
 
-Everything runs on one event loop. Source: Kafka KafkaServer, KafkaApis.
+Everything runs on one event loop. Source: Kafka KafkaServer.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from msgspec import Struct
 
 from broker_agent.agent_metrics import AgentMetrics
-from broker_agent.cluster_view import ClusterView
 from broker_agent.control_requests import ControlRequests
 from broker_agent.controlled_shutdown import ControlledShutdown
 from broker_agent.controller_finder import ControllerFinder
-from broker_agent.delete_records_requests import DeleteRecordsRequests
 from broker_agent.directory_failures import DirectoryFailures
 from broker_agent.dynamic_settings import DynamicSettings
-from broker_agent.fetch_requests import FetchRequests
 from broker_agent.isr_proposals import IsrProposals
 from broker_agent.log_reconciliation import FetchSetup
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.offset_requests import OffsetRequests
 from broker_agent.ports import ClusterClient, LogDirectories
-from broker_agent.produce_requests import ProduceRequests
 from broker_agent.registration import Registration
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
@@ -32,29 +27,12 @@ from broker_agent.role_changes import RoleChanges
 from broker_agent.session_keeper import SessionKeeper
 from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
-from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
-from cluster.errors import ApiError, ErrorCode
+from cluster.broker import Broker, Endpoint
 from cluster.node import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
-from cluster.requests import (
-    DeleteRecordsRequest,
-    DescribeClusterRequest,
-    FetchRequest,
-    LeaderAndIsrRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetsForLeaderEpochRequest,
-    ProduceRequest,
-    ReadStateChangesRequest,
-    ReadStateChangesResponse,
-    RequestContext,
-    ShutdownRequest,
-    ShutdownResponse,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
+from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.state_change_log import StateChangeSink
 from cluster.zookeeper.port import SessionEvent, WatchEvent, ZooKeeper
 
@@ -96,7 +74,7 @@ class Surroundings(Struct, frozen=True):
 
 
 class Agent:
-    """A RequestHandler. `start` registers it, after which it serves; `leave` and then `stop` end it in order.
+    """`start` registers it, after which it serves; `leave` and then `stop` end it in order.
 
     `broker` has no endpoints yet: they are known when the server is bound, and given to `start`.
     """
@@ -106,7 +84,8 @@ class Agent:
         self._around = around
         self._tasks = tasks
         self._background: list[asyncio.Task[None]] = []
-        self._is_serving = asyncio.Event()
+        self.is_serving = asyncio.Event()
+        """Set when the start is over, and then for good."""
         self._is_stopping = False
         settings = around.settings
         self.metrics = AgentMetrics(around.metrics, per_partition=settings.klamm_metrics_partitions)
@@ -155,16 +134,6 @@ class Agent:
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
         ).changes
-        self._handlers = self._build_handlers()
-
-    async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request of `cluster.requests`. Requests that come before the start is over wait for it."""
-        del context  # Who asks makes no difference yet: there is no authorizer.
-        await self._is_serving.wait()
-        handler = self._handlers.get(type(request))
-        if handler is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
-        return await handler(request)
 
     async def start(self, endpoint: Endpoint) -> None:
         """Register, and serve from then on; logs are loaded and `endpoint` is bound (R1.10 j to m).
@@ -188,7 +157,7 @@ class Agent:
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
-        self._is_serving.set()
+        self.is_serving.set()
 
     def _start_background_work(self, session: SessionKeeper) -> None:
         settings = self._around.settings
@@ -228,7 +197,7 @@ class Agent:
         a second call does nothing, and no failure is raised (R12.5).
         """
         settings = self._around.settings
-        if self.control.is_stopping or not settings.controlled_shutdown_enable or not self._is_serving.is_set():
+        if self.control.is_stopping or not settings.controlled_shutdown_enable or not self.is_serving.is_set():
             return
         # New followers need not fetch any more: they are in no ISR, and would only ask to be let in again (R12.4).
         self.control.is_stopping = True
@@ -269,57 +238,6 @@ class Agent:
                 await step
         except Exception:
             _log.exception("a step of the shutdown failed", step=name)
-
-    def _build_handlers(self) -> dict[type, Callable[[Any], Awaitable[Any]]]:
-        around = self._around
-        offsets = OffsetRequests(self.manager)
-        view = ClusterView(
-            self.broker_id,
-            around.cluster_id,
-            zookeeper=around.zookeeper,
-            finder=self.finder,
-            metadata=self.metadata,
-        )
-
-        async def list_offsets(request: ListOffsetsRequest) -> object:
-            return offsets.list_offsets(request)
-
-        async def offsets_for_leader_epoch(request: OffsetsForLeaderEpochRequest) -> object:
-            return offsets.offsets_for_leader_epoch(request)
-
-        async def metadata(request: MetadataRequest) -> object:
-            return view.metadata(request)
-
-        async def describe_cluster(_: DescribeClusterRequest) -> object:
-            return await view.describe_cluster(self.control.known_controller_epoch)
-
-        async def shutdown(request: ShutdownRequest) -> object:
-            return self._shut_down(request)
-
-        return {
-            LeaderAndIsrRequest: self.control.leader_and_isr,
-            StopReplicaRequest: self.control.stop_replica,
-            UpdateMetadataRequest: self.control.update_metadata,
-            FetchRequest: FetchRequests(self.manager).handle,
-            ProduceRequest: ProduceRequests(self.manager, around.clock).handle,
-            ListOffsetsRequest: list_offsets,
-            OffsetsForLeaderEpochRequest: offsets_for_leader_epoch,
-            DeleteRecordsRequest: DeleteRecordsRequests(self.manager).handle,
-            MetadataRequest: metadata,
-            DescribeClusterRequest: describe_cluster,
-            ReadStateChangesRequest: around.read_state_changes,
-            ShutdownRequest: shutdown,
-        }
-
-    def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:
-        """Begin what a SIGTERM begins, if this incarnation of this broker is meant."""
-        if request.broker_id != self.broker_id:
-            return ShutdownResponse(ErrorCode.INVALID_REQUEST)
-        if request.broker_epoch not in (UNKNOWN_BROKER_EPOCH, self.registration.epoch):
-            return ShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
-        _log.info("shutdown requested", broker=self.broker_id)
-        self._around.request_stop()
-        return ShutdownResponse(ErrorCode.NONE)
 
     async def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

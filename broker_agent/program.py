@@ -16,6 +16,7 @@ from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
 from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.node import AgentNode
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
 from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
@@ -100,7 +101,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 async def _serve(config: NodeConfig, agent: Agent, around: Surroundings, stop: asyncio.Event) -> None:
     """From binding the address to the end. A start that fails leaves the logs closed cleanly."""
     try:
-        server = await serve_broker_agent(config.listen, agent, around.metrics)
+        server = await serve_broker_agent(config.listen, AgentNode(agent, around), around.metrics)
         try:
             endpoint = config.advertised_endpoint(server.port)
             await agent.start(endpoint)

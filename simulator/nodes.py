@@ -14,6 +14,7 @@ from broker_agent.identity import agree_on_cluster_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.node import AgentNode
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.node import RequestHandler, WallClock
@@ -253,7 +254,7 @@ class SimulatedAgent(SimulatedNode):
         )
         async with TaskSet() as tasks:
             self.agent = Agent(Broker(self.id, (), self.rack), around, tasks)
-            incarnation.serve(self.agent)
+            incarnation.serve(AgentNode(self.agent, around))
             await self.agent.start(Endpoint(self.name, _PORT))
             await incarnation.stop.wait()
             await self.agent.leave()

@@ -20,6 +20,7 @@ from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.node import AgentNode
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import (
     Broker,
@@ -137,6 +138,7 @@ class AgentProcess:
         self.zookeeper: SimulatedZooKeeperClient
         self.logs: DiskLogDirectories
         self.agent: Agent
+        self.node: AgentNode
         self.tasks: TaskSet
 
     async def start(self, *paths: str) -> None:
@@ -173,7 +175,8 @@ class AgentProcess:
         self.tasks = TaskSet()
         await self.tasks.__aenter__()
         self.agent = Agent(Broker(self.id, ()), around, self.tasks)
-        self.world.network.attach(self.endpoint.address, self.agent)
+        self.node = AgentNode(self.agent, around)
+        self.world.network.attach(self.endpoint.address, self.node)
         await self.agent.start(self.endpoint)
 
     async def stop(self) -> None:
@@ -209,7 +212,7 @@ class AgentProcess:
         return log.high_watermark, log.log_end_offset
 
     async def handle(self, request: Any) -> Any:
-        return await self.agent.handle(CONTEXT, request)
+        return await self.node.handle(CONTEXT, request)
 
     async def produce(
         self, count: int = 1, *, acks: int = 1, tp: TopicPartition = TP, timeout_ms: int = 1000

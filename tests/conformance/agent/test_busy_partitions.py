@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker_agent.agent import Agent
+from broker_agent.node import AgentNode
 from cluster.partition import TopicPartition
 from cluster.requests import FetchRequest, RequestContext
 from tests.agents import TP, AgentWorld, until, virtually
@@ -16,21 +16,21 @@ PARTITIONS = [TopicPartition(TP.topic, number) for number in range(20)]
 class Doorkeeper:
     """Stands before an agent and counts the partitions of each follower's fetch."""
 
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
+    def __init__(self, node: AgentNode) -> None:
+        self.node = node
         self.sizes: list[int] = []
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         if isinstance(request, FetchRequest) and request.replica_id >= 0:
             self.sizes.append(len(request.partitions))
-        return await self.agent.handle(context, request)
+        return await self.node.handle(context, request)
 
 
 async def following() -> tuple[AgentWorld, Doorkeeper]:
     """Broker 2 follows broker 1 in all partitions."""
     world = AgentWorld(replica_fetch_backoff_ms=50)
     await world.start(1, 2)
-    door = Doorkeeper(world.agents[1].agent)
+    door = Doorkeeper(world.agents[1].node)
     address = world.agents[1].endpoint.address
     world.network.detach(address)
     world.network.attach(address, door)

@@ -1,0 +1,102 @@
+"""The door of an agent: what each request asks of which part. Source: Kafka KafkaApis."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from broker_agent.agent import Agent, Surroundings
+from broker_agent.cluster_view import ClusterView
+from broker_agent.delete_records_requests import DeleteRecordsRequests
+from broker_agent.fetch_requests import FetchRequests
+from broker_agent.offset_requests import OffsetRequests
+from broker_agent.produce_requests import ProduceRequests
+from cluster.broker import UNKNOWN_BROKER_EPOCH
+from cluster.errors import ApiError, ErrorCode
+from cluster.requests import (
+    DeleteRecordsRequest,
+    DescribeClusterRequest,
+    FetchRequest,
+    LeaderAndIsrRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetsForLeaderEpochRequest,
+    ProduceRequest,
+    ReadStateChangesRequest,
+    RequestContext,
+    ShutdownRequest,
+    ShutdownResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+
+_log = structlog.stdlib.get_logger()
+
+
+class AgentNode:
+    """The RequestHandler of an agent process."""
+
+    def __init__(self, agent: Agent, around: Surroundings) -> None:
+        self._agent = agent
+        self._request_stop = around.request_stop
+        self._handlers = self._build_handlers(around)
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer one request of `cluster.requests`. Requests that come before the start is over wait for it."""
+        del context  # Who asks makes no difference yet: there is no authorizer.
+        await self._agent.is_serving.wait()
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
+        return await handler(request)
+
+    def _build_handlers(self, around: Surroundings) -> dict[type, Callable[[Any], Awaitable[Any]]]:
+        agent = self._agent
+        offsets = OffsetRequests(agent.manager)
+        view = ClusterView(
+            agent.broker_id,
+            around.cluster_id,
+            zookeeper=around.zookeeper,
+            finder=agent.finder,
+            metadata=agent.metadata,
+        )
+
+        async def list_offsets(request: ListOffsetsRequest) -> object:
+            return offsets.list_offsets(request)
+
+        async def offsets_for_leader_epoch(request: OffsetsForLeaderEpochRequest) -> object:
+            return offsets.offsets_for_leader_epoch(request)
+
+        async def metadata(request: MetadataRequest) -> object:
+            return view.metadata(request)
+
+        async def describe_cluster(_: DescribeClusterRequest) -> object:
+            return await view.describe_cluster(agent.control.known_controller_epoch)
+
+        async def shutdown(request: ShutdownRequest) -> object:
+            return self._shut_down(request)
+
+        return {
+            LeaderAndIsrRequest: agent.control.leader_and_isr,
+            StopReplicaRequest: agent.control.stop_replica,
+            UpdateMetadataRequest: agent.control.update_metadata,
+            FetchRequest: FetchRequests(agent.manager).handle,
+            ProduceRequest: ProduceRequests(agent.manager, around.clock).handle,
+            ListOffsetsRequest: list_offsets,
+            OffsetsForLeaderEpochRequest: offsets_for_leader_epoch,
+            DeleteRecordsRequest: DeleteRecordsRequests(agent.manager).handle,
+            MetadataRequest: metadata,
+            DescribeClusterRequest: describe_cluster,
+            ReadStateChangesRequest: around.read_state_changes,
+            ShutdownRequest: shutdown,
+        }
+
+    def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:
+        """Begin what a SIGTERM begins, if this incarnation of this broker is meant."""
+        if request.broker_id != self._agent.broker_id:
+            return ShutdownResponse(ErrorCode.INVALID_REQUEST)
+        if request.broker_epoch not in (UNKNOWN_BROKER_EPOCH, self._agent.registration.epoch):
+            return ShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
+        _log.info("shutdown requested", broker=self._agent.broker_id)
+        self._request_stop()
+        return ShutdownResponse(ErrorCode.NONE)
