@@ -20,7 +20,8 @@ from cluster.partition import TopicPartition
 from cluster.record_batch import encode_batch, walk
 from cluster.requests import FetchPartition, FetchRequest, MetadataRequest, NewTopic, ProducePartition, ProduceRequest
 from cluster.rpc.client import RpcClient
-from deploy.local.cluster import BROKER, LocalCluster
+from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import BROKER
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TIMEOUT_MS = 30_000

@@ -21,7 +21,8 @@ from cluster.broker import NO_LEADER, BrokerId, Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.process.clock import SystemClock
 from cluster.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, DescribeClusterResponse, MetadataRequest, NewTopic
-from deploy.local.cluster import BROKER, CONTROLLER, LocalCluster
+from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import BROKER, CONTROLLER
 from launcher.serving import until_serving
 
 LINES: Final = 60_000

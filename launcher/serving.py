@@ -9,7 +9,8 @@ from msgspec import Struct
 from admin.client import AdminClient
 from cluster.errors import ClusterError, StartupError
 from cluster.requests import DescribeClusterResponse
-from deploy.local.cluster import BROKER, CONTROLLER, ZOOKEEPER, LocalCluster, Member
+from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import BROKER, CONTROLLER, ZOOKEEPER, Member
 from deploy.local.processes import GONE, RUNNING
 from deploy.local.zookeeper import is_serving
 

@@ -1,13 +1,10 @@
 """A whole cluster on this machine: ZooKeeper, controllers and agents as processes of their own.
 
-What belongs to it stands in one folder: `cluster.json` (members, ports, processes), `bootstrap` (addresses for
-clients), `config/`, `logs/`, `data/` and `state-changes/` per member. Ports are chosen once and kept, so a
-cluster that is started again is the same cluster. `klamm up`, the demo and the end-to-end tests use it.
+What belongs to it stands in one folder (`cluster_folder`). Ports are chosen once and kept, so a cluster that is
+started again is the same cluster. `klamm up`, the demo and the end-to-end tests use it.
 """
 
 import contextlib
-import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -17,22 +14,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-from msgspec import Struct
-
 from cluster.errors import StartupError
 from deploy.local import processes
-from deploy.local.processes import GONE, ProcessIdentity
+from deploy.local.cluster_folder import (
+    BROKER,
+    CONTROLLER,
+    STATE_VERSION,
+    ZOOKEEPER,
+    ClusterFolder,
+    ClusterState,
+    Member,
+)
+from deploy.local.processes import GONE
 from deploy.local.zookeeper import is_serving
 from deploy.local.zookeeper_user import settings_of_owner
 
-CONTROLLER: Final = "controller"
-BROKER: Final = "broker"
-ZOOKEEPER: Final = "zookeeper"
-
 FIRST_CONTROLLER_ID: Final = 1001
 MAX_MEMBERS: Final = 100
-STATE_VERSION: Final = 1
 STOP_TIMEOUT_S: Final = 30.0
 _PORT_TIMEOUT_S = 3.0
 _RESTART_PAUSE_S = 1.0
@@ -41,40 +39,13 @@ _MAX_RESTARTS = 12
 _EXIT_CONFIG_WRONG = 2
 
 
-class Member(Struct):
-    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started."""
-
-    role: str
-    id: int
-    port: int
-    metrics_port: int
-    process: ProcessIdentity | None = None
-
-    @property
-    def name(self) -> str:
-        return self.role if self.role == ZOOKEEPER else f"{self.role}-{self.id}"
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-
-class ClusterState(Struct):
-    """What `cluster.json` holds. `supervisor` is the `klamm up` that watches over the members, if any."""
-
-    version: int
-    zookeeper: str
-    members: list[Member]
-    settings: dict[str, Any]
-    supervisor: ProcessIdentity | None = None
-
-
 class LocalCluster:
     """One cluster and its folder. Methods block; those that change members hold the folder's lock meanwhile."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
-        self.folder = folder
+        self.folder = folder.resolve()
         self.state = state
+        self._files = ClusterFolder(self.folder)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._restart_at: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
@@ -82,18 +53,7 @@ class LocalCluster:
     @classmethod
     def open(cls, folder: Path) -> "LocalCluster":
         """The cluster of a folder. Raises StartupError when there is none."""
-        path = folder / "cluster.json"
-        try:
-            state = msgspec.json.decode(path.read_bytes(), type=ClusterState)
-        except FileNotFoundError:
-            raise StartupError(
-                f"there is no cluster in {folder}: 'klamm up --detach --data {folder}' makes one"
-            ) from None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise StartupError(f"{path} cannot be read: {error}") from error
-        if state.version != STATE_VERSION:
-            raise StartupError(f"{path} was written by another version of klamm; use another folder")
-        return cls(folder.resolve(), state)
+        return cls(folder, ClusterFolder(folder).read())
 
     @classmethod
     def create_or_open(
@@ -119,14 +79,14 @@ class LocalCluster:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StartupError(f"{folder}: cannot be made or used: {error.strerror}") from error
-        if (folder / "cluster.json").exists():
+        if ClusterFolder(folder).has_cluster:
             cluster = cls.open(folder)
             if zookeeper is not None and cluster.state.zookeeper != zookeeper:
                 raise StartupError(
                     f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}"
                 )
         else:
-            cluster = cls(folder.resolve(), _new_state(zookeeper, owns_nodes))
+            cluster = cls(folder, _new_state(zookeeper, owns_nodes))
         cluster._grow(CONTROLLER, controllers)
         cluster._grow(BROKER, brokers)
         cluster.state.settings |= (settings_of_owner(folder) if owns_nodes else {}) | dict(settings or {})
@@ -143,11 +103,15 @@ class LocalCluster:
     @property
     def bootstrap(self) -> list[str]:
         """Addresses of all controllers and agents, running or not."""
-        return [m.address for m in self.state.members if m.role != ZOOKEEPER]
+        return [m.address for m in self.state.nodes]
 
     @property
     def state_change_logs(self) -> list[Path]:
-        return [self.folder / "state-changes" / m.name for m in self.state.members if m.role != ZOOKEEPER]
+        return [self._files.state_changes(m.name) for m in self.state.nodes]
+
+    def last_words(self, name: str, lines: int = 5) -> str:
+        """The end of a member's log."""
+        return self._files.last_words(name, lines)
 
     def state_of(self, name: str) -> str:
         """`running`, `paused` or `stopped`."""
@@ -162,9 +126,8 @@ class LocalCluster:
             for member in self.members(ZOOKEEPER):
                 self._start(member)
             self._wait_for_zookeeper(timeout_s)
-            for member in self.state.members:
-                if member.role != ZOOKEEPER:
-                    self._start(member)
+            for member in self.state.nodes:
+                self._start(member)
 
     def start(self, name: str) -> None:
         """Start one member, unless it runs. Agents may exit while their old registration lasts: see `tend`."""
@@ -243,15 +206,6 @@ class LocalCluster:
         exited = {name: child.poll() for name, child in sorted(self._children.items())}
         return [name for name, code in exited.items() if code is not None and code > 0]
 
-    def last_words(self, name: str, lines: int = 5) -> str:
-        """The end of a member's log."""
-        try:
-            with self._log(name).open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - 8192))
-                return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
-        except OSError:
-            return "(no log)"
-
     def claim_supervision(self) -> None:
         """Note that this process watches over the members, so that `stop_all` elsewhere ends it too."""
         self.state.supervisor = processes.identify(os.getpid())
@@ -265,43 +219,13 @@ class LocalCluster:
                 raise StartupError(
                     f"port {port} of {member.name} is in use by another program; free it, or use another --data folder"
                 )
-        for sub_folder in ("config", "logs", "data", "state-changes"):
-            (self.folder / sub_folder).mkdir(exist_ok=True)
-        if member.role != ZOOKEEPER:
-            # Made here, so that an audit of a member that had nothing to record finds an empty folder and no error.
-            (self.folder / "state-changes" / member.name).mkdir(exist_ok=True)
+        command = [sys.executable, "-P", "-m", "launcher", *self._files.make_ready(member, self.state)]
         child = processes.spawn(
-            self._command(member), log=self._log(member.name), folder=self.folder, environment=_environment()
+            command, log=self._files.log(member.name), folder=self.folder, environment=_environment()
         )
         self._children[member.name] = child
         member.process = processes.identify(child.pid)
         self._save()
-
-    def _command(self, member: Member) -> list[str]:
-        launcher = [sys.executable, "-P", "-m", "launcher"]
-        data = self.folder / "data" / member.name
-        if member.role == ZOOKEEPER:
-            return [*launcher, "zookeeper", "--port", str(member.port), "--data", str(data)]
-        config = self.folder / "config" / f"{member.name}.toml"
-        config.write_text(self._config(member, data))
-        return [*launcher, member.role, "--config", str(config)]
-
-    def _config(self, member: Member, data: Path) -> str:
-        settings = {
-            "klamm.state.change.log.dir": str(self.folder / "state-changes" / member.name),
-            **self.state.settings,
-        }
-        # Strings and numbers are spelled alike in JSON and TOML.
-        fields = {
-            "id": member.id,
-            "zookeeper": self.state.zookeeper,
-            "listen": member.address,
-            "metrics_listen": f"127.0.0.1:{member.metrics_port}",
-            "data": str(data),
-        }
-        lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
-        lines += ["", "[settings]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())]
-        return "\n".join(lines) + "\n"
 
     def _wait_for_zookeeper(self, timeout_s: float) -> None:
         for member in self.members(ZOOKEEPER):
@@ -325,32 +249,15 @@ class LocalCluster:
         for number in range(missing):
             self.state.members.append(Member(role, first + number, ports[2 * number], ports[2 * number + 1]))
 
-    def _log(self, name: str) -> Path:
-        return self.folder / "logs" / f"{name}.log"
-
-    def _save(self) -> None:
-        _replace(self.folder / "cluster.json", msgspec.json.format(msgspec.json.encode(self.state)))
-        _replace(self.folder / "bootstrap", ",".join(self.bootstrap).encode() + b"\n")
-
-    def _reload(self) -> None:
-        """Take over what another command noted since."""
-        self.state = msgspec.json.decode((self.folder / "cluster.json").read_bytes(), type=ClusterState)
-
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One command at a time changes a cluster; the lock dies with the process that holds it."""
-        descriptor = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StartupError(
-                    f"another klamm command is starting or stopping the cluster in {self.folder}"
-                ) from None
-            self._reload()
+        """Hold the folder's lock, and know what other commands noted before."""
+        with self._files.locked():
+            self.state = self._files.read()
             yield
-        finally:
-            os.close(descriptor)
+
+    def _save(self) -> None:
+        self._files.write(self.state)
 
 
 def _environment() -> dict[str, str]:
@@ -367,9 +274,3 @@ def _new_state(zookeeper: str | None, owns_nodes: bool) -> ClusterState:
     # Whoever may write to a node may delete its children, and the root belongs to everyone.
     chroot = "/klamm" if owns_nodes else ""
     return ClusterState(STATE_VERSION, f"127.0.0.1:{port}{chroot}", [Member(ZOOKEEPER, 0, port, 0)], settings)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    draft = path.with_name(f"{path.name}.new")
-    draft.write_bytes(content)
-    draft.replace(path)

@@ -10,7 +10,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from cluster.znodes import PERSISTENT_PATHS
-from deploy.local.cluster import BROKER, CONTROLLER, LocalCluster
+from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import BROKER, CONTROLLER
 from deploy.local.zookeeper_user import LOGIN_FILE
 from tests.commands import as_json, klamm
 from tests.local_clusters import eventually, serving_cluster

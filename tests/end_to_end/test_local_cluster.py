@@ -17,7 +17,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local import processes
-from deploy.local.cluster import BROKER, CONTROLLER, LocalCluster
+from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import BROKER, CONTROLLER
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
 from tests.end_to_end.metric_names import AGENT as AGENT_METRICS

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from deploy.local import processes
-from deploy.local.cluster import BROKER, LocalCluster
+from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import BROKER
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
 from tests.local_clusters import SERVE_S, eventually, partitions, serving_cluster

@@ -11,7 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from deploy.local import processes
-from deploy.local.cluster import CONTROLLER, ZOOKEEPER, LocalCluster
+from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import CONTROLLER, ZOOKEEPER
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
 from tests.local_clusters import SERVE_S, eventually, serving_cluster

@@ -8,7 +8,8 @@ import pytest
 
 from cluster.errors import StartupError
 from cluster.process.config import load_config
-from deploy.local.cluster import BROKER, CONTROLLER, ZOOKEEPER, LocalCluster
+from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import BROKER, CONTROLLER, ZOOKEEPER, ClusterFolder
 
 
 def test_a_new_cluster_has_three_of_each_with_ports_of_their_own(tmp_path: Path) -> None:
@@ -61,19 +62,19 @@ def test_a_port_that_is_in_use_is_named_before_anything_is_started(tmp_path: Pat
 
 
 def test_only_one_command_at_a_time_changes_a_cluster(tmp_path: Path) -> None:
-    cluster = LocalCluster.create_or_open(tmp_path)
-    with cluster._locked(), pytest.raises(StartupError, match="another klamm command"):
+    LocalCluster.create_or_open(tmp_path)
+    with ClusterFolder(tmp_path).locked(), pytest.raises(StartupError, match="another klamm command"):
         LocalCluster.open(tmp_path).stop_all()
 
 
 def test_member_configurations_are_what_the_programs_read(tmp_path: Path) -> None:
-    cluster = LocalCluster.create_or_open(tmp_path, settings={"replica.lag.time.max.ms": 5000})
+    folder = tmp_path / 'a "folder"'
+    cluster = LocalCluster.create_or_open(folder, settings={"replica.lag.time.max.ms": 5000})
     member = cluster.member("broker-2")
-    file = tmp_path / "broker.toml"
-    file.write_text(cluster._config(member, tmp_path / 'da"ta'))
-    assert tomllib.loads(file.read_text())["id"] == 2
-    config = load_config(file)
+    role, _, file = ClusterFolder(folder).make_ready(member, cluster.state)
+    assert (role, tomllib.loads(Path(file).read_text())["id"]) == ("broker", 2)
+    config = load_config(Path(file))
     assert (config.id, config.listen, config.zookeeper) == (2, member.address, cluster.state.zookeeper)
-    assert config.data == (str(tmp_path / 'da"ta'),)
+    assert config.data == (str(folder / "data" / "broker-2"),)
     assert config.settings.zookeeper_session_timeout_ms == 6000
     assert config.settings.replica_lag_time_max_ms == 5000

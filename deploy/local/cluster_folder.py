@@ -1,0 +1,151 @@
+"""The folder of a local cluster: who its members are, what each is started with, and where it keeps what.
+
+`cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients; `config/`, `logs/`, `data/`
+and `state-changes/` have something per member.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cluster.errors import StartupError
+from deploy.local.processes import ProcessIdentity
+
+CONTROLLER: Final = "controller"
+BROKER: Final = "broker"
+ZOOKEEPER: Final = "zookeeper"
+
+STATE_VERSION: Final = 1
+
+
+class Member(Struct):
+    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started."""
+
+    role: str
+    id: int
+    port: int
+    metrics_port: int
+    process: ProcessIdentity | None = None
+
+    @property
+    def name(self) -> str:
+        return self.role if self.role == ZOOKEEPER else f"{self.role}-{self.id}"
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+class ClusterState(Struct):
+    """What `cluster.json` holds. `supervisor` is the `klamm up` that watches over the members, if any."""
+
+    version: int
+    zookeeper: str
+    members: list[Member]
+    settings: dict[str, Any]
+    supervisor: ProcessIdentity | None = None
+
+    @property
+    def nodes(self) -> list[Member]:
+        """Controllers and agents, running or not."""
+        return [m for m in self.members if m.role != ZOOKEEPER]
+
+
+class ClusterFolder:
+    """The files of one cluster."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._state = path / "cluster.json"
+
+    @property
+    def has_cluster(self) -> bool:
+        return self._state.exists()
+
+    def read(self) -> ClusterState:
+        """What was written last. Raises StartupError when there is no cluster, or none that can be understood."""
+        try:
+            state = msgspec.json.decode(self._state.read_bytes(), type=ClusterState)
+        except FileNotFoundError:
+            raise StartupError(
+                f"there is no cluster in {self.path}: 'klamm up --detach --data {self.path}' makes one"
+            ) from None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StartupError(f"{self._state} cannot be read: {error}") from error
+        if state.version != STATE_VERSION:
+            raise StartupError(f"{self._state} was written by another version of klamm; use another folder")
+        return state
+
+    def write(self, state: ClusterState) -> None:
+        _replace(self._state, msgspec.json.format(msgspec.json.encode(state)))
+        _replace(self.path / "bootstrap", ",".join(m.address for m in state.nodes).encode() + b"\n")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One command at a time changes a cluster; the lock dies with the process that holds it."""
+        descriptor = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StartupError(
+                    f"another klamm command is starting or stopping the cluster in {self.path}"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def log(self, name: str) -> Path:
+        return self.path / "logs" / f"{name}.log"
+
+    def state_changes(self, name: str) -> Path:
+        return self.path / "state-changes" / name
+
+    def last_words(self, name: str, lines: int = 5) -> str:
+        """The end of a member's log."""
+        try:
+            with self.log(name).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 8192))
+                return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return "(no log)"
+
+    def make_ready(self, member: Member, state: ClusterState) -> list[str]:
+        """Make what a member needs to start; returns the arguments of `klamm` that start it."""
+        for sub_folder in ("config", "logs", "data", "state-changes"):
+            (self.path / sub_folder).mkdir(exist_ok=True)
+        data = self.path / "data" / member.name
+        if member.role == ZOOKEEPER:
+            return ["zookeeper", "--port", str(member.port), "--data", str(data)]
+        # Made here, so that an audit of a member that had nothing to record finds an empty folder and no error.
+        self.state_changes(member.name).mkdir(exist_ok=True)
+        config = self.path / "config" / f"{member.name}.toml"
+        config.write_text(self._config(member, state, data))
+        return [member.role, "--config", str(config)]
+
+    def _config(self, member: Member, state: ClusterState, data: Path) -> str:
+        settings = {"klamm.state.change.log.dir": str(self.state_changes(member.name)), **state.settings}
+        # Strings and numbers are spelled alike in JSON and TOML.
+        fields = {
+            "id": member.id,
+            "zookeeper": state.zookeeper,
+            "listen": member.address,
+            "metrics_listen": f"127.0.0.1:{member.metrics_port}",
+            "data": str(data),
+        }
+        lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+        lines += ["", "[settings]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())]
+        return "\n".join(lines) + "\n"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_bytes(content)
+    draft.replace(path)
