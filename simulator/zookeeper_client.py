@@ -5,14 +5,14 @@ It keeps its promises in the way of the real one: the same things are repeated, 
 
 import asyncio
 from asyncio import Future
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from msgspec import structs
 
-from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
+from cluster.errors import ZooKeeperUnreachableError
+from cluster.zookeeper.chroot import Chroot
 from cluster.zookeeper.port import (
     Create,
     Listener,
@@ -23,12 +23,11 @@ from cluster.zookeeper.port import (
     SessionState,
     Stat,
     WatchEvent,
-    WatchKind,
 )
 from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop
 from simulator.znode_tree import Author
 from simulator.zookeeper import Line, ServerSession, SimulatedZooKeeper
-from simulator.zookeeper_calls import Call, in_requests, list_children
+from simulator.zookeeper_calls import BelievedWatches, Call, CallQueue, in_requests, list_children
 
 RECONNECT_SECONDS: Final = 0.1
 
@@ -52,8 +51,8 @@ class SimulatedZooKeeperClient:
         author: Author | None = None,
     ) -> None:
         self._process = Process() if process is None else process
-        self._server, self._chroot = server, chroot.rstrip("/")
-        self._author = structs.replace(Author() if author is None else author, chroot=self._chroot)
+        self._server, self._chroot = server, Chroot(chroot)
+        self._author = structs.replace(Author() if author is None else author, chroot=self._chroot.path)
         self._session_timeout, self._connection_timeout = session_timeout_ms / 1000, connection_timeout_ms / 1000
         self._listener: Listener | None = None
         self._session: ServerSession | None = None
@@ -64,10 +63,8 @@ class SimulatedZooKeeperClient:
         self._opened: Future[None] | None = None
         self._is_connected = self._is_crashed = self._loses_next_answer = False
         self._up, self._down = Line(server.latency, OUTSIDE), Line(server.latency, self._process.context)
-        # Not sent yet, sent and not answered yet.
-        self._waiting: deque[Call] = deque()
-        self._in_flight: deque[Call] = deque()
-        self._forget_watches()
+        self._calls = CallQueue()
+        self._watches = BelievedWatches()
         self.requests = 0
         self.round_trips = 0
 
@@ -114,34 +111,34 @@ class SimulatedZooKeeperClient:
         return node
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        absolute = self._absolute(path)
+        absolute = self._chroot.absolute(path)
 
         def remember(stat: Stat | None) -> None:
             if watch:
-                (self._exists if stat is None else self._data).add(absolute)
+                self._watches.left_on(absolute, is_absent=stat is None)
 
         stat: Stat | None
         (stat,) = await self._ask([Call(lambda session: session.exists(absolute, watch), remember)])
         return stat
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
-        absolute = self._absolute(path)
+        absolute = self._chroot.absolute(path)
 
         def remember(names: tuple[str, ...] | None) -> None:
             if watch and names is not None:
-                self._children.add(absolute)
+                self._watches.children.add(absolute)
 
         names: tuple[str, ...] | None
         (names,) = await self._ask([Call(lambda session: session.children(absolute, watch), remember)])
         return names
 
     async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
-        absolute = [self._absolute(path) for path in paths]
+        absolute = [self._chroot.absolute(path) for path in paths]
         parts = await self._ask([self._read_call(chunk, watch) for chunk in in_requests(absolute)])
         return [node for part in parts for node in part]
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
-        absolute = [self._absolute(path) for path in paths]
+        absolute = [self._chroot.absolute(path) for path in paths]
         calls = [Call(partial(list_children, paths=chunk)) for chunk in in_requests(absolute)]
         return [names for part in await self._ask(calls) for names in part]
 
@@ -154,7 +151,10 @@ class SimulatedZooKeeperClient:
     async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | Exception]:
         calls = [self._write_call(ops) for ops in transactions]
         self._queue(calls)
-        return [self._without_chroot(await call.answer) for call in calls]
+        answers = [await call.answer for call in calls]
+        return [
+            answer if isinstance(answer, Exception) else self._chroot.relative_results(answer) for answer in answers
+        ]
 
     def disconnect(self, seconds: float = RECONNECT_SECONDS) -> None:
         """Break the connection; what is under way in either direction is lost. It heals after `seconds`."""
@@ -168,7 +168,7 @@ class SimulatedZooKeeperClient:
         if self._is_connected:
             self._is_connected = False
             self._tell(SessionEvent(SessionState.DISCONNECTED, self._session_id))
-            self._settle_in_flight()
+            self._calls.connection_lost()
         self._reconnect_in(seconds, self._session)
 
     def expire(self) -> None:
@@ -223,9 +223,8 @@ class SimulatedZooKeeperClient:
         if not self._server.is_reachable:
             return
         session = self._server.open_session(self, self._session_timeout, self._author)
-        names = self._chroot.split("/")[1:]
-        for depth in range(len(names)):
-            self._server.write(session, [Create("/" + "/".join(names[: depth + 1]))])
+        for path in self._chroot.lineage:
+            self._server.write(session, [Create(path)])
         self._keep_alive(session)
         self._down.send(self._receive, self._on_opened, session)
 
@@ -252,17 +251,18 @@ class SimulatedZooKeeperClient:
         if self._session is not session or self._up.cuts != cuts:
             return
         if self._server.is_reachable:
-            self._up.send(self._resume_at_server, session, self._last_zxid)
+            self._up.send(self._resume_at_server, session)
         else:
             self._reconnect_in(RECONNECT_SECONDS, session)
 
-    def _resume_at_server(self, session: ServerSession, since_zxid: int) -> None:
+    def _resume_at_server(self, session: ServerSession) -> None:
         if not session.is_alive:
             self._down.send(self._receive, self._on_expired, session)
             return
         self._keep_alive(session)
         self._down.send(self._receive, self._on_connected, session)
-        session.watch_again(self._data, self._exists, self._children, since_zxid)
+        watches = self._watches
+        session.watch_again(watches.data, watches.exists, watches.children, watches.since_zxid)
 
     def _keep_alive(self, session: ServerSession) -> None:
         """The server has heard of us; whether it goes on to hear of us depends on whether the process runs."""
@@ -285,23 +285,19 @@ class SimulatedZooKeeperClient:
         self._tell(SessionEvent(SessionState.EXPIRED, session.id))
 
     def _on_watch_event(self, event: WatchEvent) -> None:
-        if event.kind is not WatchKind.CHILDREN:
-            self._data.discard(event.path)
-            self._exists.discard(event.path)
-        if event.kind in (WatchKind.CHILDREN, WatchKind.DELETED):
-            self._children.discard(event.path)
-        self._tell(WatchEvent(event.path[len(self._chroot) :] or "/", event.kind))
+        self._watches.fired(event)
+        self._tell(WatchEvent(self._chroot.relative(event.path), event.kind))
 
     def _read_call(self, paths: Sequence[str], watch: bool) -> Call:
         def remember(nodes: list[Node | None]) -> None:
             for path, node in zip(paths, nodes, strict=True):
-                (self._exists if node is None else self._data).add(path)
+                self._watches.left_on(path, is_absent=node is None)
 
         return Call(lambda session: session.get_many(paths, watch), remember if watch else None)
 
     def _write_call(self, ops: Sequence[Op]) -> Call:
-        if self._chroot:
-            ops = [structs.replace(op, path=self._absolute(op.path)) for op in ops]
+        if self._chroot.path:
+            ops = [structs.replace(op, path=self._chroot.absolute(op.path)) for op in ops]
         return Call(lambda session: self._server.write(session, ops), is_write=True)
 
     async def _ask(self, calls: Sequence[Call]) -> list[Any]:
@@ -316,17 +312,16 @@ class SimulatedZooKeeperClient:
     def _queue(self, calls: Sequence[Call]) -> None:
         self.requests += len(calls)
         self.round_trips += 1
-        self._waiting.extend(calls)
+        self._calls.add(calls)
         if self._session is None:
-            self._fail_all()
+            self._calls.fail_all()
         else:
             self._send_waiting()
 
     def _send_waiting(self) -> None:
-        while self._waiting and self._is_connected and not self._is_silent and self._session is not None:
-            call = self._waiting.popleft()
-            self._in_flight.append(call)
-            self._up.send(self._perform_at_server, self._session, call)
+        if self._is_connected and not self._is_silent and self._session is not None:
+            for call in self._calls.take_waiting():
+                self._up.send(self._perform_at_server, self._session, call)
 
     def _perform_at_server(self, session: ServerSession, call: Call) -> None:
         if not session.is_alive:
@@ -340,20 +335,8 @@ class SimulatedZooKeeperClient:
             self._down.send(self._receive, self._on_answer, call, answer, self._server.tree.zxid)
 
     def _on_answer(self, call: Call, answer: Any, zxid: int) -> None:
-        assert self._in_flight.popleft() is call, "answers come in the order of the requests"
-        self._last_zxid = zxid
-        call.complete(answer)
-
-    def _settle_in_flight(self) -> None:
-        """After a lost connection: reads are sent again, of writes nobody knows."""
-        repeated = []
-        for call in self._in_flight:
-            if not call.is_write:
-                repeated.append(call)
-            elif not call.answer.done():
-                call.answer.set_result(OutcomeUnknownError("the connection was lost before the answer came"))
-        self._in_flight.clear()
-        self._waiting.extendleft(reversed(repeated))
+        self._watches.since_zxid = zxid
+        self._calls.answered(call, answer)
 
     def _receive(self, arrive: Callable[..., None], *arguments: Any) -> None:
         if not self._is_crashed:
@@ -363,36 +346,10 @@ class SimulatedZooKeeperClient:
         """The session is over for this client."""
         self._session = self._pinged = None
         self._is_connected = False
-        self._forget_watches()
-        self._fail_all()
-
-    def _fail_all(self) -> None:
-        for call in (*self._in_flight, *self._waiting):
-            if not call.answer.done():
-                call.answer.set_result(SessionExpiredError("the ZooKeeper session is over"))
-        self._in_flight.clear()
-        self._waiting.clear()
-
-    def _forget_watches(self) -> None:
-        # Where this client believes to have watches; the zxid of the last answer says since when it must be told.
-        self._data: set[str] = set()
-        self._exists: set[str] = set()
-        self._children: set[str] = set()
-        self._last_zxid = 0
+        self._watches = BelievedWatches()
+        self._calls.fail_all()
 
     def _tell(self, event: WatchEvent | SessionEvent) -> None:
         if not self._is_crashed:
             assert self._listener is not None, "sessions start with a listener"
             asyncio.get_running_loop().call_soon(self._listener, event, context=self._process.context)
-
-    def _absolute(self, path: str) -> str:
-        return path if not self._chroot else self._chroot if path == "/" else self._chroot + path
-
-    def _without_chroot(self, answer: Any) -> list[OpResult] | Exception:
-        if isinstance(answer, Exception):
-            return answer
-        cut = len(self._chroot)
-        return [
-            result if result.path is None else OpResult(result.error, result.path[cut:], result.stat)
-            for result in answer
-        ]

@@ -18,6 +18,7 @@ from cluster.errors import (
     ZooKeeperUnreachableError,
 )
 from cluster.zookeeper.armed_watches import chunks_by_size
+from cluster.zookeeper.chroot import Chroot
 from cluster.zookeeper.kazoo_requests import (
     GET_CHILDREN,
     GET_DATA,
@@ -78,8 +79,8 @@ class KazooZooKeeper:
         credentials: Credentials | None = None,
         sets_acl: bool = False,
     ) -> None:
-        self._hosts, slash, chroot = connect.partition("/")
-        self._chroot = slash + chroot.strip("/") if chroot.strip("/") else ""
+        self._hosts, _, chroot = connect.partition("/")
+        self._chroot = Chroot(chroot)
         self._session_timeout_ms, self._connection_timeout_ms = session_timeout_ms, connection_timeout_ms
         self._max_in_flight = max_in_flight
         self._credentials, self._sets_acl = credentials, sets_acl
@@ -138,21 +139,21 @@ class KazooZooKeeper:
         await self._dismiss()
 
     async def get(self, path: str, *, watch: bool = False) -> Node | None:
-        read = GetData(self._chroot_of(path))
+        read = GetData(self._chroot.absolute(path))
         # An exists-request leaves the watch whether the node is there or not; both travel together.
-        requests = [Exists(self._chroot_of(path), watch=True), read] if watch else [read]
+        requests = [Exists(self._chroot.absolute(path), watch=True), read] if watch else [read]
         await self._exchange(requests)
         node: Node | None = _present(read, path)
         return node
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        request = Exists(self._chroot_of(path), watch)
+        request = Exists(self._chroot.absolute(path), watch)
         await self._exchange([request])
         stat: Stat | None = _present(request, path)
         return stat
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
-        request = GetChildren(self._chroot_of(path), watch)
+        request = GetChildren(self._chroot.absolute(path), watch)
         await self._exchange([request])
         names: tuple[str, ...] | None = _present(request, path)
         return names
@@ -160,7 +161,7 @@ class KazooZooKeeper:
     async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
         arming: list[Request] = []
         if watch:
-            absolute = [self._chroot_of(path) for path in paths]
+            absolute = [self._chroot.absolute(path) for path in paths]
             arming = [SetWatches(_NO_HISTORY, data=chunk) for chunk in chunks_by_size(absolute)]
         nodes: list[Node | None] = await self._read_many(paths, GET_DATA, GetData, arming)
         if watch:
@@ -181,7 +182,7 @@ class KazooZooKeeper:
         return result
 
     async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | Exception]:
-        requests = [Multi(ops, self._chroot, sets_acl=self._sets_acl) for ops in transactions]
+        requests = [Multi(ops, self._chroot.path, sets_acl=self._sets_acl) for ops in transactions]
         await self._exchange(requests, is_write=True)
         return [self._transaction_result(request) for request in requests]
 
@@ -189,7 +190,7 @@ class KazooZooKeeper:
         self, paths: Sequence[str], operation: int, single: Callable[[str], Request], arming: list[Request]
     ) -> list[Any]:
         """Read through MultiRead, or one by one from a server that does not know it (before 3.6)."""
-        absolute = [self._chroot_of(path) for path in paths]
+        absolute = [self._chroot.absolute(path) for path in paths]
         if self._server_knows_multi_read:
             reads = [
                 MultiRead((path.encode() for path in part), operation)
@@ -232,27 +233,21 @@ class KazooZooKeeper:
             case ErrorAnswer() | Exception():
                 return _failure(request.outcome)
         results: list[OpResult] = request.outcome
-        if not self._chroot:
-            return results
-        return [
-            result if result.path is None else OpResult(result.error, self._without_chroot(result.path), result.stat)
-            for result in results
-        ]
+        return self._chroot.relative_results(results) if self._chroot.path else results
 
     async def _create_chroot(self) -> None:
-        names = self._chroot.split("/")[1:]
-        ancestors = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
-        if not ancestors:
+        lineage = self._chroot.lineage
+        if not lineage:
             return
         # Who may use a chroot may still not be allowed to create it, and would hear of that first.
-        known = Exists(self._chroot, watch=False)
+        known = Exists(self._chroot.path, watch=False)
         await self._exchange([known])
-        if _present(known, self._chroot) is not None:
+        if _present(known, self._chroot.path) is not None:
             return
-        requests = [Multi([Create(path)], chroot="", sets_acl=self._sets_acl) for path in ancestors]
+        requests = [Multi([Create(path)], chroot="", sets_acl=self._sets_acl) for path in lineage]
         # Whether a lost request was carried out does not matter: an existing node is as good.
         await self._exchange(requests)
-        for path, request in zip(ancestors, requests, strict=True):
+        for path, request in zip(lineage, requests, strict=True):
             error = _present(request)[0].error
             if error not in (ZkError.OK, ZkError.NODE_EXISTS):
                 raise refusal(f"the chroot {path} cannot be created", error)
@@ -278,7 +273,7 @@ class KazooZooKeeper:
                 case Exchange():
                     self._complete(delivery)
                 case WatchEvent():
-                    self._tell(WatchEvent(self._without_chroot(delivery.path), delivery.kind))
+                    self._tell(WatchEvent(self._chroot.relative(delivery.path), delivery.kind))
                 case SessionEvent():
                     self._on_session_event(delivery)
 
@@ -333,12 +328,6 @@ class KazooZooKeeper:
             self._heartbeat = None
         if session is not None:
             await asyncio.to_thread(session.shut, CLOSE_PATIENCE_SECONDS)
-
-    def _chroot_of(self, path: str) -> str:
-        return path if not self._chroot else self._chroot if path == "/" else self._chroot + path
-
-    def _without_chroot(self, path: str) -> str:
-        return path[len(self._chroot) :] or "/"
 
 
 def _must_be_repeated(request: Request, is_write: bool) -> bool:
