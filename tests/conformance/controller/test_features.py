@@ -1,18 +1,15 @@
-"""Producer ids and finalized features."""
+"""Finalized features: how they are judged, written and described."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId, FeatureRange
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
+from cluster.broker import Broker, BrokerId, FeatureRange
+from cluster.errors import ApiError, ErrorCode, ZooKeeperError
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
     DescribedFeature,
     DescribeFeaturesRequest,
     DescribeFeaturesResponse,
@@ -24,186 +21,22 @@ from cluster.requests import (
 )
 from cluster.znodes import (
     FEATURE,
-    PRODUCER_ID_BLOCK,
     FinalizedFeatures,
-    ProducerIdBlock,
     broker_path,
     decode_features,
-    decode_producer_id_block,
     encode_broker,
     encode_features,
-    encode_producer_id_block,
 )
-from cluster.zookeeper.port import Op, OpResult, SetData, ZkError
+from cluster.zookeeper.port import SetData, ZkError
 from controller.decisions.features import features_at_failover, plan_feature_updates
-from controller.decisions.producer_ids import next_block
 from controller.event_loop import preempt
-from controller.request_events import AllocateProducerIdsReceived, UpdateFeaturesReceived
+from controller.request_events import UpdateFeaturesReceived
 from tests.contexts import broker
 from tests.controllers import RunningController, World, run_virtually, settle, until
 from tests.electing import cluster
+from tests.interfering import Interfering
 
 E = ErrorCode
-FIRST = AllocateProducerIdsResponse(E.NONE, 0, 1000)
-
-
-# Producer ids
-
-
-async def allocate(world: World, c: RunningController, broker: int) -> AllocateProducerIdsResponse:
-    answer = await c.ask(AllocateProducerIdsRequest(BrokerId(broker), await world.broker_epoch(broker)))
-    assert isinstance(answer, AllocateProducerIdsResponse)
-    return answer
-
-
-@pytest.mark.rule("AX-2", "AX-3")
-def test_brokers_get_blocks_one_after_the_other_through_failovers_too() -> None:
-    async def main() -> None:
-        world, c = await cluster(1, 2)
-        assert await allocate(world, c, 1) == FIRST
-        assert await allocate(world, c, 2) == AllocateProducerIdsResponse(E.NONE, 1000, 1000)
-        node = await world.tool.get(PRODUCER_ID_BLOCK)
-        assert node is not None
-        assert node.data == b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
-        await c.stop()
-        successor = world.start_controller(1002)
-        await until(lambda: successor.gauge("ActiveBrokerCount") == 2)
-        assert (await allocate(world, successor, 1)).producer_id_start == 2000
-        await successor.stop()
-
-    run_virtually(main)
-
-
-@pytest.mark.rule("AX-1", "FN-10")
-@pytest.mark.parametrize(
-    ("broker", "ahead", "expected"),
-    [(1, 0, E.NONE), (1, -1, E.STALE_BROKER_EPOCH), (1, 1, E.STALE_BROKER_EPOCH), (9, 0, E.BROKER_ID_NOT_REGISTERED)],
-)
-def test_only_the_present_incarnation_of_a_registered_broker_gets_ids(
-    broker: int, ahead: int, expected: ErrorCode
-) -> None:
-    async def main() -> None:
-        world, c = await cluster(1)
-        epoch = BrokerEpoch(await world.broker_epoch(1) + ahead)
-        answer = await c.ask(AllocateProducerIdsRequest(BrokerId(broker), epoch))
-        assert answer.error_code is expected
-        assert (answer.producer_id_len == 0) is (expected is not E.NONE)
-        unknown = await c.ask(AllocateProducerIdsRequest(BrokerId(1)))
-        assert unknown.error_code is E.STALE_BROKER_EPOCH
-        await c.stop()
-
-    run_virtually(main)
-
-
-@pytest.mark.rule("AX-1", "D-7")
-def test_out_of_office_no_ids_are_given_and_a_preempted_request_is_answered() -> None:
-    async def main() -> None:
-        world, c = await cluster(1)
-        standby = world.start_controller(1002)
-        await settle()
-        assert (await allocate(world, standby, 1)).error_code is E.NOT_CONTROLLER
-        loop = asyncio.get_running_loop()
-        ids: asyncio.Future[AllocateProducerIdsResponse] = loop.create_future()
-        preempt(AllocateProducerIdsReceived(AllocateProducerIdsRequest(BrokerId(1)), ids))
-        assert (await ids).error_code is E.NOT_CONTROLLER
-        features: asyncio.Future[UpdateFeaturesResponse] = loop.create_future()
-        preempt(UpdateFeaturesReceived(UpdateFeaturesRequest(()), features))
-        with pytest.raises(ApiError, match="NOT_CONTROLLER"):
-            await features
-        await standby.stop()
-        await c.stop()
-
-    run_virtually(main)
-
-
-class Interfering:
-    """Replaces the next write of the producer-id node by something else."""
-
-    def __init__(self, c: RunningController, *interferences: Any) -> None:
-        self._multi = c.zookeeper.multi
-        self._interferences = list(interferences)
-        self.attempts = 0
-        c.zookeeper.multi = self.multi  # type: ignore[method-assign]
-
-    async def multi(self, ops: Sequence[Op]) -> Sequence[OpResult]:
-        if ops[0].path not in {PRODUCER_ID_BLOCK, FEATURE}:
-            return await self._multi(ops)
-        self.attempts += 1
-        if self._interferences:
-            found = self._interferences.pop(0)
-            if isinstance(found, Exception):
-                raise found
-            if isinstance(found, ZkError):
-                return [OpResult(found)]
-            await found()
-        return await self._multi(ops)
-
-
-@pytest.mark.rule("AX-2")
-def test_a_block_that_somebody_else_took_meanwhile_is_not_given_again() -> None:
-    async def main() -> None:
-        world, c = await cluster(1)
-
-        async def another_controller() -> None:
-            await world.write(
-                SetData(PRODUCER_ID_BLOCK, encode_producer_id_block(ProducerIdBlock(BrokerId(2), 0, 999)))
-            )
-
-        interfering = Interfering(c, another_controller)
-        assert (await allocate(world, c, 1)).producer_id_start == 1000
-        assert interfering.attempts == 2
-        await c.stop()
-
-    run_virtually(main)
-
-
-@pytest.mark.rule("AX-2", "ZC-2")
-def test_after_a_lost_answer_the_node_is_read_again() -> None:
-    async def main() -> None:
-        world, c = await cluster(1)
-        Interfering(c, OutcomeUnknownError("connection lost"))
-        assert (await allocate(world, c, 1)) == FIRST
-        await c.stop()
-
-    run_virtually(main)
-
-
-@pytest.mark.rule("AX-4", "D-14")
-def test_without_its_node_there_are_no_ids_and_it_is_not_made() -> None:
-    async def main() -> None:
-        world, c = await cluster(1)
-        await world.delete(PRODUCER_ID_BLOCK)
-        assert (await allocate(world, c, 1)).error_code is E.UNKNOWN_SERVER_ERROR
-        assert await world.tool.get(PRODUCER_ID_BLOCK) is None
-        await world.create(PRODUCER_ID_BLOCK)
-        assert await allocate(world, c, 1) == FIRST
-        Interfering(c, ZkError.NO_AUTH)
-        assert (await allocate(world, c, 1)).error_code is E.UNKNOWN_SERVER_ERROR
-        await world.write(SetData(PRODUCER_ID_BLOCK, b"no json"))
-        assert (await allocate(world, c, 1)).error_code is E.UNKNOWN_SERVER_ERROR
-        await c.stop()
-
-    run_virtually(main)
-
-
-@pytest.mark.rule("AX-2")
-def test_the_last_block_of_64_bits_is_given_and_none_after_it() -> None:
-    top = 2**63 - 1
-    block = next_block(ProducerIdBlock(BrokerId(1), 0, top - 1000), BrokerId(2))
-    assert block == ProducerIdBlock(BrokerId(2), top - 999, top)
-    with pytest.raises(ApiError, match="exhausted"):
-        next_block(block._replace(end=top - 999), BrokerId(2))
-
-
-def test_a_producer_id_node_that_makes_no_sense_is_malformed() -> None:
-    assert decode_producer_id_block(b"") is None
-    for body in (b"{}", b'{"version":1,"broker":2,"block_start":"a","block_end":"1999"}'):
-        with pytest.raises(MalformedZnodeError):
-            decode_producer_id_block(body)
-
-
-# Features
-
 SUPPORTED = {"f": FeatureRange(1, 5), "g": FeatureRange(2, 3)}
 
 
@@ -298,7 +131,7 @@ def test_valid_updates_are_written_together_and_each_has_its_own_result() -> Non
         await world.write(SetData(broker_path(BrokerId(1)), record))
         await until(lambda: c.context.live_broker_ids == {1})
         assert await features(world) == FinalizedFeatures(True, {"f": 5, "g": 3})
-        interfering = Interfering(c)
+        interfering = Interfering(c, FEATURE)
         results = await update(c, FeatureUpdate("f", 4, 2), FeatureUpdate("g", 0, 3), FeatureUpdate("h", 1))
         assert results == {"f": E.NONE, "g": E.NONE, "h": E.INVALID_REQUEST}
         assert await features(world) == FinalizedFeatures(True, {"f": 4})
@@ -317,7 +150,7 @@ def test_valid_updates_are_written_together_and_each_has_its_own_result() -> Non
 def test_what_an_update_would_come_to_is_told_without_a_write() -> None:
     async def main() -> None:
         world, c = await cluster(supported_features=SUPPORTED)
-        interfering = Interfering(c)
+        interfering = Interfering(c, FEATURE)
         wanted = (FeatureUpdate("f", 4, 2), FeatureUpdate("g", 0, 3), FeatureUpdate("h", 1))
         plan = await c.ask(PlanFeatureUpdatesRequest(wanted))
         assert interfering.attempts == 0
@@ -358,7 +191,7 @@ def test_features_are_described_with_everybody_who_supports_them() -> None:
 def test_when_the_write_fails_the_valid_updates_fail_and_the_others_keep_their_error() -> None:
     async def main() -> None:
         _, c = await cluster(supported_features=SUPPORTED)
-        Interfering(c, ZooKeeperError("no"), ZkError.NO_AUTH)
+        Interfering(c, FEATURE, ZooKeeperError("no"), ZkError.NO_AUTH)
         for _ in range(2):
             results = await update(c, FeatureUpdate("f", 4, 2), FeatureUpdate("h", 1))
             assert results == {"f": E.FEATURE_UPDATE_FAILED, "h": E.INVALID_REQUEST}
@@ -378,6 +211,10 @@ def test_without_versioning_nothing_is_finalized_and_out_of_office_nothing_is_an
         await settle()
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             await update(standby, FeatureUpdate("f", 4))
+        preempted: asyncio.Future[UpdateFeaturesResponse] = asyncio.get_running_loop().create_future()
+        preempt(UpdateFeaturesReceived(UpdateFeaturesRequest(()), preempted))
+        with pytest.raises(ApiError, match="NOT_CONTROLLER"):
+            await preempted
         await standby.stop()
         await c.stop()
 

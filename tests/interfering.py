@@ -1,0 +1,31 @@
+"""Somebody else gets between a controller and a node: for tests of writes that do not come about as planned."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.zookeeper.port import Op, OpResult, ZkError
+from tests.controllers import RunningController
+
+
+class Interfering:
+    """Replaces the next writes of a node: an exception is raised, an error answered, anything else called before it."""
+
+    def __init__(self, c: RunningController, path: str, *interferences: Any) -> None:
+        self._multi = c.zookeeper.multi
+        self._path = path
+        self._interferences = list(interferences)
+        self.attempts = 0
+        c.zookeeper.multi = self.multi  # type: ignore[method-assign]
+
+    async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
+        if ops[0].path != self._path:
+            return await self._multi(ops)
+        self.attempts += 1
+        if self._interferences:
+            found = self._interferences.pop(0)
+            if isinstance(found, Exception):
+                raise found
+            if isinstance(found, ZkError):
+                return [OpResult(found)]
+            await found()
+        return await self._multi(ops)
