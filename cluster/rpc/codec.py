@@ -50,6 +50,7 @@ class Codec(NamedTuple):
     read: Read
 
     def encode(self, value: object) -> bytes:
+        """Raises ValueError naming the field whose value has no place on the wire."""
         message = self.message_class()
         self.fill(message, value)
         return message.SerializeToString()
@@ -75,8 +76,12 @@ def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -
     assert positional, f"only the last fields of {domain_type.__name__} may be left out"
 
     def fill(message: Any, value: Any) -> None:
-        for name, write in writers:
-            write(message, getattr(value, name))
+        name = ""
+        try:
+            for name, write in writers:
+                write(message, getattr(value, name))
+        except ValueError as error:
+            raise ValueError(f"{descriptor.name}.{name}: {error}") from error
 
     def read(message: Any) -> Any:
         return domain_type(*[read_field(message) for read_field in readers])

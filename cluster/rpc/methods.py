@@ -3,6 +3,7 @@
 from typing import Any, Final, NamedTuple
 
 from cluster import requests
+from cluster.errors import ApiError, ErrorCode
 from cluster.rpc import control_encoding
 from cluster.rpc.codec import Codec, codec_for
 from cluster.rpc.v1 import (
@@ -101,10 +102,16 @@ METHOD_OF_REQUEST: Final = {m.request_type: m for m in (*CLUSTER_SERVICE, *CONTR
 
 
 def encode_request(request: Any) -> bytes:
-    """The bytes of any request; control requests of one batch share the parts they have in common."""
+    """The bytes of any request; control requests of one batch share the parts they have in common.
+
+    Raises ApiError(INVALID_REQUEST) naming the field of a number that is too large for it.
+    """
     match request:
         case requests.LeaderAndIsrRequest():
             return control_encoding.encode_leader_and_isr(request)
         case requests.UpdateMetadataRequest():
             return control_encoding.encode_update_metadata(request)
-    return METHOD_OF_REQUEST[type(request)].request.encode(request)
+    try:
+        return METHOD_OF_REQUEST[type(request)].request.encode(request)
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error

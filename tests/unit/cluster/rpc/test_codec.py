@@ -26,15 +26,19 @@ from cluster.broker import (
 )
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests import (
+    PREFERRED,
     AlterPartitionRequest,
     CreateTopicsRequest,
     DescribeTopicsRequest,
+    ElectLeadersRequest,
+    ElectLeadersTopic,
     FetchPartition,
     FetchRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
     NewTopic,
+    PlanControlledShutdownRequest,
     StopReplicaRequest,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -217,3 +221,23 @@ def test_topic_states_of_any_length_are_framed_right(around: int) -> None:
     data = encode_request(request)
     assert codec.decode(data).topic_states == topics
     assert data == codec.encode(request)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (PlanControlledShutdownRequest(BrokerId(2**31)), "PlanControlledShutdownRequest.broker_id: "),
+        (
+            CreateTopicsRequest((NewTopic("t", 2**31, 1),)),
+            "CreateTopicsRequest.topics: NewTopic.num_partitions: ",
+        ),
+        (
+            ElectLeadersRequest(PREFERRED, (ElectLeadersTopic("t", (2**31,)),)),
+            "ElectLeadersRequest.topic_partitions: ElectLeadersTopic.partitions: ",
+        ),
+    ],
+)
+def test_a_number_that_has_no_place_on_the_wire_is_refused_with_its_field(request_: Any, field: str) -> None:
+    with pytest.raises(ApiError, match=f"^INVALID_REQUEST: {field}") as refused:
+        encode_request(request_)
+    assert "2147483648" in refused.value.message
