@@ -5,7 +5,7 @@ LeaderElectionCommand, DeleteRecordsCommand.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ from cluster.requests import UP_TO_HIGH_WATERMARK
 VERSION: Final = 1
 ANY_DIRECTORY: Final = "any"
 _T = TypeVar("_T")
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Topic(msgspec.Struct):
@@ -30,8 +33,8 @@ class _TopicsFile(msgspec.Struct):
 
 class _Move(msgspec.Struct):
     topic: str
-    partition: int
-    replicas: list[int]
+    partition: _Int32
+    replicas: list[_Int32]
     log_dirs: list[str] | None = None
 
 
@@ -42,7 +45,7 @@ class _MovesFile(msgspec.Struct):
 
 class _Partition(msgspec.Struct):
     topic: str
-    partition: int
+    partition: _Int32
 
 
 class _PartitionsFile(msgspec.Struct):
@@ -52,8 +55,8 @@ class _PartitionsFile(msgspec.Struct):
 
 class _PartitionOffset(msgspec.Struct):
     topic: str
-    partition: int
-    offset: int
+    partition: _Int32
+    offset: _Int64
 
 
 class _OffsetsFile(msgspec.Struct):
@@ -126,6 +129,8 @@ def _mistakes(move: _Move) -> list[str]:
         found.append("has no replicas")
     if len(set(move.replicas)) < len(move.replicas):
         found.append(f"replicas {move.replicas} name a broker twice")
+    if move.log_dirs is not None and len(move.log_dirs) != len(move.replicas):
+        found.append(f"log_dirs {move.log_dirs} are not as many as replicas {move.replicas}")
     if any(directory != ANY_DIRECTORY for directory in move.log_dirs or ()):
         found.append(
             f"log_dirs {move.log_dirs}: brokers choose their directories themselves, only {ANY_DIRECTORY!r} is possible"
@@ -137,7 +142,7 @@ def _decode(data: bytes, form: type[_T], source: str) -> _T:
     try:
         decoded = msgspec.json.decode(data, type=form)
     except msgspec.DecodeError as error:
-        raise ConfigError([f"{source}: is no such file: {error}"]) from error
+        raise ConfigError([f"{source}: cannot be understood: {error}"]) from error
     version = getattr(decoded, "version", VERSION)
     if version != VERSION:
         raise ConfigError([f"{source}: version {version} is not known, only {VERSION}"])

@@ -48,7 +48,7 @@ def test_what_is_written_can_be_read_again() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "f: is no such file: Input data was truncated"),
+        (b"", "f: cannot be understood: Input data was truncated"),
         (b"not json", "malformed"),
         (b'{"partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]}', r"\$.partitions\[0\].partition"),
         (b'{"partitions": [{"topic": "t", "partition": 0}]}', "replicas"),
@@ -60,6 +60,12 @@ def test_what_is_written_can_be_read_again() -> None:
             b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}',
             "only 'any' is possible",
         ),
+        (
+            b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any"]}]}',
+            r"t-0: log_dirs \['any'\] are not as many as replicas \[1, 2\]",
+        ),
+        (b'{"partitions": [{"topic": "t", "partition": 2147483648, "replicas": [1]}]}', r"<= 2147483647.*partition`"),
+        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2147483648]}]}', r"<= 2147483647.*replicas"),
     ],
 )
 def test_a_mistake_in_a_reassignment_file_is_named(data: bytes, why: str) -> None:
@@ -89,6 +95,10 @@ def test_files_of_another_kind_are_refused(parse: object, data: bytes) -> None:
         (
             b'{"partitions": [{"topic":"t","partition":0,"offset":3}, {"topic":"t","partition":0,"offset":-2}]}',
             ["f: t-0: is listed twice", "f: t-0: offset -2 is below -1, the high watermark"],
+        ),
+        (
+            b'{"partitions": [{"topic":"t","partition":0,"offset":9223372036854775808}]}',
+            ["f: cannot be understood: Expected `int` <= 9223372036854775807 - at `$.partitions[0].offset`"],
         ),
     ],
 )
