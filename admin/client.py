@@ -93,6 +93,7 @@ class AdminClient:
         self._bootstrap = tuple(bootstrap)
         self._timeout_ms = timeout_ms
         self._controller: str | None = None
+        self._last_failure = ""
 
     async def __aenter__(self) -> "AdminClient":
         return self
@@ -345,20 +346,22 @@ class AdminClient:
         self._controller = leader if leader and leader != asked else None
 
     async def _until_timeout(self, attempt: Callable[[], Awaitable[_T]], limit_s: float) -> _T:
-        """Repeat an attempt that finds nobody, until the limit; then raise what the last one raised."""
-        last: PeerUnreachableError | None = None
+        """Repeat an attempt that finds nobody, until the limit; then say what came of the last one."""
         try:
             async with asyncio.timeout(limit_s):
                 while True:
                     try:
-                        return await attempt()
+                        answer = await attempt()
                     except PeerUnreachableError as error:
-                        last = error
+                        self._last_failure = str(error)
+                    else:
+                        self._last_failure = ""
+                        return answer
                     await asyncio.sleep(_RETRY_PAUSE_S)
         except TimeoutError:
-            if last is not None:
-                raise last from None
-            raise PeerUnreachableError(",".join(self._bootstrap), f"no answer within {limit_s:g} s") from None
+            # Often an attempt within this one was cut off, and only that one knows what it failed by.
+            why = f": {self._last_failure}" if self._last_failure else ""
+            raise PeerUnreachableError(",".join(self._bootstrap), f"no answer within {limit_s:g} s{why}") from None
 
 
 def _all_or(names: Sequence[str] | None) -> tuple[str, ...] | None:

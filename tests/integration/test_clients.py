@@ -15,7 +15,7 @@ from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, Offset
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.process.clock import SystemClock
 from cluster.process.metrics import Metrics
 from cluster.requests import (
@@ -392,3 +392,25 @@ async def test_the_client_follows_a_controller_that_moved() -> None:
             assert len((await client.list_topics()).topics) == 1
             described = await client.describe_topics([TOPIC])
             assert described.topics[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_client_that_gives_up_says_what_its_last_attempt_failed_by() -> None:
+    scripted = ScriptedCluster(partitions=1)
+    scripted.controller = -1
+    server = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, FIRST_CONTROLLER), Metrics())
+    scripted.servers[FIRST_CONTROLLER] = server
+    try:
+        async with AdminClient([server.address], timeout_ms=500) as client:
+
+            async def failure() -> str:
+                with pytest.raises(PeerUnreachableError) as gave_up:
+                    await client.list_topics()
+                return str(gave_up.value)
+
+            # A slow machine may not get as far as an answer in time.
+            async with asyncio.timeout(60):
+                while not (told := await failure()).endswith("no controller is in office"):
+                    pass
+            assert told.startswith(f"{server.address}: no answer within 0.5 s: ")
+    finally:
+        await server.stop(0)
