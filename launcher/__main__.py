@@ -3,11 +3,13 @@
 Exit codes: 0 done, 1 the cluster refused or is not there, 2 wrong usage, 3 an audit found something.
 """
 
+import os
 import sys
 from importlib.metadata import version
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from admin.cli import brokers, clusters, elect, features, reassign, topics
 from admin.cli.consume import consume
@@ -23,7 +25,29 @@ from launcher.demo_command import demo
 EXIT_REFUSED: Final = 1
 EXIT_WRONG_USAGE: Final = 2
 
+
+class _Commands(TyperGroup):
+    """All commands; whoever reads what one writes may have seen enough, as `head` has, and that is no failure."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return None
+        finally:
+            try:
+                typer.echo(nl=False)
+            except BrokenPipeError:
+                _close_stdout()
+
+
+def _close_stdout() -> None:
+    """Python would flush it once more at exit, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -92,6 +116,14 @@ def main() -> None:
         sys.exit(EXIT_REFUSED)
     except ClusterError as error:
         say(f"klamm: {error}")
+        sys.exit(EXIT_REFUSED)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # A file that cannot be written, or a full disk behind stdout.
+        place = "" if error.filename is None else f"{error.filename}: "
+        say(f"klamm: {place}{error.strerror}")
+        _close_stdout()
         sys.exit(EXIT_REFUSED)
 
 

@@ -49,7 +49,7 @@ def up(
 
     settings = parse_configs(config)
     # Mistakes are told here, all at once, and not by processes that do not start.
-    load_config(None, {**_SOME_NODE, "settings": settings})
+    load_config(None, {**_SOME_NODE, **({} if zookeeper is None else {"zookeeper": zookeeper}), "settings": settings})
     cluster = LocalCluster.create_or_open(
         data,
         controllers=controllers,

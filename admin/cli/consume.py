@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from admin.cli.options import DEFAULT_DATA, BootstrapOption, DataOption, connect, run
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, run
 from admin.cli.output import say
 from cluster.errors import ApiError, ErrorCode
 
@@ -42,7 +41,7 @@ def consume(
     max_messages: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
     until_end: Annotated[bool, typer.Option("--until-end", help="Stop at the ends seen at the start.")] = False,
     with_keys: Annotated[bool, typer.Option("--with-keys", help="Write KEY<TAB>VALUE.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to find the leaders in.")] = 30,
+    timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to find the leaders in.")] = 30,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
@@ -54,12 +53,7 @@ def consume(
     if from_beginning and offset is not None:
         raise typer.BadParameter("--from-beginning and --offset exclude one another")
     order = _Order(topic, partition, from_beginning, offset, max_messages, until_end, with_keys, timeout)
-    try:
-        run(_consume(order, bootstrap, data))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read has seen enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    run(_consume(order, bootstrap, data))
 
 
 async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:

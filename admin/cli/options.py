@@ -53,7 +53,11 @@ BootstrapOption = Annotated[
         help="Any controllers or agents of the cluster; instead of --data.",
     ),
 ]
-TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds.")]
+TIMEOUT_MAX_S: Final = 2_000_000
+"""Some three weeks: as milliseconds it still fits where requests carry it."""
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=0.1, max=TIMEOUT_MAX_S, help="Give up after so many seconds.")
+]
 FormatOption = Annotated[Format, typer.Option("-o", "--format", help="How to write the result.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, change nothing.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -17,7 +17,7 @@ def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: 
         case Format.YAML:
             import yaml
 
-            sys.stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+            typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
         case Format.TABLE:
             write_table(columns, rows)
 
@@ -26,8 +26,8 @@ def write_json(document: dict[str, Any]) -> None:
     """One JSON object on stdout."""
     import json
 
-    indent = 2 if sys.stdout.isatty() else None
-    sys.stdout.write(json.dumps(document, indent=indent, ensure_ascii=False) + "\n")
+    indent = 2 if sys.stdout is not None and sys.stdout.isatty() else None
+    typer.echo(json.dumps(document, indent=indent, ensure_ascii=False))
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from admin.cli.options import DEFAULT_DATA, Acks, BootstrapOption, DataOption, connect, run
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, run
 from admin.cli.output import say
 from cluster.errors import ApiError, ClusterError, ErrorCode
 
@@ -48,7 +48,11 @@ def produce(
     linger_ms: Annotated[int, typer.Option(min=0, help="How long a batch may wait for more records.")] = 5,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Seconds until a record that nobody acknowledges fails: 120, with --count 15."),
+        typer.Option(
+            min=0.1,
+            max=TIMEOUT_MAX_S,
+            help="Seconds until a record that nobody acknowledges fails: 120, with --count 15.",
+        ),
     ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,
@@ -59,6 +63,8 @@ def produce(
     all partitions in turn. Retries after a failure may store a record
     twice. Exit code 1 when something was not acknowledged.
     """
+    if count is not None and file is not None:
+        raise typer.BadParameter("--count makes records of its own: it goes without --file")
     default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
     order = _Order(
         topic=topic,

@@ -83,7 +83,8 @@ class LocalCluster:
             cluster = cls.open(folder)
             if zookeeper is not None and cluster.state.zookeeper != zookeeper:
                 raise StartupError(
-                    f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}"
+                    f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}:"
+                    " a cluster there needs a folder of its own"
                 )
         else:
             cluster = cls(folder, _new_state(zookeeper, owns_nodes))

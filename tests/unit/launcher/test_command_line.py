@@ -10,7 +10,7 @@ import pytest
 
 from cluster.errors import ApiError, ErrorCode, FieldViolation
 from launcher.__main__ import error_lines
-from tests.commands import run_klamm
+from tests.commands import LAUNCHER, run_klamm
 
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
 
@@ -30,6 +30,10 @@ HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
         ["topics", "list", "-o", "xml"],
         ["produce", "t", "--acks", "2"],
         ["produce", "t", "--count", "0"],
+        ["produce", "t", "--count", "1", "--file", "/dev/null", "--bootstrap", "localhost:1"],
+        ["topics", "list", "--timeout", "inf", "--bootstrap", "localhost:1"],
+        ["produce", "t", "--timeout", "inf", "--bootstrap", "localhost:1"],
+        ["consume", "t", "--timeout", "inf", "--bootstrap", "localhost:1"],
         ["consume", "t", "--from-beginning", "--offset", "3"],
         ["story", "orders"],
         ["broker"],
@@ -46,6 +50,7 @@ HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
         ["features", "disable"],
         ["reassign", "verify"],
         ["up", "--brokers", "0"],
+        ["up", "--zookeeper", "127.0.0.1:2181//chroot"],
         ["up", "--config", "no.such.key=1"],
         ["up", "--config", "leader.imbalance.check.interval.seconds=soon"],
         ["up", "--config", "broker.id=7"],
@@ -77,6 +82,49 @@ def test_nobody_at_the_address_is_an_error_that_names_it(tmp_path: Path) -> None
     answer = run_klamm("topics", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "1", folder=tmp_path)
     assert answer.returncode == 1
     assert "127.0.0.1:1" in answer.stderr
+    assert "no answer within 1 s" in answer.stderr
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer = run_klamm("zookeeper", "--port", "0", "--data", "file/below", folder=tmp_path)
+    assert (answer.returncode, answer.stderr) == (1, "klamm: file/below: Not a directory\n")
+
+
+def test_a_full_disk_behind_the_output_is_told_in_words() -> None:
+    with Path("/dev/full").open("w") as full:
+        answer = subprocess.run(
+            [*LAUNCHER, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert (answer.returncode, answer.stderr) == (1, "klamm: No space left on device\n")
+
+
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_reader_that_has_seen_enough_is_no_failure(lines: int) -> None:
+    # Few lines are lost when the process ends, many while it still writes.
+    script = f"""
+import sys, typer
+from launcher.__main__ import app, main
+@app.command("much")
+def much() -> None:
+    for _ in range({lines}):
+        sys.stdout.write("a line\\n")
+sys.argv = ["klamm", "much"]
+sys.stdin.read()
+main()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 0)
 
 
 def test_several_mistakes_are_told_on_a_line_each_and_one_with_what_it_said() -> None:
