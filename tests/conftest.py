@@ -1,6 +1,7 @@
 """Fixtures that several kinds of tests share: a real ZooKeeper, started once and only when a test asks."""
 
 import itertools
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ from deploy.local.zookeeper import EmbeddedZooKeeper, ServerSettings
 from tests.rule_coverage import RuleCoverage
 
 # A short tick lets sessions be short, so that tests of expiry take a second and not four.
-TEST_SERVER = ServerSettings(tick_time_ms=200, min_session_timeout_ms=500)
+# Long ones are granted too: no test that does not ask for an expiry may meet one because the machine is busy.
+TEST_SERVER = ServerSettings(tick_time_ms=200, min_session_timeout_ms=500, max_session_timeout_ms=60_000)
 
 _chroots = itertools.count()
 
@@ -20,6 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell makes what it runs in the background deaf to Ctrl-C, and so all processes that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What listens on this machine is not looked for behind a proxy.
+    os.environ["no_proxy"] = "127.0.0.1,localhost"
     config.pluginmanager.register(RuleCoverage(config))
 
 

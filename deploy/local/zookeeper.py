@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from cluster.errors import StartupError
 from deploy.local.java import find_java
+from deploy.local.processes import choose_free_ports
 
 JARS: Final = (
     "zookeeper-[0-9]*",
@@ -53,11 +54,13 @@ class ServerSettings(Struct, frozen=True):
     """What may differ between an operator's server and a test's.
 
     Sessions expire at the first tick after their timeout, so a short tick detects a death sooner; the server
-    refuses session timeouts below `min_session_timeout_ms` (by default two ticks) by raising them to it.
+    raises session timeouts below `min_session_timeout_ms` (by default two ticks) to it.
     """
 
     tick_time_ms: int = 2000
     min_session_timeout_ms: int | None = None
+    max_session_timeout_ms: int | None = None
+    """Longer timeouts are lowered to it; None: 20 ticks."""
     # A ceiling, not a reservation: 100,000 partitions in 256 MB would keep the garbage collector busy.
     heap_mb: int = 1024
     # Both requests and stored nodes are limited by this; one transaction of many small writes counts as a whole.
@@ -232,6 +235,8 @@ def _server_config(folder: Path, port: int, settings: ServerSettings) -> str:
     ]
     if settings.min_session_timeout_ms is not None:
         lines.append(f"minSessionTimeout={settings.min_session_timeout_ms}")
+    if settings.max_session_timeout_ms is not None:
+        lines.append(f"maxSessionTimeout={settings.max_session_timeout_ms}")
     if settings.login_file is not None:
         lines.append("authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
     return "\n".join(lines) + "\n"
@@ -254,16 +259,18 @@ def _class_path() -> list[str]:
 
 def _claim_port(port: int | None) -> int:
     """The port, found to be free a moment ago."""
+    if not port:
+        # Of those that a server which is down for a while finds free again: clients that look for it use up others.
+        return choose_free_ports(1)[0]
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", 0 if port is None else port))
+            probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise StartupError(
                 f"port {port} is already in use or not allowed ({error.strerror}): choose another"
             ) from None
-        chosen: int = probe.getsockname()[1]
-        return chosen
+    return port
 
 
 def _last_words(folder: Path) -> str:

@@ -18,8 +18,11 @@ from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.znode_tree import Author
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from tests.patience import PATIENCE_S
 
 SESSION_TIMEOUT_MS = 2000
+"""In virtual time. Real sessions are long: nothing waits for their end, and a busy machine must not bring it about."""
+REAL_SESSION_TIMEOUT_MS = 30_000
 
 
 class Events:
@@ -63,9 +66,9 @@ class World(Protocol):
         """The next write is applied, and the connection breaks before its answer."""
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until the condition holds; fail after the deadline."""
-    deadline = asyncio.get_running_loop().time() + seconds
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds; fail after a long time."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, "the condition never came true"
         await asyncio.sleep(0.005)
@@ -181,7 +184,7 @@ class RealWorld:
     def run(self, test: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         async def main() -> None:
             try:
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(PATIENCE_S):
                     await test(self)
             finally:
                 for client, relay in self._relays.items():
@@ -197,8 +200,8 @@ class RealWorld:
         port = await relay.open()
         client = KazooZooKeeper(
             f"127.0.0.1:{port}{self.chroot if chroot is None else chroot}",
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            connection_timeout_ms=20_000,
+            session_timeout_ms=REAL_SESSION_TIMEOUT_MS,
+            connection_timeout_ms=PATIENCE_S * 1000,
             credentials=None if user is None else Credentials(Scheme.DIGEST, user, "secret"),
             sets_acl=sets_acl,
         )
@@ -214,8 +217,8 @@ class RealWorld:
         identity = client._session.client_id
 
         def end_session() -> None:
-            other = KazooClient(hosts=self._address, client_id=identity, timeout=SESSION_TIMEOUT_MS / 1000)
-            other.start()
+            other = KazooClient(hosts=self._address, client_id=identity, timeout=REAL_SESSION_TIMEOUT_MS / 1000)
+            other.start(PATIENCE_S)
             other.stop()
             other.close()
 

@@ -49,6 +49,7 @@ from cluster.requests import (
 )
 from cluster.rpc.serving import RpcServer
 from controller.adapters.grpc_server import serve_controller
+from tests.patience import PATIENCE_S
 
 TOPIC = "orders"
 FIRST_CONTROLLER = 1001
@@ -189,7 +190,7 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
 
 @pytest.fixture
 async def client(cluster: ScriptedCluster) -> AsyncIterator[AdminClient]:
-    async with AdminClient([s.address for s in cluster.servers.values()], timeout_ms=5_000) as connected:
+    async with AdminClient([s.address for s in cluster.servers.values()], timeout_ms=PATIENCE_S * 1000) as connected:
         yield connected
 
 
@@ -214,7 +215,7 @@ async def test_what_is_produced_is_read_back_in_order_per_partition(
 
     topology = Topology(client)
     partitions = await topology.partitions(TOPIC)
-    starts = await list_offsets(topology, TOPIC, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), 5)
+    starts = await list_offsets(topology, TOPIC, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), PATIENCE_S)
     read: dict[int, list[bytes | None]] = {p: [] for p in partitions}
     ends = {p: Offset(e) for p, e in cluster.ends.items()}
     async with Consumer(topology, TOPIC, starts, until=ends) as consumer:
@@ -261,7 +262,7 @@ async def test_a_retriable_refusal_is_given_up_after_the_delivery_timeout(
     cluster: ScriptedCluster, client: AdminClient
 ) -> None:
     cluster.refusals = [lambda _: ErrorCode.NOT_ENOUGH_REPLICAS] * 1000
-    producer, _ = await produce(client, [b"a"], ProducerOptions(delivery_timeout_ms=500), partition=0)
+    producer, _ = await produce(client, [b"a"], ProducerOptions(delivery_timeout_ms=1_500), partition=0)
     assert (producer.totals.acknowledged, producer.totals.failed) == (0, 1)
     assert "NOT_ENOUGH_REPLICAS" in str(producer.totals.first_error)
 
@@ -383,7 +384,7 @@ async def test_the_client_follows_a_controller_that_moved() -> None:
             server = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, node), Metrics())
             scripted.servers[node] = server
             stack.push_async_callback(server.stop, 0)
-        async with AdminClient([scripted.servers[FIRST_CONTROLLER].address], timeout_ms=5_000) as client:
+        async with AdminClient([scripted.servers[FIRST_CONTROLLER].address], timeout_ms=PATIENCE_S * 1000) as client:
             assert len((await client.list_topics()).topics) == 1
             scripted.controller = FIRST_CONTROLLER + 1
             assert len((await client.list_topics()).topics) == 1

@@ -63,8 +63,9 @@ from cluster.rpc.serving import RpcServer
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from deploy.local.processes import choose_free_ports
+from tests.patience import PATIENCE_S
 
-TIMEOUT_MS = 10_000
+TIMEOUT_MS = PATIENCE_S * 1000
 DESCRIPTION = DescribeClusterResponse("a-cluster", ControllerId(1001), "127.0.0.1:9", ControllerEpoch(3), ())
 
 
@@ -225,7 +226,7 @@ async def test_a_message_above_the_limit_fails_its_call_and_nothing_else() -> No
     async with agent(lambda _: ProduceResponse(())) as (server, _, client):
         too_large = ProduceRequest(1, 1000, (ProducePartition("t", 0, bytes(MESSAGE_BYTES_MAX)),))
         with pytest.raises(PeerUnreachableError, match="RESOURCE_EXHAUSTED"):
-            await client.call(server.address, too_large, 60_000)
+            await client.call(server.address, too_large, TIMEOUT_MS)
         small = ProduceRequest(1, 1000, (ProducePartition("t", 0, b"x"),))
         assert await client.call(server.address, small, TIMEOUT_MS) == ProduceResponse(())
 
@@ -284,7 +285,7 @@ async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> Non
         with pytest.raises(PeerUnreachableError):
             await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
         server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
                     assert await client.call(address, DescribeClusterRequest(), TIMEOUT_MS) == DESCRIPTION
@@ -333,21 +334,21 @@ async def test_a_peer_that_does_not_even_refuse_costs_one_attempt() -> None:
         waiting.connect_ex(listening.getsockname())
         try:
             with pytest.raises(PeerUnreachableError, match="UNAVAILABLE"):
-                await client.call(f"127.0.0.1:{listening.getsockname()[1]}", DescribeClusterRequest(), 60_000)
+                await client.call(f"127.0.0.1:{listening.getsockname()[1]}", DescribeClusterRequest(), TIMEOUT_MS)
         finally:
             await client.close()
 
 
 async def test_a_slow_peer_is_unreachable_when_the_time_is_over() -> None:
-    async with controller(lambda _: asyncio.sleep(60)) as (server, _, client):
+    async with controller(lambda _: asyncio.sleep(3600)) as (server, _, client):
         with pytest.raises(PeerUnreachableError, match="DEADLINE_EXCEEDED"):
             await client.call(server.address, DescribeClusterRequest(), 100)
 
 
 async def test_closing_a_channel_fails_its_calls_but_does_not_cancel_the_caller() -> None:
-    async with controller(lambda _: asyncio.sleep(60)) as (server, handler, client):
-        call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), 60_000))
-        async with asyncio.timeout(20):
+    async with controller(lambda _: asyncio.sleep(3600)) as (server, handler, client):
+        call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS))
+        async with asyncio.timeout(PATIENCE_S):
             await handler.was_asked.wait()
         await client.forget(server.address)
         with pytest.raises(PeerUnreachableError):
@@ -355,9 +356,9 @@ async def test_closing_a_channel_fails_its_calls_but_does_not_cancel_the_caller(
 
 
 async def test_a_cancelled_caller_stays_cancelled() -> None:
-    async with controller(lambda _: asyncio.sleep(60)) as (server, handler, client):
-        call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), 60_000))
-        async with asyncio.timeout(20):
+    async with controller(lambda _: asyncio.sleep(3600)) as (server, handler, client):
+        call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS))
+        async with asyncio.timeout(PATIENCE_S):
             await handler.was_asked.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -366,7 +367,7 @@ async def test_a_cancelled_caller_stays_cancelled() -> None:
 
 async def test_thousands_of_calls_at_one_instant_are_all_answered() -> None:
     async with controller(lambda _: DESCRIPTION) as (server, _, client):
-        calls = [client.call(server.address, DescribeClusterRequest(), 60_000) for _ in range(3000)]
+        calls = [client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS) for _ in range(3000)]
         assert await asyncio.gather(*calls) == [DESCRIPTION] * len(calls)
 
 

@@ -13,6 +13,7 @@ from cluster.rpc.v1 import control_pb2 as pb
 from cluster.rpc.v1.broker_agent_pb2_grpc import BrokerAgentServiceStub
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import ZooKeeper
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -21,7 +22,7 @@ SHAPE = Shape(2, 3, 2, (BrokerId(1), BrokerId(2)))
 
 @pytest.fixture
 async def client(zookeeper: str) -> AsyncIterator[ZooKeeper]:
-    client = KazooZooKeeper(zookeeper, session_timeout_ms=4000, connection_timeout_ms=10_000)
+    client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=PATIENCE_S * 1000)
     client.listen(lambda event: None)
     await client.start_session()
     await populate(client, SHAPE)

@@ -24,6 +24,7 @@ from cluster.requests import (
 )
 from cluster.rpc.serving import RpcServer
 from controller.adapters.grpc_server import serve_controller
+from tests.patience import PATIENCE_S
 
 
 class ScriptedController:
@@ -111,7 +112,7 @@ async def test_who_stops_reading_ends_the_stream_at_the_controller_too(script: S
     async with AdminClient([script.servers[0].address]) as client:
         async with aclosing(client.watch()) as responses:
             assert (await anext(responses)).cursor == "0-0"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await script.stream_ended.wait()
 
 

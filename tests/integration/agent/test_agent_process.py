@@ -5,13 +5,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.programs import SHORT_SESSIONS, Programs
+from tests.patience import PATIENCE_S
+from tests.plain_zookeeper import plain_client
+from tests.programs import LONG_SESSIONS, NO_PATIENCE, Programs
 
 pytestmark = pytest.mark.real
 
@@ -23,11 +25,11 @@ def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
     """Start an agent; keywords replace fields of its configuration."""
     programs = Programs(tmp_path)
     # Nobody is in office here who could relieve an agent that leaves.
-    usual = {**SHORT_SESSIONS, "controlled.shutdown.retry.backoff.ms": 50}
+    usual = {**LONG_SESSIONS, "controlled.shutdown.retry.backoff.ms": 50}
 
-    def start_agent(settings: dict[str, object] | None = None, **fields: object) -> "subprocess.Popen[str]":
+    def start_agent(settings: Mapping[str, object] | None = None, **fields: object) -> "subprocess.Popen[str]":
         config = {"id": 1, "zookeeper": zookeeper, "listen": "127.0.0.1:0"} | fields
-        return programs.start("broker_agent", config, usual if settings is None else settings)
+        return programs.start("broker_agent", config, {**usual, **(settings or {})})
 
     yield start_agent
     programs.end()
@@ -35,15 +37,12 @@ def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
 
 @pytest.fixture
 def client(zookeeper: str) -> Iterator[KazooClient]:
-    kazoo = KazooClient(zookeeper)
-    kazoo.start()
-    yield kazoo
-    kazoo.stop()
-    kazoo.close()
+    with plain_client(zookeeper) as kazoo:
+        yield kazoo
 
 
 def await_registration(client: KazooClient, broker: int) -> dict[str, object]:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if client.exists(f"/brokers/ids/{broker}"):
             data, stat = client.get(f"/brokers/ids/{broker}")
@@ -55,7 +54,7 @@ def await_registration(client: KazooClient, broker: int) -> dict[str, object]:
 
 
 def refusal(process: "subprocess.Popen[str]") -> str:
-    _, words = process.communicate(timeout=20)
+    _, words = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, words
     assert "Traceback" not in words
     return words
@@ -72,9 +71,9 @@ def test_an_agent_registers_with_the_port_it_bound_and_leaves_at_once_and_cleanl
     host, port = registration["host"], registration["port"]
     assert isinstance(host, str)
     assert isinstance(port, int)
-    socket.create_connection((host, port), timeout=5).close()
+    socket.create_connection((host, port), timeout=PATIENCE_S).close()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert client.exists("/brokers/ids/1") is None
     assert (tmp_path / "broker_agent-0" / ".kafka_cleanshutdown").exists()
     lines = [
@@ -87,13 +86,13 @@ def test_an_agent_registers_with_the_port_it_bound_and_leaves_at_once_and_cleanl
 
 @pytest.mark.rule("R12.5")
 def test_a_second_signal_does_not_disturb_an_orderly_end(start: Start, client: KazooClient, tmp_path: Path) -> None:
-    process = start(settings={"zookeeper.session.timeout.ms": 2000, "controlled.shutdown.retry.backoff.ms": 700})
+    process = start(settings={"controlled.shutdown.retry.backoff.ms": 700})
     await_registration(client, 1)
     process.send_signal(signal.SIGTERM)
     assert process.stderr is not None
     assert any("controlled shutdown attempt failed" in line for line in process.stderr)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert client.exists("/brokers/ids/1") is None
     assert (tmp_path / "broker_agent-0" / ".kafka_cleanshutdown").exists()
 
@@ -103,11 +102,11 @@ def test_an_agent_without_an_id_gets_one_and_keeps_it(start: Start, client: Kazo
     first = start(id=-1)
     await_registration(client, 1001)
     first.send_signal(signal.SIGTERM)
-    assert first.wait(timeout=15) == 0
+    assert first.wait(PATIENCE_S) == 0
     second = start(id=-1, data=str(tmp_path / "broker_agent-0"))
     await_registration(client, 1001)
     second.send_signal(signal.SIGTERM)
-    assert second.wait(timeout=15) == 0
+    assert second.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.rule("R1.8", "R1.9", "R9.5")
@@ -132,7 +131,7 @@ def test_a_directory_of_another_cluster_and_an_unreachable_zookeeper_are_refused
     foreign.mkdir()
     (foreign / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=of-somebody-else\n")
     other_cluster = start(data=str(foreign))
-    nowhere = start(zookeeper="127.0.0.1:1")
+    nowhere = start(NO_PATIENCE, zookeeper="127.0.0.1:1")
     words = refusal(other_cluster)
     assert "of-somebody-else" in words
     assert str(foreign) in words

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.state_change_files import read_audited
+from tests.patience import PATIENCE_S
 from tests.state_change_histories import draw, write_logs
 from tests.unit.cluster.test_invariants import second_leader_by_an_agent
 
@@ -35,7 +36,7 @@ def test_the_job_follows_logs_that_grow_until_it_is_told_to_end(tmp_path: Path) 
         added = write_logs(cluster.logs, logs)
         wait_until_audited(added["broker-9", "1800000000000.1"])
         process.send_signal(signal.SIGTERM)
-        result = json.loads(process.communicate(timeout=60)[0])
+        result = json.loads(process.communicate(timeout=PATIENCE_S)[0])
     assert process.returncode == 3
     assert result["findings"] == {"one-leader-per-epoch": 1}
     assert result["records"] == sum(len(changes) for changes in cluster.logs.values())
@@ -55,14 +56,14 @@ def test_ctrl_c_ends_the_job_with_its_result_and_without_noise(tmp_path: Path) -
         wait_until_audited(paths[cluster.controller])
         # A terminal signals the whole group, Spark's processes included.
         os.killpg(process.pid, signal.SIGINT)
-        result, messages = process.communicate(timeout=60)
+        result, messages = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert json.loads(result)["verdict"] == "clean"
     assert all(line.endswith(" findings") for line in messages.splitlines())
 
 
 def wait_until_audited(path: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while read_audited(path.parent).get(path.name) != path.stat().st_size:
         assert time.monotonic() < deadline, f"{path} was not read"
         time.sleep(0.2)

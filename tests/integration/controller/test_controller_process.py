@@ -5,13 +5,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
-from tests.programs import SHORT_SESSIONS, Programs
+from tests.patience import PATIENCE_S
+from tests.plain_zookeeper import plain_client
+from tests.programs import LONG_SESSIONS, NO_PATIENCE, Programs
 
 pytestmark = pytest.mark.real
 
@@ -23,9 +24,9 @@ def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
     """Start a controller; keywords replace fields of its configuration, None leaves one out."""
     programs = Programs(tmp_path)
 
-    def start_controller(settings: dict[str, object] | None = None, **fields: object) -> "subprocess.Popen[str]":
+    def start_controller(settings: Mapping[str, object] | None = None, **fields: object) -> "subprocess.Popen[str]":
         config = {"id": 1001, "zookeeper": f"{zookeeper}/{tmp_path.name}", "listen": "127.0.0.1:0"} | fields
-        return programs.start("controller", config, {**SHORT_SESSIONS, **(settings or {})})
+        return programs.start("controller", config, {**LONG_SESSIONS, **(settings or {})})
 
     yield start_controller
     programs.end()
@@ -33,12 +34,14 @@ def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
 
 def refusal(process: "subprocess.Popen[str]", code: int) -> list[str]:
     """What the process says for humans before it ends with this exit code."""
-    _, words = process.communicate(timeout=30)
+    _, words = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, words
     assert "Traceback" not in words
     assert "Exception ignored" not in words
-    # Structured lines are diagnostics; gRPC's own library has a line of its own about ports.
-    return [line for line in words.splitlines() if not re.match(r"\{|E\d{4} ", line)]
+    # Structured lines are diagnostics; gRPC's own library has lines of its own about ports.
+    return [
+        line for line in words.splitlines() if not re.match(r"\{|[EWI]\d{4} |WARNING: All log messages before", line)
+    ]
 
 
 def test_every_mistake_of_a_configuration_is_named_at_once(start: Start) -> None:
@@ -66,7 +69,7 @@ def test_a_port_in_use_is_named(start: Start, field: str) -> None:
 
 
 def test_a_zookeeper_that_cannot_be_reached_is_named(start: Start) -> None:
-    (line,) = refusal(start(zookeeper="127.0.0.1:1"), code=1)
+    (line,) = refusal(start(NO_PATIENCE, zookeeper="127.0.0.1:1"), code=1)
     assert line.startswith("ZooKeeper at 127.0.0.1:1 cannot be reached")
 
 
@@ -86,11 +89,9 @@ def test_a_controller_takes_office_and_leaves_it_at_once_when_asked_to_end(
     start: Start, zookeeper: str, tmp_path: Path
 ) -> None:
     process = start()
-    client = KazooClient(hosts=zookeeper)
-    client.start(timeout=30)
     chroot = f"/{tmp_path.name}"
-    try:
-        deadline = time.monotonic() + 30
+    with plain_client(zookeeper) as client:
+        deadline = time.monotonic() + PATIENCE_S
         while not client.exists(f"{chroot}/controller"):
             assert process.poll() is None
             assert time.monotonic() < deadline
@@ -100,6 +101,3 @@ def test_a_controller_takes_office_and_leaves_it_at_once_when_asked_to_end(
         assert client.exists(f"{chroot}/controller") is None
         assert client.get_children(f"{chroot}/controllers/ids") == []
         assert client.get(f"{chroot}/controller_epoch")[0] == b"1"
-    finally:
-        client.stop()
-        client.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import StartupError
+from deploy.local import processes
 from deploy.local.zookeeper import EmbeddedZooKeeper, is_serving, prepare
 from tests.contract.zookeeper_worlds import eventually
 
@@ -38,9 +39,13 @@ def test_a_port_in_use_is_named_in_the_error(zookeeper_server: EmbeddedZooKeeper
         EmbeddedZooKeeper(tmp_path, port=zookeeper_server.port).start()
 
 
-def test_every_server_without_a_port_gets_one_of_its_own(tmp_path: Path) -> None:
-    assert prepare(None, tmp_path / "a").port > 0
-    assert prepare(0, tmp_path / "b").port > 0
+@pytest.mark.parametrize("port", [None, 0])
+def test_a_server_without_a_port_gets_one_that_it_finds_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int | None
+) -> None:
+    # While it is down, clients that look for it take ports as they come.
+    monkeypatch.setattr(processes, "_first_ephemeral_port", lambda: 21_500)
+    assert prepare(port, tmp_path).port in range(20_000, 21_500)
 
 
 @pytest.fixture
