@@ -15,7 +15,7 @@ LAUNCHER: Final = (sys.executable, "-P", "-m", "launcher")
 
 
 def run_klamm(
-    *arguments: str, stdin: str | None = None, folder: Path | None = None, timeout_s: float = 120
+    *arguments: str, stdin: str | None = None, folder: Path | None = None, timeout_s: float = 600
 ) -> subprocess.CompletedProcess[str]:
     """The command as it is typed, in `folder`; whatever comes of it, it is no traceback."""
     answer = subprocess.run(

@@ -4,14 +4,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
 from tests.commands import as_json
-
-SERVE_S: Final = 60
-"""Within this time a cluster serves, and whatever a test waits for has come about."""
+from tests.patience import PATIENCE_S
 
 
 @contextmanager
@@ -19,8 +17,8 @@ def serving_cluster(folder: Path, **options: Any) -> Iterator[LocalCluster]:
     """Started and serving; stopped in the end, whatever happened. `options` are those of its creation."""
     cluster = LocalCluster.create_or_open(folder, **options)
     try:
-        cluster.start_all()
-        wait_until_serving(cluster, SERVE_S)
+        cluster.start_all(PATIENCE_S)
+        wait_until_serving(cluster, PATIENCE_S)
         yield cluster
     finally:
         cluster.stop_all()
@@ -28,9 +26,9 @@ def serving_cluster(folder: Path, **options: Any) -> Iterator[LocalCluster]:
 
 def eventually(condition: Callable[[], object], what: str) -> None:
     """Poll until the condition holds."""
-    deadline = time.monotonic() + SERVE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, f"not within {SERVE_S} s: {what}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
         time.sleep(0.1)
 
 

@@ -10,7 +10,8 @@ from admin.client import AdminClient
 from cluster.requests import ClusterEvent
 from deploy.local.cluster import LocalCluster
 from tests.commands import as_json, klamm
-from tests.local_clusters import SERVE_S, eventually, partitions, serving_cluster
+from tests.local_clusters import eventually, partitions, serving_cluster
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
@@ -65,7 +66,7 @@ def test_a_follower_is_told_of_each_leader_that_comes_back(cluster: LocalCluster
             first = await anext(responses)
             assert not first.missed
             await asyncio.to_thread(cluster.kill, "broker-2")
-            async with asyncio.timeout(SERVE_S):
+            async with asyncio.timeout(PATIENCE_S):
                 async for response in responses:
                     assert not response.missed
                     events += response.events

@@ -15,7 +15,9 @@ from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import CONTROLLER, ZOOKEEPER
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
-from tests.local_clusters import SERVE_S, eventually, serving_cluster
+from tests.local_clusters import eventually, serving_cluster
+from tests.patience import PATIENCE_S
+from tests.plain_zookeeper import plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
@@ -30,11 +32,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def zookeeper(cluster: LocalCluster) -> Iterator[KazooClient]:
-    client = KazooClient(hosts=cluster.state.zookeeper)
-    client.start(timeout=30)
-    yield client
-    client.stop()
-    client.close()
+    with plain_client(cluster.state.zookeeper) as client:
+        yield client
 
 
 def works(cluster: LocalCluster, topic: str) -> None:
@@ -60,7 +59,7 @@ def test_a_zookeeper_that_was_killed_and_started_again_finds_everybody_back(clus
     refused = klamm(cluster, "topics", "list", code=1)
     assert "ZooKeeper" in refused.stderr
     cluster.start(ZOOKEEPER)
-    wait_until_serving(cluster, SERVE_S)
+    wait_until_serving(cluster, PATIENCE_S)
     works(cluster, "after-outage")
     after = {m.name: m.process for m in cluster.state.members}
     assert {name for name in before if before[name] != after[name]} == {ZOOKEEPER}
@@ -75,7 +74,7 @@ def test_a_controller_that_stood_still_beyond_its_session_does_no_harm_when_it_w
         works(cluster, "while-one-sleeps")
     finally:
         cluster.resume(f"{CONTROLLER}-{id_}")
-    wait_until_serving(cluster, SERVE_S)
+    wait_until_serving(cluster, PATIENCE_S)
     works(cluster, "after-it-woke")
     assert controller(cluster)[1] == epoch + 1
 
@@ -93,7 +92,7 @@ def test_a_controller_ends_when_asked_to_although_zookeeper_is_away(cluster: Loc
     finally:
         cluster.resume(ZOOKEEPER)
     cluster.start(name)
-    wait_until_serving(cluster, SERVE_S)
+    wait_until_serving(cluster, PATIENCE_S)
 
 
 @pytest.mark.rule("LC-1", "LC-3", "LC-8", "BK-1", "ZK-28", "EL-9")

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from deploy.local.cluster import LocalCluster
 from tests.commands import as_json, klamm
 from tests.local_clusters import serving_cluster
+from tests.patience import PATIENCE_S
+from tests.plain_zookeeper import plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
@@ -33,7 +34,7 @@ def placed(partition: int, shift: int) -> list[int]:
 
 
 def active_controller(cluster: LocalCluster) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         active = [c["id"] for c in as_json(cluster, "status")["controllers"] if c["active"]]
         if active:
@@ -66,11 +67,9 @@ def test_a_large_reassignment_survives_its_controller_and_a_target(cluster: Loca
 
 def watch_until_moved(cluster: LocalCluster, *, restart: str) -> int:
     """Wait until the topic node shows the targets alone; the shortest replica list seen on the way."""
-    client = KazooClient(cluster.state.zookeeper)
-    client.start()
     smallest, restarted = BROKERS, False
-    deadline = time.monotonic() + 120
-    try:
+    deadline = time.monotonic() + PATIENCE_S
+    with plain_client(cluster.state.zookeeper) as client:
         while time.monotonic() < deadline:
             node = json.loads(client.get("/brokers/topics/big")[0])
             smallest = min(smallest, *(len(replicas) for replicas in node["partitions"].values()))
@@ -81,7 +80,4 @@ def watch_until_moved(cluster: LocalCluster, *, restart: str) -> int:
             if moved and not node["adding_replicas"] and not node["removing_replicas"]:
                 return smallest
             cluster.tend()
-    finally:
-        client.stop()
-        client.close()
     raise AssertionError(f"not moved in time: {as_json(cluster, 'status')}")
