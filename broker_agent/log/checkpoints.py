@@ -75,7 +75,7 @@ def decode_epochs(content: bytes | None) -> list[EpochEntry]:
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
-    return f"version: {_VERSION}\ntopic_id: {topic_id}\n".encode()
+    return f"version: {_VERSION}\ntopic_id: {topic_id}".encode()
 
 
 def decode_partition_metadata(content: bytes | None) -> TopicId | None:

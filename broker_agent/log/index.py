@@ -1,7 +1,7 @@
 """The two sparse indexes of a segment. They hold nothing that the segment itself does not hold.
 
-An entry is made at a batch when enough bytes were written since the last entry. The greatest entry at or
-below a target is a border between batches from which walking forward reaches the target. Entries live in
+An entry is made at a batch when enough bytes were written since the last entry: its last offset, as in Kafka, and
+where it begins. From the greatest entry at or below a target walking forward reaches the target. Entries live in
 arrays; files get them when a segment is rolled or closed, and what they lack is found again by walking.
 """
 
@@ -19,7 +19,7 @@ _TIME_ENTRY: Final = Struct(">qi")
 
 
 class OffsetIndex:
-    """Offset relative to the segment's base, to file position; both strictly increasing."""
+    """Last offset of a batch relative to the segment's base, to the batch's file position; both strictly increasing."""
 
     def __init__(self) -> None:
         self._offsets = array("I")
@@ -71,7 +71,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Largest timestamp so far, to the relative base offset of the batch that has it; both increasing."""
+    """Largest timestamp so far, to the relative last offset of the batch that has it; both increasing."""
 
     def __init__(self) -> None:
         self._timestamps = array("q")
@@ -92,12 +92,12 @@ class TimeIndex:
             self._offsets.append(relative_offset)
 
     def offset_before(self, timestamp: int) -> int:
-        """Relative offset of a batch before which every timestamp is smaller than the given one."""
+        """Relative offset up to which every timestamp is smaller than the given one; 0 where none is known."""
         index = bisect_left(self._timestamps, timestamp) - 1
         return self._offsets[index] if index >= 0 else 0
 
     def cut(self, relative_offset: int) -> None:
-        """Drop the entries of batches at or behind the offset."""
+        """Drop the entries of batches that end at or behind the offset."""
         keep = bisect_left(self._offsets, relative_offset)
         del self._timestamps[keep:], self._offsets[keep:]
 

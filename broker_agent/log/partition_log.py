@@ -201,8 +201,10 @@ class PartitionLog:
         newest = max(header.max_timestamp for _, header in batches)
         now_ms = self._around.clock.now_ms() if now_ms is None else now_ms
         if active.must_roll(size, last.last_offset, newest, now_ms, self.config):
-            fits_at_end = last.last_offset - self._end <= MAX_RELATIVE_OFFSET
-            self._roll(self._end if fits_at_end else Offset(batches[0].header.base_offset))
+            # Not the log's end, where a truncation inside a batch left a gap: recovery takes a hole before a segment
+            # for a loss. One as wide as a segment has to stay.
+            end = active.next_offset
+            self._roll(end if last.last_offset - end <= MAX_RELATIVE_OFFSET else Offset(batches[0].header.base_offset))
 
     def _roll(self, base_offset: Offset) -> None:
         disk = self._around.disk

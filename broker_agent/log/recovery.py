@@ -155,14 +155,25 @@ def _recover(
         if not is_torn and (walk_from is None or end <= walk_from):
             kept.append(segment)
             continue
-        least = kept[-1].next_offset if kept else segment.base_offset
-        is_whole = segment.base_offset >= least and _recover_segment(segment, epochs)
-        if segment.base_offset >= least:
-            kept.append(segment)
-        if not is_whole:
+        if kept and not _continues(segment, kept[-1], walk_from):
+            _remove(around, opened[len(kept) :])
+            break
+        kept.append(segment)
+        if not _recover_segment(segment, epochs):
             _remove(around, opened[len(kept) :])
             break
     return kept
+
+
+def _continues(segment: Segment, before: Segment, walk_from: Offset | None) -> bool:
+    """Whether a segment may follow the one before it.
+
+    That one may have lost whole batches at its end, or all it had, and be sound for all that: only the hole tells.
+    Where it was flushed a gap is one that the log always had.
+    """
+    if walk_from is None or segment.base_offset <= walk_from:
+        return segment.base_offset >= before.next_offset
+    return segment.base_offset == before.next_offset
 
 
 def _recover_segment(segment: Segment, epochs: EpochHistory) -> bool:

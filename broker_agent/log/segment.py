@@ -61,7 +61,7 @@ class Segment:
         self._index, self._times = OffsetIndex(), TimeIndex()
         self._entries_on_disk, self._times_on_disk = 0, 0
         self._last_entry_position = 0
-        self._largest = (NO_TIMESTAMP, 0)  # timestamp, relative base offset of its batch
+        self._largest = (NO_TIMESTAMP, 0)  # timestamp, relative last offset of its batch
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.created_ms = created_ms
@@ -111,16 +111,14 @@ class Segment:
         """Whether the last entries name batches that are where they say: a stale index must not lead reads astray."""
         relative_offset, position = index.last
         header = self._file.read(position, HEADER_SIZE)
-        if len(index) and (len(header) < HEADER_SIZE or parse_header(header).base_offset != self._absolute(index)):
+        offset = self.base_offset + relative_offset
+        if len(index) and (len(header) < HEADER_SIZE or parse_header(header).last_offset != offset):
             return False
-        return not len(times) or times.last[1] <= relative_offset or self._has_batch_at(index, times.last[1])
+        return not len(times) or times.last[1] <= relative_offset or self._has_batch_to(index, times.last[1])
 
-    def _absolute(self, index: OffsetIndex) -> int:
-        return self.base_offset + index.last[0]
-
-    def _has_batch_at(self, index: OffsetIndex, relative_offset: int) -> bool:
+    def _has_batch_to(self, index: OffsetIndex, relative_offset: int) -> bool:
         start = index.position_before(relative_offset)
-        return any(b.header.base_offset == self.base_offset + relative_offset for b in self.batches(start))
+        return any(b.header.last_offset == self.base_offset + relative_offset for b in self.batches(start))
 
     def _walk_uncovered(self) -> bool:
         """Bring everything derived up to the end of the file, from the last index entry on."""
@@ -224,7 +222,7 @@ class Segment:
             self._note(start + position, header)
 
     def _note(self, position: int, header: BatchHeader) -> None:
-        relative_offset = header.base_offset - self.base_offset
+        relative_offset = header.last_offset - self.base_offset
         if position == 0:
             self.first_timestamp = header.max_timestamp
         if header.max_timestamp > self._largest[0]:
@@ -236,12 +234,15 @@ class Segment:
         self.next_offset = Offset(header.last_offset + 1)
 
     def has_room(self, incoming_size: int, last_offset: int, config: LogConfig) -> bool:
-        """Whether a set fits by size, by the width of relative offsets, and by the size of the indexes."""
+        """Whether a set fits by size, by the width of relative offsets, and by the size of the indexes.
+
+        The time index keeps a place free for the entry that it gets when the segment is full.
+        """
         return (
             self.size <= config.segment_bytes - incoming_size
             and last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
             and (len(self._index) + 1) * OFFSET_ENTRY_SIZE <= config.segment_index_bytes
-            and (len(self._times) + 1) * TIME_ENTRY_SIZE <= config.segment_index_bytes
+            and (len(self._times) + 2) * TIME_ENTRY_SIZE <= config.segment_index_bytes
         )
 
     def must_roll(

@@ -278,3 +278,34 @@ async def test_directories_on_their_way_out_are_not_served_and_removed_later(nod
     assert gone.exists()
     await node.logs.remove_deleted()
     assert not gone.exists()
+
+
+@pytest.mark.rule("R9.15", "R9.19", "P8")
+@pytest.mark.parametrize("kept_batches", [0, 1])
+async def test_what_follows_a_segment_that_lost_whole_batches_goes_with_them(node: Node, kept_batches: int) -> None:
+    await node.start()
+    fill(await node.log(), *[1] * 20)
+    first, second = segment_files(found(node))[:2]
+    await crash(node)
+    size = len(batch(10))
+    first.write_bytes(first.read_bytes()[: kept_batches * size])
+    await node.start()
+    assert extents(found(node)) == [(0, 9, 1)][:kept_batches]
+    assert segment_files(found(node)) == [first]
+    assert found(node).log_end_offset == 10 * kept_batches
+    assert not second.exists()
+
+
+@pytest.mark.rule("R9.15", "R10.11")
+async def test_a_gap_that_a_truncation_inside_a_batch_left_is_no_loss(node: Node) -> None:
+    await node.start()
+    log = await node.log()
+    fill(log, *[1] * 6)
+    log.truncate_to(Offset(55))
+    fill(log, 2, size=300)
+    await log.flush()
+    whole = extents(log)
+    assert (whole[-2:], len(segment_files(log))) == ([(40, 49, 1), (55, 64, 2)], 2)
+    await crash(node)
+    await node.start()
+    assert extents(found(node)) == whole

@@ -84,12 +84,12 @@ async def test_jitter_takes_a_part_of_the_age_and_is_drawn_once_for_each_segment
 
 @pytest.mark.rule("R10.8")
 async def test_a_full_index_ends_a_segment() -> None:
-    # The first batch of a segment has no entry. Of the offset index three fit, of the time index two, and in that one
-    # a timestamp has an entry only if it is larger than all before.
-    _, log = await log_with(LogConfig(index_interval_bytes=0, segment_index_bytes=24))
+    # The first batch of a segment has no entry. Of the offset index four fit, of the time index three, one of them
+    # kept for the end of the segment; and in that one a timestamp has an entry only if it is larger than all before.
+    _, log = await log_with(LogConfig(index_interval_bytes=0, segment_index_bytes=36))
     append(log, *[5] * 7)
-    assert bases(log) == [0, 4]
-    _, log = await log_with(LogConfig(index_interval_bytes=0, segment_index_bytes=24))
+    assert bases(log) == [0, 5]
+    _, log = await log_with(LogConfig(index_interval_bytes=0, segment_index_bytes=36))
     append(log, *range(5, 12))
     assert bases(log) == [0, 3, 6]
 

@@ -32,7 +32,7 @@ def test_epoch_checkpoints_have_one_line_for_each_epoch() -> None:
 @pytest.mark.rule("R9.3")
 def test_partition_metadata_holds_the_topic_id() -> None:
     content = checkpoints.encode_partition_metadata(TopicId("AbCdEfGhIjKlMnOpQrStUv"))
-    assert content == b"version: 0\ntopic_id: AbCdEfGhIjKlMnOpQrStUv\n"
+    assert content == b"version: 0\ntopic_id: AbCdEfGhIjKlMnOpQrStUv"
     assert checkpoints.decode_partition_metadata(content) == "AbCdEfGhIjKlMnOpQrStUv"
 
 
