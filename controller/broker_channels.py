@@ -79,15 +79,9 @@ class BrokerChannels:
         self._total = registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
 
     def add(self, broker: Broker) -> None:
-        """Open a channel; a no-op where there is one (RQ-35).
-
-        A broker that does not offer the listener gets none, and requests for it are dropped: one wrong
-        registration must not keep the others from being served.
-        """
+        """Open a channel to a broker that offers the listener for it; a no-op where there is one (RQ-35)."""
+        assert broker.endpoint(self._listener) is not None, f"broker {broker.id} does not offer {self._listener}"
         if broker.id in self._channels:
-            return
-        if broker.endpoint(self._listener) is None:
-            _log.error("Broker does not offer the listener for its channel", broker=broker.id, listener=self._listener)
             return
         tag = {"broker-id": broker.id}
         channel = _Channel(

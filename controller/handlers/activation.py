@@ -15,7 +15,7 @@ from cluster.partition import TopicPartition
 from cluster.state_change_log import Kind, LoadedPartition, StateChange
 from cluster.znodes import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
 from controller.active_controller import ActiveController
-from controller.handlers.broker_changes import compatible_brokers
+from controller.handlers.broker_changes import admissible_brokers
 from controller.handlers.elections import replica_leader_election
 from controller.handlers.features import set_up_features
 from controller.handlers.partition_transitions import start_partition_machine
@@ -68,7 +68,7 @@ async def activate(active: ActiveController) -> None:
 async def _load(active: ActiveController) -> None:
     """Read brokers, topics and partition states into the context, and open the channels (LC-1 to LC-9)."""
     context, store = active.context, active.store
-    registered = await compatible_brokers(active, await store.read_brokers())
+    registered = await admissible_brokers(active, await store.read_brokers())
     context.add_brokers(registered)
     context.set_topics(await store.list_topics())
     await record_topics(active, await store.read_topics(sorted(context.topics)))

@@ -27,9 +27,9 @@ async def broker_change(active: ActiveController) -> None:
     """Compare the registrations with what is known (BK-1 to BK-4)."""
     known = active.context.broker_epochs
     listed = await active.store.read_brokers()
-    compatible = {r.broker.id for r in await compatible_brokers(active, listed)}
-    # Features are a matter of coming in: who takes part already stays, whatever it supports by now.
-    registered = {r.broker.id: r for r in listed if r.broker.id in compatible or known.get(r.broker.id) == r.epoch}
+    admitted = {r.broker.id for r in await admissible_brokers(active, listed)}
+    # This is a matter of coming in: who takes part already stays, whatever it offers and supports by now.
+    registered = {r.broker.id: r for r in listed if r.broker.id in admitted or known.get(r.broker.id) == r.epoch}
     changes = plan_broker_changes(registered, known)
     for broker in changes.new:
         active.channels.add(registered[broker].broker)
@@ -76,26 +76,38 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
     active.send(batch)
 
 
-async def compatible_brokers(
+async def admissible_brokers(
     active: ActiveController, registered: Sequence[RegisteredBroker]
 ) -> list[RegisteredBroker]:
-    """Those that support every finalized feature; the others are left out with a warning (FT-2)."""
+    """Those that can take part; the others are left out with a warning.
+
+    A broker takes part if it can be told what it is to do, at the listener for its channel (RQ-30), and supports every
+    finalized feature (FT-2).
+    """
+    listener = active.config.listener_of_channels
+    levels = await _finalized_levels(active)
+    admitted: list[RegisteredBroker] = []
+    for candidate in registered:
+        broker = candidate.broker
+        unsupported = incompatible_features(broker, levels)
+        if broker.endpoint(listener) is None:
+            _log.warning("Broker does not offer the listener for its channel", broker=broker.id, listener=listener)
+        elif unsupported:
+            _log.warning("Broker lacks finalized features", broker=broker.id, features=unsupported)
+        else:
+            admitted.append(candidate)
+    return admitted
+
+
+async def _finalized_levels(active: ActiveController) -> dict[str, int]:
     if not active.config.protocol_version.has_features:
-        return list(registered)
+        return {}
     try:
         features = await active.unfenced.read_features()
     except MalformedZnodeError as error:
         _log.warning("Finalized features are unreadable and count as none", error=str(error))
-        return list(registered)
-    levels = features.levels if features is not None and features.enabled else {}
-    compatible: list[RegisteredBroker] = []
-    for candidate in registered:
-        unsupported = incompatible_features(candidate.broker, levels)
-        if unsupported:
-            _log.warning("Broker lacks finalized features", broker=candidate.broker.id, features=unsupported)
-        else:
-            compatible.append(candidate)
-    return compatible
+        return {}
+    return features.levels if features is not None and features.enabled else {}
 
 
 async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId]) -> None:

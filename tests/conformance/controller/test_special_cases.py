@@ -322,42 +322,6 @@ def test_the_death_of_a_broker_that_hosts_nothing_is_announced() -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("RQ-30", "RQ-36")
-def test_a_broker_without_the_listener_gets_no_channel_and_harms_nobody() -> None:
-    async def main() -> None:
-        world, c = await running_cluster(1)
-        odd = Broker(BrokerId(2), (Endpoint("host2", 9093, "EXTERNAL"),))
-        await world.create(broker_path(odd.id), encode_broker(odd, 1))
-        await until(lambda: c.gauge("ActiveBrokerCount") == 2)
-        await world.create_topic("t", [1])
-        await world.leads("t", leader=1)
-        await until(lambda: c.brokers.of(1, LeaderAndIsrRequest))
-        assert not [b for b, _ in c.brokers.received if b == 2]
-        await c.stop()
-
-    run_virtually(main)
-
-
-@pytest.mark.rule("RQ-30", "RQ-36")
-def test_with_a_control_plane_a_channel_needs_that_listener_while_leaders_are_named_by_the_other() -> None:
-    async def main() -> None:
-        world, c = await running_cluster(control_plane_listener="CONTROL")
-        control = (Endpoint("host", 9092), Endpoint("host", 9093, "CONTROL"))
-        for number, endpoints in ((1, control), (2, control[:1])):
-            record = Broker(BrokerId(number), endpoints)
-            await world.create(broker_path(record.id), encode_broker(record, 1))
-        await until(lambda: c.gauge("ActiveBrokerCount") == 2)
-        await world.create_topic("t", [1, 2])
-        await world.leads("t", leader=1)
-        await settle()
-        assert {broker for broker, _ in c.brokers.received} == {1}
-        (request,) = c.brokers.of(1, LeaderAndIsrRequest)
-        assert [(leader.broker_id, leader.port) for leader in request.live_leaders] == [(1, 9092)]
-        await c.stop()
-
-    run_virtually(main)
-
-
 @pytest.mark.rule("D-24", "LC-8")
 def test_a_failover_and_a_death_take_few_round_trips_however_many_partitions_there_are() -> None:
     async def main() -> None:
