@@ -28,3 +28,15 @@ def test_every_rule_that_a_test_cites_is_in_the_rule_book() -> None:
         for rule in re.findall(r'"([A-Z]+-?[0-9.]+[a-z]?)"', marks)
     }
     assert sorted(rule for rule in cited if rule not in known) == []
+
+
+def test_every_path_that_a_document_names_is_there() -> None:
+    documents = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    named = {
+        (document.name, path)
+        for document in documents
+        for path in re.findall(r"`(\w+/[\w./*-]*)`", document.read_text("utf-8"))
+        if (ROOT / path.partition("/")[0]).is_dir()
+    }
+    assert len(named) > 20
+    assert sorted((document, path) for document, path in named if not any(ROOT.glob(path))) == []

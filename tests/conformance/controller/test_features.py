@@ -201,7 +201,7 @@ def test_when_the_write_fails_the_valid_updates_fail_and_the_others_keep_their_e
     run_virtually(main)
 
 
-@pytest.mark.rule("FT-3")
+@pytest.mark.rule("FT-3", "D-7")
 def test_without_versioning_nothing_is_finalized_and_out_of_office_nothing_is_answered() -> None:
     async def main() -> None:
         world, c = await cluster(protocol_version=ProtocolVersion.parse("2.6"), supported_features=SUPPORTED)
