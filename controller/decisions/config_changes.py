@@ -35,7 +35,7 @@ def config_entity(resource_type: int, name: str, topics: Collection[str]) -> Con
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}", field="resource_name")
             return ConfigEntity("topics", name)
         case _ if resource_type == BROKER_RESOURCE:
-            if name and not (name.isascii() and name.isdecimal()):
+            if name and not _is_broker_id(name):
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,
                     f"a broker is named by its number, all of them by an empty name, not by {name!r}",
@@ -50,6 +50,10 @@ def config_entity(resource_type: int, name: str, topics: Collection[str]) -> Con
                 field="resource_type",
                 value=resource_type,
             )
+
+
+def _is_broker_id(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) <= len(str(INT32_MAX)) and int(name) <= INT32_MAX
 
 
 def check_alterations(entity: ConfigEntity, configs: Sequence[AlterableConfig]) -> None:

@@ -45,6 +45,8 @@ def test_whose_settings_a_resource_means(resource: int, name: str, path: str) ->
         ),
         (BROKER_RESOURCE, "²", E.INVALID_REQUEST, None, "resource_name", "²"),
         (BROKER_RESOURCE, "-1", E.INVALID_REQUEST, None, "resource_name", "-1"),
+        (BROKER_RESOURCE, "2147483648", E.INVALID_REQUEST, None, "resource_name", "2147483648"),
+        (BROKER_RESOURCE, "9" * 5000, E.INVALID_REQUEST, None, "resource_name", "9" * 5000),
         (99, "t", E.INVALID_REQUEST, "resource type 99 has no settings here", "resource_type", 99),
     ],
 )
