@@ -26,8 +26,10 @@ def demo(
 ) -> None:
     """Start a cluster, produce while the leader's agent and the controller are killed, read all back, audit.
 
-    Three controllers, three agents and ZooKeeper, all real processes, killed with SIGKILL. About two minutes.
-    Exit code 0 when no acknowledged line was lost and the audit is clean, and finds a planted second leader.
+    Three controllers, three agents and ZooKeeper, all real processes, killed
+    with SIGKILL. About two minutes.
+    Exit code 0 when no acknowledged line was lost and the audit is clean, and
+    finds a planted second leader.
     """
     from cluster.errors import StartupError
     from deploy.local.cluster import LocalCluster

@@ -40,8 +40,8 @@ def up(
 ) -> None:
     """Start a cluster: a real ZooKeeper, controllers 1001… and brokers 1…, each a process of its own.
 
-    In the foreground it watches over them until Ctrl-C, which ends all. On a folder with a cluster it starts
-    those that do not run, on their data.
+    In the foreground it watches over them until Ctrl-C, which ends all. On a
+    folder with a cluster it starts those that do not run, on their data.
     """
     from cluster.process.config import load_config
     from deploy.local.cluster import LocalCluster

@@ -101,7 +101,7 @@ def describe(
 @app.command(
     epilog=examples(
         "klamm brokers alter default --config unclean.leader.election.enable=true",
-        "klamm brokers alter 2 --delete-config log.cleaner.threads --dry-run",
+        "klamm brokers alter 2 --delete-config num.replica.fetchers --dry-run",
     )
 )
 @talks_to_cluster()
@@ -141,7 +141,8 @@ def alter(
             return response.plan, await _configs(client, name)
 
     plan, present = run(main())
-    say(f"configuration of broker {broker} {'would be ' if dry_run else ''}changed")
+    if plan is None or plan.settings:
+        say(f"configuration of broker {broker} {'would be ' if dry_run else ''}changed")
     if plan is not None and cluster.form is Format.TABLE:
         write_plan(plan)
         return

@@ -92,7 +92,7 @@ def alter(
         placed = added.results[0].assignments
         document["added"] = [{"partition": p, "replicas": list(r)} for p, r in sorted(placed.items())]
         say(f"{counted(len(placed), 'partition')} of {name} {would}added")
-    if altered is not None:
+    if altered is not None and (altered.plan is None or altered.plan.settings):
         say(f"configuration of {name} {would}changed")
     plan = join_plans(answer.plan for answer in (altered, added) if answer is not None) if dry_run else None
     rows = [(p["partition"], p["replicas"]) for p in document["added"]]
