@@ -63,6 +63,14 @@ class BrokerImage:
         for broker in brokers:
             self.offline_directories.pop(broker, None)
 
+    def forget_disk(self, broker: BrokerId, tp: TopicPartition) -> None:
+        """The replica is gone: a new one of the same name may go to a healthy disk."""
+        failed = self.offline_directories.get(broker)
+        if failed is not None:
+            failed.discard(tp)
+            if not failed:
+                del self.offline_directories[broker]
+
     def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
         """Brokers on which a replica of `tp` would be online (CX-2)."""
         brokers = self._registered if include_shutting_down else self._live

@@ -210,9 +210,10 @@ class ControllerContext(BrokerImage):
         states.update(changed)
 
     def remove_replica(self, broker: BrokerId, tp: TopicPartition) -> None:
-        """Take a deleted replica out of the assignment and forget its state."""
+        """Take a deleted replica out of the assignment and forget its state, and the disk that it was on."""
         self.set_assignment(tp, self.assignment(tp).remove_replica(broker))
         self.replica_states.get(broker, {}).pop(tp, None)
+        self.forget_disk(broker, tp)
 
     # Deletion
 
@@ -286,8 +287,9 @@ class ControllerContext(BrokerImage):
         for tp in partitions:
             self.set_partition_state(tp, PartitionState.NON_EXISTENT)
             del self.partition_states[tp]
-            for states in self.replica_states.values():
+            for broker, states in self.replica_states.items():
                 states.pop(tp, None)
+                self.forget_disk(broker, tp)
 
     # Counters
 

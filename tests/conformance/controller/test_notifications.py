@@ -26,7 +26,10 @@ from cluster.znodes import (
     encode_partitions,
     encode_reassignments,
     encode_state,
+    partition_path,
+    partitions_path,
     state_path,
+    topic_path,
 )
 from cluster.zookeeper.port import Create, SetData
 from controller.decisions.log_directories import judge_directories
@@ -139,6 +142,35 @@ def test_what_is_known_of_disks_goes_with_the_broker() -> None:
         await until(lambda: 1 in c.context.live_broker_ids)
         await settle()
         assert 1 in c.context.online_brokers(tp("t-0"))
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-53", "PS-7")
+def test_what_is_known_of_disks_goes_with_the_replica() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        for topic in ("moved", "removed"):
+            await world.create_topic(topic, [1, 2])
+            await world.leads(topic, leader=1)
+            await settle()
+            c.brokers.results[BrokerId(1)] = {tp(f"{topic}-0"): STORAGE}
+            await disks_failed(world, 1)
+            await world.leads(topic, leader=2, isr=(2,))
+        c.brokers.results.clear()
+        # Its replica on broker 1 is deleted by the move; then its nodes go, without a procedure as the other's.
+        await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("moved-0"): ids(2)}))
+        await until(lambda: c.context.assignment(tp("moved-0")).replicas == ids(2))
+        for topic in ("moved", "removed"):
+            await world.delete(state_path(tp(f"{topic}-0")))
+            for path in (partition_path(tp(f"{topic}-0")), partitions_path(topic), topic_path(topic)):
+                await world.delete(path)
+        await until(lambda: not c.context.topics)
+        for topic in ("moved", "removed"):
+            await world.create_topic(topic, [1, 2])
+            await world.leads(topic, leader=1, isr=(1, 2))
+        assert c.context.offline_directories == {}
         await c.stop()
 
     run_virtually(main)
