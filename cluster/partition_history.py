@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from cluster.broker import BrokerId
 from cluster.state_change_log import Kind, LoggedStateChange
 from cluster.state_tables import PartitionState
 
@@ -214,7 +215,7 @@ def _claim(life: Life, record: LoggedStateChange) -> Iterator[Violation]:
     epoch, leader = record.leader_epoch, record.leader
     if record.kind is Kind.ROLE:
         if record.to_state == "leader":
-            leader = leader if record.broker is None else record.broker  # type: ignore[assignment]
+            leader = leader if record.broker is None else BrokerId(record.broker)
         elif leader is not None and leader < 0:
             return
     if leader is None or epoch is None or epoch <= life.forgotten_leader_epoch:

@@ -8,6 +8,7 @@ merges them. So the bytes of a partition state can be made once, kept in the bat
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cluster.broker import Broker
 from cluster.partition import RECOVERED
 from cluster.requests import (
     LeaderAndIsrPartitionState,
@@ -115,7 +116,7 @@ def _update_metadata_partition(state: UpdateMetadataPartitionState) -> bytes:
     return message.SerializeToString()
 
 
-def _live_brokers(brokers: Sequence[Any]) -> bytes:
+def _live_brokers(brokers: Sequence[Broker]) -> bytes:
     message = control_pb2.UpdateMetadataRequest()
     for broker in brokers:
         endpoints = [
