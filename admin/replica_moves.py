@@ -1,16 +1,16 @@
-"""New homes for the replicas of existing topics: a proposal to be read, changed and executed.
+"""New homes for the replicas of existing topics: a proposal to be read, changed and executed, and what came of it.
 
-Source: Kafka ReassignPartitionsCommand.generateAssignment.
+Source: Kafka ReassignPartitionsCommand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
 from cluster.broker import Broker, BrokerId
 from cluster.partition import TopicPartition
 from cluster.replica_placement import place_replicas
-from cluster.requests import DescribedBroker, DescribedTopic
+from cluster.requests import DescribedBroker, DescribedReassignment, DescribedTopic
 
 Assignment = dict[TopicPartition, tuple[BrokerId, ...]]
 
@@ -18,6 +18,15 @@ Assignment = dict[TopicPartition, tuple[BrokerId, ...]]
 class Proposal(NamedTuple):
     current: Assignment
     proposed: Assignment
+
+
+class Arrival(NamedTuple):
+    """How far a partition is: `completed`, `in progress`, `stuck`, `different` or `unknown`; `detail` says why."""
+
+    topic_partition: TopicPartition
+    wanted: tuple[BrokerId, ...]
+    state: str
+    detail: str
 
 
 def propose_moves(
@@ -46,3 +55,19 @@ def propose_moves(
         proposed |= {TopicPartition(topic.name, number): replicas for number, replicas in placed.items()}
     moved = {tp: replicas for tp, replicas in proposed.items() if current.get(tp) != replicas}
     return Proposal({tp: current[tp] for tp in moved}, moved)
+
+
+def compare(wanted: Assignment, present: Assignment, going_on: Iterable[DescribedReassignment]) -> list[Arrival]:
+    """Hold what was asked for against the targets that partitions have now, in the order of partitions."""
+    under_way = {(r.topic, r.partition): r for r in going_on}
+    arrivals = []
+    for tp, replicas in sorted(wanted.items()):
+        state, detail = "completed", ""
+        if (ongoing := under_way.get(tp)) is not None:
+            state, detail = ("stuck" if ongoing.stuck_reason else "in progress"), ongoing.stuck_reason
+        elif tp not in present:
+            state, detail = "unknown", "there is no such partition"
+        elif present[tp] != replicas:
+            state, detail = "different", f"is on {','.join(map(str, present[tp]))} and not being moved"
+        arrivals.append(Arrival(tp, replicas, state, detail))
+    return arrivals

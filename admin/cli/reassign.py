@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,8 +30,12 @@ from admin.cli.reassignment_outcomes import (
 from cluster.errors import ApiError, ConfigError, ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from admin.client import AdminClient
     from admin.replica_moves import Assignment, Proposal
+    from cluster.broker import BrokerId
+    from cluster.partition import TopicPartition
     from cluster.requests import AlterPartitionReassignmentsResponse, DescribedReassignment
 
 app = typer.Typer(no_args_is_help=True, help="Move partitions between brokers; Kafka's JSON files.")
@@ -135,7 +139,7 @@ def execute(
                 here = {tp: present[tp] for tp in moves if tp in present}
                 rollback.write_text(json.dumps(reassignment_document(here)) + "\n")
                 say(f"what is there now is in {rollback}")
-            response = await _alter(client, dict(moves), dry_run)
+            response = await _alter(client, moves, dry_run)
             left = await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
             return response, left
 
@@ -156,6 +160,8 @@ def verify(
     cluster: Cluster,
 ) -> None:
     """Compare a reassignment file with the cluster: what has arrived, what is on its way and what it waits for."""
+    from admin.replica_moves import compare
+
     moves = _read_moves(_one_file(file, reassignment_json_file))
 
     async def main() -> "tuple[Assignment, list[DescribedReassignment]]":
@@ -164,19 +170,10 @@ def verify(
             return await _present_assignment(client, names), await describe_moves(client, names)
 
     present, going_on = run(main())
-    under_way = {(r.topic, r.partition): r for r in going_on}
-    rows = []
-    for tp, wanted in sorted(moves.items()):
-        state, detail = "completed", ""
-        if (ongoing := under_way.get(tp)) is not None:
-            state, detail = ("stuck" if ongoing.stuck_reason else "in progress"), ongoing.stuck_reason
-        elif present.get(tp) is None:
-            state, detail = "unknown", "there is no such partition"
-        elif present[tp] != wanted:
-            state, detail = "different", f"is on {','.join(map(str, present[tp]))} and not being moved"
-        rows.append(
-            {"topic": tp.topic, "partition": tp.partition, "replicas": list(wanted), "state": state, "detail": detail}
-        )
+    rows = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": list(wanted), "state": state, "detail": detail}
+        for tp, wanted, state, detail in compare(moves, present, going_on)
+    ]
     write(
         {"partitions": rows},
         cluster.form,
@@ -259,7 +256,7 @@ def _read_moves(file: Path) -> "Assignment":
     return parse_reassignment(read_input(file), str(file))
 
 
-async def _propose(client: "AdminClient", names: list[str], brokers: list[Any], rack_aware: bool) -> "Proposal":
+async def _propose(client: "AdminClient", names: list[str], brokers: "list[BrokerId]", rack_aware: bool) -> "Proposal":
     from random import SystemRandom
 
     from admin.replica_moves import propose_moves
@@ -300,9 +297,9 @@ async def _refuse_others(client: "AdminClient", dry_run: bool) -> None:
 
 
 async def _alter(
-    client: "AdminClient", moves: "dict[Any, Any]", dry_run: bool
+    client: "AdminClient", moves: "Mapping[TopicPartition, tuple[BrokerId, ...] | None]", dry_run: bool
 ) -> "AlterPartitionReassignmentsResponse":
-    """`moves`: TopicPartition to replicas, None to cancel."""
+    """Ask for these targets; None cancels."""
     from cluster.requests import ReassignablePartition, ReassignableTopic
 
     topics: dict[str, list[ReassignablePartition]] = {}

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from admin.replica_moves import propose_moves
+from admin.replica_moves import compare, propose_moves
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import DescribedBroker, DescribedPartition, DescribedTopic
+from cluster.requests import DescribedBroker, DescribedPartition, DescribedReassignment, DescribedTopic
 from tests.contexts import ids
 
 
@@ -62,3 +62,25 @@ def test_racks_are_spread_over_unless_that_is_switched_off() -> None:
 def test_brokers_that_cannot_host_the_topic_are_refused(brokers: list[DescribedBroker]) -> None:
     with pytest.raises(ApiError):
         propose_moves([topic("t", (7, 8))], brokers, Random(1))
+
+
+def test_each_partition_of_a_file_is_held_against_where_it_is() -> None:
+    wanted = {TopicPartition("t", number): ids(3, 4) for number in (4, 3, 2, 1, 0)}
+    present = {
+        TopicPartition("t", 0): ids(3, 4),
+        TopicPartition("t", 1): ids(4, 3),
+        # The target of a move: only the move itself tells that it has not arrived.
+        TopicPartition("t", 2): ids(3, 4),
+        TopicPartition("t", 3): ids(3, 4),
+    }
+    moving = [
+        DescribedReassignment("t", number, BrokerId(1), ids(1), ids(1, 3, 4), ids(3, 4), ids(1), (), reason)
+        for number, reason in ((2, ""), (3, "broker 4 is dead"))
+    ]
+    assert [(a.topic_partition.partition, a.state, a.detail) for a in compare(wanted, present, moving)] == [
+        (0, "completed", ""),
+        (1, "different", "is on 4,3 and not being moved"),
+        (2, "in progress", ""),
+        (3, "stuck", "broker 4 is dead"),
+        (4, "unknown", "there is no such partition"),
+    ]
