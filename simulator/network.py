@@ -48,7 +48,7 @@ class SimulatedNetwork:
 
     def __init__(self, random: Random, latency_s: tuple[float, float] = (0.0002, 0.002)) -> None:
         self._random = random
-        self._latency_s = latency_s
+        self.latency_s = latency_s
         self._doors: dict[str, _Door] = {}
         self._cut: set[tuple[str, str]] = set()
         # What is under way or handled; a caller that gives up does not end it.
@@ -109,7 +109,7 @@ class SimulatedNetwork:
 
     async def _travels(self, source: str, target: str) -> bool:
         """Whether it gets there; what is lost is waited for as long as anybody would."""
-        await asyncio.sleep(self._random.uniform(*self._latency_s))
+        await asyncio.sleep(self._random.uniform(*self.latency_s))
         if (source, target) not in self._cut:
             return True
         await asyncio.sleep(REQUEST_TIMEOUT_S)

@@ -15,6 +15,7 @@ from cluster.broker import PartitionEpoch
 from cluster.errors import ClusterError, SessionExpiredError, ZooKeeperUnreachableError
 from cluster.invariants import check_all
 from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.process.settings import Settings
 from cluster.requests import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
@@ -38,7 +39,7 @@ from cluster.znodes import (
     topic_path,
 )
 from cluster.zookeeper.port import Create
-from simulator.cluster import SimulatedCluster, simulate
+from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster, simulate
 from simulator.nodes import SimulatedAgent, SimulatedNode
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
@@ -56,9 +57,9 @@ Step = Callable[[], Awaitable[None]]
 class Drill:
     """One run: a cluster, what is done to it, and what must hold at its end."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, settings: Settings = DEFAULT_SETTINGS) -> None:
         self.random = Random(seed)
-        self.cluster = SimulatedCluster(seed, controllers=CONTROLLERS, brokers=BROKERS)
+        self.cluster = SimulatedCluster(seed, controllers=CONTROLLERS, brokers=BROKERS, settings=settings)
         self.tool = SimulatedZooKeeperClient(self.cluster.zookeeper, session_timeout_ms=600_000)
         self.tool.listen(lambda _: None)
         self.topics_asked_for = 0
@@ -72,7 +73,20 @@ class Drill:
         for node in self.cluster.nodes:
             self._start(node)
         await self.cluster.until(lambda: self.cluster.active_controller() is not None, "a controller in office")
-        steps: dict[Step, int] = {
+        steps = self.steps()
+        for _ in range(STEPS):
+            [step] = self.random.choices(list(steps), list(steps.values()))
+            self.done.append(f"{self._now():.3f} {step.__name__}")
+            await step()
+            await asyncio.sleep(self.random.choice((0.0, 0.002, 0.02, 0.3, 2.0)))
+            self.bury_refused_nodes()
+            self.cluster.raise_if_a_node_died()
+        await self.settle()
+        self.check()
+
+    def steps(self) -> dict[Step, int]:
+        """What may be done, and how often in proportion."""
+        return {
             self.create_topic: 6,
             self.create_topic_in_zookeeper: 3,
             self.expand_topic: 2,
@@ -90,15 +104,6 @@ class Drill:
             self.cut: 3,
             self.heal: 4,
         }
-        for _ in range(STEPS):
-            [step] = self.random.choices(list(steps), list(steps.values()))
-            self.done.append(f"{self._now():.3f} {step.__name__}")
-            await step()
-            await asyncio.sleep(self.random.choice((0.0, 0.002, 0.02, 0.3, 2.0)))
-            self.bury_refused_nodes()
-            self.cluster.raise_if_a_node_died()
-        await self.settle()
-        self.check()
 
     # What is done to the cluster
 
