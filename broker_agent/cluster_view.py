@@ -7,7 +7,14 @@ from broker_agent.controller_finder import ControllerFinder
 from broker_agent.metadata_cache import MetadataCache
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, BrokerId, ControllerEpoch
 from cluster.errors import MalformedZnodeError, ZooKeeperError
-from cluster.requests import DescribeClusterResponse, DescribedBroker, MetadataRequest, MetadataResponse
+from cluster.registered_controllers import registered_controllers
+from cluster.requests import (
+    DescribeClusterResponse,
+    DescribedBroker,
+    DescribedController,
+    MetadataRequest,
+    MetadataResponse,
+)
 from cluster.znodes import BROKERS_IDS, broker_of_name, broker_path, decode_broker
 from cluster.zookeeper.port import ZooKeeper
 
@@ -43,9 +50,11 @@ class ClusterView:
 
     async def describe_cluster(self, controller_epoch: ControllerEpoch) -> DescribeClusterResponse:
         """The active controller and the live brokers; without ZooKeeper, those of the last UpdateMetadata."""
+        controllers: tuple[DescribedController, ...] = ()
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 registered = await self._read_registrations()
+                controllers = await registered_controllers(self._zookeeper)
         except (ZooKeeperError, TimeoutError):
             registered = [(broker, UNKNOWN_BROKER_EPOCH) for broker in self._metadata.snapshot.brokers.values()]
         endpoint = self._finder.endpoint
@@ -62,6 +71,7 @@ class ClusterView:
             brokers=tuple(described),
             node_id=self._own_id,
             node_role="broker",
+            controllers=controllers,
         )
 
     async def _read_registrations(self) -> list[tuple[Broker, BrokerEpoch]]:

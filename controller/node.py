@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import structlog
+from msgspec.structs import replace
 
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
+from cluster.registered_controllers import registered_controllers
 from cluster.requests import (
     AllocateProducerIdsRequest,
     AlterConfigsRequest,
@@ -198,14 +200,19 @@ class ControllerNode:
     async def _describe_cluster(self, request: DescribeClusterRequest) -> Any:
         """The controller in office tells what it knows; a standby at least who is in office."""
         try:
-            return await self._query(request)
+            described = await self._query(request)
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
+            described = None
         try:
             async with asyncio.timeout(REDIRECT_TIMEOUT_S):
-                return await self._describe_from_zookeeper()
+                if described is None:
+                    described = await self._describe_from_zookeeper()
+                return replace(described, controllers=await registered_controllers(self._zookeeper))
         except (TimeoutError, ZooKeeperError):
+            if described is not None:
+                return described
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
 
     async def _describe_from_zookeeper(self) -> DescribeClusterResponse:

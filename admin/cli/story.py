@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, BootstrapOption, Format, FormatOption, connect, run
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, Format, FormatOption, connect, run
 from admin.cli.output import say, write, write_table
 from admin.cli.parsing import parse_partition_names
 from cluster.errors import PeerUnreachableError, StartupError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from admin.client import AdminClient
     from cluster.partition import TopicPartition
+    from cluster.requests import DescribeClusterResponse
     from cluster.state_change_log import LoggedStateChange
 
 
@@ -30,7 +31,7 @@ def story(
         typer.Option("--data", envvar="KLAMM_CLUSTER", help="Read the logs of the embedded cluster in this folder."),
     ] = None,
     bootstrap: BootstrapOption = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for each node.")] = 10,
+    timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Tell the history of one partition, oldest first.
@@ -80,6 +81,8 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
         )
         for r in ruled
     ]
+    if not lines:
+        return
     write_table(("leader", "epoch", "from (UTC)", "until", "why"), rows)
     typer.echo("")
     write_table(("time (UTC)", "node", "what happened"), [(_time(line.at_ms), line.node, line.words) for line in lines])
@@ -105,7 +108,10 @@ async def _ask_nodes(
     lines: list[bytes] = []
     missing = []
     async with connect(bootstrap, DEFAULT_DATA, timeout_s) as client:
-        for address in await _nodes(client, bootstrap):
+        described = await client.describe_cluster()
+        if described.controller_address:
+            missing += await _dead_hosts(client, wanted)
+        for address in _nodes(described, bootstrap):
             try:
                 answer = await client.read_state_changes(address, wanted.topic, wanted.partition)
             except PeerUnreachableError:
@@ -117,13 +123,26 @@ async def _ask_nodes(
     return list(merge(lines, wanted.topic, wanted.partition)), missing
 
 
-async def _nodes(client: "AdminClient", bootstrap: str) -> list[str]:
-    """The nodes that were named, the controller in office and all live brokers."""
-    described = await client.describe_cluster()
+def _nodes(described: "DescribeClusterResponse", bootstrap: str) -> list[str]:
+    """The nodes that were named, all registered controllers and all live brokers.
+
+    A controller that was in office before has records that its successors do not have.
+    """
     nodes = [a.strip() for a in bootstrap.split(",")]
-    nodes += [described.controller_address] if described.controller_address else []
+    nodes += [c.address for c in described.controllers]
     nodes += [b.endpoint.address for b in described.brokers]
     return list(dict.fromkeys(nodes))
+
+
+async def _dead_hosts(client: "AdminClient", wanted: "TopicPartition") -> list[str]:
+    """Brokers that host the partition and cannot be asked, as their records name them."""
+    return [
+        f"broker-{broker}"
+        for topic in (await client.describe_topics([wanted.topic])).topics
+        for partition in topic.partitions
+        if partition.partition == wanted.partition
+        for broker in partition.offline_replicas
+    ]
 
 
 def _time(at_ms: int) -> str:

@@ -19,8 +19,18 @@ class DescribedBroker(Struct, frozen=True):
     state: str = "running"
 
 
+class DescribedController(Struct, frozen=True):
+    """A candidate for the office, or who is in it."""
+
+    id: ControllerId
+    address: str
+
+
 class DescribeClusterResponse(Struct, frozen=True):
-    """`controller_address` is empty and `controller_id` -1 while nobody is in office."""
+    """`controller_address` is empty and `controller_id` -1 while nobody is in office.
+
+    `controllers` are all that are registered; empty where the node that answers cannot look.
+    """
 
     cluster_id: str
     controller_id: ControllerId
@@ -29,6 +39,7 @@ class DescribeClusterResponse(Struct, frozen=True):
     brokers: tuple[DescribedBroker, ...]
     node_id: int = -1
     node_role: str = ""
+    controllers: tuple[DescribedController, ...] = ()
 
 
 class ReadStateChangesRequest(Struct, frozen=True):

@@ -220,6 +220,7 @@ def test_nothing_acknowledged_is_lost_when_the_leader_is_killed_between(cluster:
 
 def test_a_killed_controller_is_followed_by_one_with_the_next_epoch(cluster: LocalCluster) -> None:
     before = as_json(cluster, "cluster", "describe")["controller"]
+    klamm(cluster, "topics", "create", "before-failover")
     cluster.kill(f"{CONTROLLER}-{before['id']}")
     cluster.start(f"{CONTROLLER}-{before['id']}")
     wait_until_serving(cluster, PATIENCE_S)
@@ -227,6 +228,10 @@ def test_a_killed_controller_is_followed_by_one_with_the_next_epoch(cluster: Loc
     assert after["epoch"] == before["epoch"] + 1
     klamm(cluster, "topics", "create", "after-failover", "--partitions", "3", "--replication-factor", "3")
     assert acknowledged(klamm(cluster, "produce", "after-failover", "--count", "100")) == 100
+    # One address leads to everybody, to those who were in office as well.
+    answer = run_klamm("story", "before-failover-0", "-o", "json", "--bootstrap", cluster.bootstrap[-1])
+    tellers = {record["node"] for record in json.loads(answer.stdout)["records"]}
+    assert tellers >= {f"controller-{before['id']}", f"controller-{after['id']}"}
 
 
 def test_a_broker_started_within_its_old_session_comes_back(cluster: LocalCluster) -> None:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from cluster.rpc.v1 import partition_pb2 as cluster_dot_rpc_dot_v1_dot_partition__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63luster/rpc/v1/cluster.proto\x12\x0e\x63luster.rpc.v1\x1a\x1e\x63luster/rpc/v1/partition.proto\"\x18\n\x16\x44\x65scribeClusterRequest\"\x92\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\rcontroller_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\x12\x63ontroller_address\x18\x03 \x01(\t\x12\x1d\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x30\n\x07\x62rokers\x18\x05 \x03(\x0b\x32\x1f.cluster.rpc.v1.DescribedBroker\x12\x14\n\x07node_id\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x11\n\tnode_role\x18\x07 \x01(\tB\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\n\n\x08_node_id\"\x9e\x01\n\x0f\x44\x65scribedBroker\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12*\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x18.cluster.rpc.v1.Endpoint\x12\x12\n\x05\x65poch\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\x04rack\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\r\n\x05state\x18\x05 \x01(\tB\x05\n\x03_idB\x08\n\x06_epochB\x07\n\x05_rack\"N\n\x17ReadStateChangesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_partition\"<\n\x18ReadStateChangesResponse\x12\r\n\x05lines\x18\x01 \x03(\x0c\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xdb\x01\n\x0e\x43lusterService\x12\x62\n\x0f\x44\x65scribeCluster\x12&.cluster.rpc.v1.DescribeClusterRequest\x1a\'.cluster.rpc.v1.DescribeClusterResponse\x12\x65\n\x10ReadStateChanges\x12\'.cluster.rpc.v1.ReadStateChangesRequest\x1a(.cluster.rpc.v1.ReadStateChangesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63luster/rpc/v1/cluster.proto\x12\x0e\x63luster.rpc.v1\x1a\x1e\x63luster/rpc/v1/partition.proto\"\x18\n\x16\x44\x65scribeClusterRequest\"\xcc\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\rcontroller_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\x12\x63ontroller_address\x18\x03 \x01(\t\x12\x1d\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x30\n\x07\x62rokers\x18\x05 \x03(\x0b\x32\x1f.cluster.rpc.v1.DescribedBroker\x12\x14\n\x07node_id\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x11\n\tnode_role\x18\x07 \x01(\t\x12\x38\n\x0b\x63ontrollers\x18\x08 \x03(\x0b\x32#.cluster.rpc.v1.DescribedControllerB\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\n\n\x08_node_id\">\n\x13\x44\x65scribedController\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\tB\x05\n\x03_id\"\x9e\x01\n\x0f\x44\x65scribedBroker\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12*\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x18.cluster.rpc.v1.Endpoint\x12\x12\n\x05\x65poch\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\x04rack\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\r\n\x05state\x18\x05 \x01(\tB\x05\n\x03_idB\x08\n\x06_epochB\x07\n\x05_rack\"N\n\x17ReadStateChangesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_partition\"<\n\x18ReadStateChangesResponse\x12\r\n\x05lines\x18\x01 \x03(\x0c\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xdb\x01\n\x0e\x43lusterService\x12\x62\n\x0f\x44\x65scribeCluster\x12&.cluster.rpc.v1.DescribeClusterRequest\x1a\'.cluster.rpc.v1.DescribeClusterResponse\x12\x65\n\x10ReadStateChanges\x12\'.cluster.rpc.v1.ReadStateChangesRequest\x1a(.cluster.rpc.v1.ReadStateChangesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,13 +35,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=80
   _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=104
   _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=107
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=381
-  _globals['_DESCRIBEDBROKER']._serialized_start=384
-  _globals['_DESCRIBEDBROKER']._serialized_end=542
-  _globals['_READSTATECHANGESREQUEST']._serialized_start=544
-  _globals['_READSTATECHANGESREQUEST']._serialized_end=622
-  _globals['_READSTATECHANGESRESPONSE']._serialized_start=624
-  _globals['_READSTATECHANGESRESPONSE']._serialized_end=684
-  _globals['_CLUSTERSERVICE']._serialized_start=687
-  _globals['_CLUSTERSERVICE']._serialized_end=906
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=439
+  _globals['_DESCRIBEDCONTROLLER']._serialized_start=441
+  _globals['_DESCRIBEDCONTROLLER']._serialized_end=503
+  _globals['_DESCRIBEDBROKER']._serialized_start=506
+  _globals['_DESCRIBEDBROKER']._serialized_end=664
+  _globals['_READSTATECHANGESREQUEST']._serialized_start=666
+  _globals['_READSTATECHANGESREQUEST']._serialized_end=744
+  _globals['_READSTATECHANGESRESPONSE']._serialized_start=746
+  _globals['_READSTATECHANGESRESPONSE']._serialized_end=806
+  _globals['_CLUSTERSERVICE']._serialized_start=809
+  _globals['_CLUSTERSERVICE']._serialized_end=1028
 # @@protoc_insertion_point(module_scope)

@@ -12,7 +12,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller_id", "controller_address", "controller_epoch", "brokers", "node_id", "node_role")
+    __slots__ = ("cluster_id", "controller_id", "controller_address", "controller_epoch", "brokers", "node_id", "node_role", "controllers")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class DescribeClusterResponse(_message.Message):
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ROLE_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller_id: int
     controller_address: str
@@ -27,7 +28,16 @@ class DescribeClusterResponse(_message.Message):
     brokers: _containers.RepeatedCompositeFieldContainer[DescribedBroker]
     node_id: int
     node_role: str
-    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., controller_address: _Optional[str] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., node_id: _Optional[int] = ..., node_role: _Optional[str] = ...) -> None: ...
+    controllers: _containers.RepeatedCompositeFieldContainer[DescribedController]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., controller_address: _Optional[str] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., node_id: _Optional[int] = ..., node_role: _Optional[str] = ..., controllers: _Optional[_Iterable[_Union[DescribedController, _Mapping]]] = ...) -> None: ...
+
+class DescribedController(_message.Message):
+    __slots__ = ("id", "address")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    address: str
+    def __init__(self, id: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
     __slots__ = ("id", "endpoint", "epoch", "rack", "state")

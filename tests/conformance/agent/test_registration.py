@@ -12,7 +12,7 @@ from broker_agent.identity import agree_on_cluster_id, choose_broker_id
 from broker_agent.registration import IdTakenError, Registration
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.errors import ErrorCode, StartupError
-from cluster.requests import DescribeClusterRequest, MetadataRequest
+from cluster.requests import DescribeClusterRequest, DescribedController, MetadataRequest
 from cluster.znodes import PERSISTENT_PATHS, broker_path, controller_registration_path
 from cluster.zookeeper.port import Create
 from simulator.cluster import VirtualClock
@@ -147,6 +147,7 @@ async def test_every_agent_tells_who_is_in_office_and_who_is_there() -> None:
 
     described = await describe()
     assert (described.controller_id, described.controller_address) == (1001, "controller:9090")
+    assert described.controllers == (DescribedController(ControllerId(1001), "controller:9090"),)
     assert [(b.id, b.epoch) for b in described.brokers] == [(1, world.agents[1].epoch), (2, world.agents[2].epoch)]
     metadata = await world.agents[2].handle(MetadataRequest())
     assert [topic.name for topic in metadata.topics] == ["orders"]
@@ -154,6 +155,7 @@ async def test_every_agent_tells_who_is_in_office_and_who_is_there() -> None:
     world.zookeeper.shut_down()
     described = await describe()
     assert [broker.id for broker in described.brokers] == [1, 2]
+    assert described.controllers == ()
     world.zookeeper.start_up()
     await world.stop()
 

@@ -12,6 +12,7 @@ from cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     CreateTopicsRequest,
+    DescribeClusterRequest,
     DescribeTopicsRequest,
     ListTopicsRequest,
     NewTopic,
@@ -332,5 +333,22 @@ def test_refusals_of_brokers_do_not_end_the_reign() -> None:
         await settle()
         assert c.gauge("ActiveControllerCount") == 1
         await c.stop()
+
+    run_virtually(main)
+
+
+def test_every_controller_tells_which_ones_there_are_in_office_or_not() -> None:
+    async def main() -> None:
+        world, first = await running_cluster(1)
+        second = world.start_controller(1002)
+        await world.create("/controllers/ids/999", b"no registration")
+        await settle()
+        for controller in (first, second):
+            described = await controller.ask(DescribeClusterRequest())
+            assert (described.node_id, described.controller_id) == (controller.controller.config.id, 1001)
+            assert [c.id for c in described.controllers] == [1001, 1002]
+            assert described.controllers[0].address == described.controller_address
+        await second.stop()
+        await first.stop()
 
     run_virtually(main)
