@@ -22,8 +22,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell makes what it runs in the background deaf to Ctrl-C, and so all processes that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # What listens on this machine is not looked for behind a proxy.
-    os.environ["no_proxy"] = "127.0.0.1,localhost"
+    # What listens on this machine is not looked for behind a proxy, and output is alike at every terminal and service.
+    os.environ.update(no_proxy="127.0.0.1,localhost", COLUMNS="80")
+    for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TERMINAL_WIDTH"):
+        os.environ.pop(name, None)
     config.pluginmanager.register(RuleCoverage(config))
 
 
