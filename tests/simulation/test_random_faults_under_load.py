@@ -93,9 +93,12 @@ class LoadedDrill(Drill):
         return super().steps() | more | ({self.lose_power: 4} if self.power_fails else {})
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._load())
+        load = asyncio.get_running_loop().create_task(self._load())
+        try:
             await super().run()
+        finally:
+            self.is_over = True
+            await load
         await self.cluster.until(self.is_level, "all replicas end alike", ALIKE_S)
         self.check_contents()
 
