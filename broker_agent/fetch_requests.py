@@ -17,7 +17,7 @@ from broker_agent.replica_manager import ReplicaManager, judge_leadership
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_BROKER_EPOCH, Offset
 from cluster.errors import ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
-from cluster.requests import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+from cluster.requests import EpochEndOffset, FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
 
 
 class _Bounds(Struct, frozen=True):
@@ -67,7 +67,7 @@ class FetchRequests:
             try:
                 data = self._read(request, item, limit, at_least_one=is_empty, arrival_ms=arrival_ms)
             except StorageError:
-                data = _refusal(item, ErrorCode.KAFKA_STORAGE_ERROR)
+                data = FetchPartitionData(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
             results.append(data)
             remaining -= len(data.records)
             is_empty = is_empty and not data.records
@@ -86,7 +86,7 @@ class FetchRequests:
     ) -> FetchPartitionData:
         partition = self._admit(request, item)
         if isinstance(partition, ErrorCode):
-            return _refusal(item, partition)
+            return FetchPartitionData(item.topic, item.partition, partition)
         log = partition.log
         assert log is not None, f"{partition.topic_partition} is led without a log"
         bounds = _Bounds(log.log_start_offset, log.high_watermark, log.log_end_offset)
@@ -95,25 +95,17 @@ class FetchRequests:
             if verdict is not None:
                 return verdict
         if not bounds.log_start <= item.fetch_offset <= bounds.log_end:
-            return _refusal(item, ErrorCode.OFFSET_OUT_OF_RANGE, bounds)
+            return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)
         upper = bounds.log_end if request.replica_id >= 0 else bounds.high_watermark
         records = b""
         if item.fetch_offset < upper and (limit > 0 or at_least_one):
             try:
                 records = log.read(item.fetch_offset, limit, upper, at_least_one=at_least_one)
             except LogAppendError as error:
-                return _refusal(item, error.code, bounds)
+                return _answer(item, bounds, error.code)
         if request.replica_id >= 0 and arrival_ms is not None:
             self._note_follower(partition, request, item, bounds, arrival_ms)
-        return FetchPartitionData(
-            topic=item.topic,
-            partition=item.partition,
-            error_code=ErrorCode.NONE,
-            high_watermark=bounds.high_watermark,
-            last_stable_offset=bounds.high_watermark,
-            log_start_offset=bounds.log_start,
-            records=records,
-        )
+        return _answer(item, bounds, records=records)
 
     def _admit(self, request: FetchRequest, item: FetchPartition) -> HostedPartition | ErrorCode:
         """R6.1 to R6.5 and the broker epoch fence R6.11, in that order."""
@@ -243,25 +235,30 @@ def _compare_epochs(item: FetchPartition, log: Log, bounds: _Bounds) -> FetchPar
     """R6.7: what a follower's last fetched epoch is answered, or None to go on reading."""
     answer = log.end_offset_for_epoch(item.last_fetched_epoch)
     if answer.epoch == NO_LEADER_EPOCH or item.fetch_offset < bounds.log_start:
-        return _refusal(item, ErrorCode.OFFSET_OUT_OF_RANGE, bounds)
+        return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)
     if not diverges(answer, last_fetched_epoch=item.last_fetched_epoch, fetch_offset=item.fetch_offset):
         return None
+    return _answer(item, bounds, diverging_epoch=answer)
+
+
+def _answer(
+    item: FetchPartition,
+    bounds: _Bounds,
+    error_code: ErrorCode = ErrorCode.NONE,
+    *,
+    records: bytes = b"",
+    diverging_epoch: EpochEndOffset | None = None,
+) -> FetchPartitionData:
+    """With the log's offsets, which a refusal tells as well."""
     return FetchPartitionData(
         topic=item.topic,
         partition=item.partition,
-        error_code=ErrorCode.NONE,
+        error_code=error_code,
         high_watermark=bounds.high_watermark,
         last_stable_offset=bounds.high_watermark,
         log_start_offset=bounds.log_start,
-        diverging_epoch=answer,
-    )
-
-
-def _refusal(item: FetchPartition, code: ErrorCode, bounds: _Bounds | None = None) -> FetchPartitionData:
-    if bounds is None:
-        return FetchPartitionData(item.topic, item.partition, code)
-    return FetchPartitionData(
-        item.topic, item.partition, code, bounds.high_watermark, bounds.high_watermark, bounds.log_start
+        diverging_epoch=diverging_epoch,
+        records=records,
     )
 
 

@@ -97,10 +97,7 @@ def _controller(cluster: LocalCluster, member: Member, picture: Picture) -> dict
     answer = picture.answers[member.name]
     process = cluster.state_of(member.name)
     return {
-        "id": member.id,
-        "pid": _pid(cluster, member),
-        "address": member.address,
-        "metrics": f"127.0.0.1:{member.metrics_port}",
+        **_process(cluster, member),
         "active": answer is not None and answer.controller_id == member.id,
         "epoch": None if answer is None else answer.controller_epoch,
         "state": "starting" if process == RUNNING and answer is None else process,
@@ -110,12 +107,18 @@ def _controller(cluster: LocalCluster, member: Member, picture: Picture) -> dict
 def _broker(cluster: LocalCluster, member: Member, registered: bool) -> dict[str, Any]:
     process = cluster.state_of(member.name)
     return {
+        **_process(cluster, member),
+        "log_dirs": [str(cluster.folder / "data" / member.name)],
+        "state": "unregistered" if process == RUNNING and not registered else process,
+    }
+
+
+def _process(cluster: LocalCluster, member: Member) -> dict[str, Any]:
+    return {
         "id": member.id,
         "pid": _pid(cluster, member),
         "address": member.address,
         "metrics": f"127.0.0.1:{member.metrics_port}",
-        "log_dirs": [str(cluster.folder / "data" / member.name)],
-        "state": "unregistered" if process == RUNNING and not registered else process,
     }
 
 
