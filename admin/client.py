@@ -353,7 +353,7 @@ class AdminClient:
                     try:
                         answer = await attempt()
                     except PeerUnreachableError as error:
-                        self._last_failure = str(error)
+                        self._last_failure = str(error).removeprefix(f"{','.join(self._bootstrap)}: ")
                     else:
                         self._last_failure = ""
                         return answer
