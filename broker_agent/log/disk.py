@@ -88,7 +88,7 @@ class Disk(Protocol):
     async def run(self, work: Callable[[], T]) -> T:
         """Run blocking work off the event loop; several at a time, in no particular order.
 
-        Work that began is carried out even if the awaiting task is cancelled.
+        Work that began is carried out even if the awaiting task is cancelled, which then ends when the work has ended.
         """
         ...
 

@@ -121,8 +121,14 @@ class FileDisk:
         return lambda: os.close(descriptor)
 
     async def run(self, work: Callable[[], T]) -> T:
-        # Shielded: an fsync that waits for a thread must happen even when nobody waits for it any more.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._executor, work))
+        running = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        try:
+            # Shielded: an fsync that waits for a thread must happen even when nobody waits for it any more.
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The thread goes on, at files that the caller's locks protect: they must not be released before it is done.
+            await asyncio.wait([running])
+            raise
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
