@@ -1,0 +1,33 @@
+"""Work off the event loop: what the locks of its caller can rely on."""
+
+import asyncio
+from threading import Event
+
+import pytest
+
+from broker_agent.log.file_disk import FileDisk
+
+PATIENCE_S = 20
+
+
+@pytest.mark.rule("R9.6", "R9.21", "R12.5")
+async def test_a_cancelled_task_ends_after_its_work() -> None:
+    disk = FileDisk(2)
+    began, may_end, ended = Event(), Event(), Event()
+
+    def work() -> None:
+        began.set()
+        may_end.wait(PATIENCE_S)
+        ended.set()
+
+    task = asyncio.create_task(disk.run(work))
+    await disk.run(lambda: began.wait(PATIENCE_S))
+    task.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not task.done(), "whoever holds a lock would release it now, while a thread is at the files"
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+    disk.close()
