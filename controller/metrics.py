@@ -41,6 +41,8 @@ class ControllerMetrics:
         self.unclean_elections = registry.meter(DOMAIN, "ControllerStats", "UncleanLeaderElectionsPerSec")
         self.queue_size = registry.gauge(DOMAIN, "ControllerEventManager", "EventQueueSize")
         self.queue_time_ms = registry.histogram(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
+        # A reign's channels count in it; who is not in office yet shows that nothing is queued.
+        registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
         self.current_controller_id = registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId")
         self.current_controller_id.set(NO_CONTROLLER)
 

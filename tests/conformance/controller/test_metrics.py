@@ -47,6 +47,7 @@ def test_a_standby_shows_zeros_and_an_ended_process_shows_nothing_of_its_loop_an
         standby = world.start_controller(1002)
         await settle()
         assert shown(standby, "kafkacontroller") == dict.fromkeys(GAUGES, 0)
+        assert shown(standby, "controllerchannelmanager") == {"totalqueuesize": 0}
         await world.stop_broker(2)
         await world.leads("t", 1, leader=-1)
         await settle()
