@@ -175,14 +175,10 @@ class ReplicaManager:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of all online partitions that have a log, by directory (R9.8)."""
-        by_directory: dict[str, dict[TopicPartition, Offset]] = {
-            directory: {} for directory in self.logs.live_directories
-        }
-        for partition in self.online_partitions():
-            log = partition.log
-            if log is not None and log.directory in by_directory:
-                by_directory[log.directory][partition.topic_partition] = log.high_watermark
-        for directory, offsets in by_directory.items():
+        for directory in self.logs.live_directories:
+            # Collected anew for each: a partition may be deleted while another directory is written.
+            logs = ((p.topic_partition, p.log) for p in self.online_partitions() if p.log is not None)
+            offsets = {tp: log.high_watermark for tp, log in logs if log.directory == directory}
             try:
                 await self.logs.write_high_watermarks(directory, offsets)
             except StorageError as error:

@@ -7,7 +7,7 @@ import pytest
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset
+from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
 from tests.agents import TP, AgentProcess, AgentWorld, until, virtually
 from tests.contract.log_worlds import Node, TwinWorld, batch, check_invariants, extents
@@ -213,4 +213,28 @@ async def test_after_a_deletion_nothing_on_disk_speaks_of_the_log() -> None:
     assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-delete", renamed)
     await asyncio.sleep(7)
     assert renamed not in process.disk.list_directory("/data")
+    await world.stop()
+
+
+@pytest.mark.rule("R9.9", "R9.8", "R4.3")
+@virtually
+async def test_a_log_deleted_while_another_directory_is_written_is_in_no_checkpoint() -> None:
+    world = AgentWorld()
+    world.agents[1] = process = AgentProcess(world, BrokerId(1))
+    await process.start("/a", "/b")
+    partitions = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    for tp in partitions:
+        world.decide(1, (1,), tp=tp)
+        await world.update_metadata()
+        await world.tell(1, tp=tp)
+        await process.produce(10, tp=tp)
+    gone = next(tp for tp in partitions if log_of(process, tp).directory == "/b")
+    writing = process.logs.directories["/a"].checkpoint_writing
+    await writing.acquire()
+    checkpointing = asyncio.create_task(process.agent.manager.checkpoint_high_watermarks())
+    await asyncio.sleep(1)
+    await world.stop_replica(1, tp=gone, delete=True)
+    writing.release()
+    await checkpointing
+    assert process.disk.read_file(f"/b/{WATERMARKS}") == b"0\n0\n"
     await world.stop()
