@@ -19,7 +19,7 @@ from broker_agent.isr_proposals import IsrProposals
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import LogDirectories
 from broker_agent.purgatory import Purgatory
-from cluster.broker import BrokerId, LeaderEpoch, Offset
+from cluster.broker import BrokerId, LeaderEpoch
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
