@@ -46,7 +46,9 @@ class FetchErrorReaction(Enum):
     GIVE_UP = "give up"
     """Our epoch is over: wait for the next LeaderAndIsr in the failed set."""
     BACK_OFF = "back off"
+    """The leader cannot serve the partition just now: ask again after `replica.fetch.backoff.ms`."""
     RESET_OFFSET = "reset offset"
+    """What was asked for lies outside the leader's log: find out anew where to go on (R5.25)."""
 
 
 def react_to_fetch_error(

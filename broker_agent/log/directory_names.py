@@ -10,6 +10,8 @@ _UNIQUE_LENGTH: Final = 32  # hex digits
 
 
 class DirectoryKind(Enum):
+    """By the suffix that Kafka gives. CURRENT is served, DELETED awaits its removal, the others are left alone."""
+
     CURRENT = ""
     DELETED = "delete"
     FUTURE = "future"

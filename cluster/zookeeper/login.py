@@ -23,6 +23,8 @@ class Scheme(Enum):
 
 
 class Credentials(Struct, frozen=True):
+    """Who a process is to ZooKeeper, and by which scheme it proves that."""
+
     scheme: Scheme
     username: str
     password: str

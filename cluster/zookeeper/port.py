@@ -49,6 +49,8 @@ class Node(Struct, frozen=True, gc=False):
 
 
 class WatchKind(Enum):
+    """CHANGED: the data of the node. CHILDREN: one of them came or went, whatever became of their data."""
+
     CREATED = "created"
     DELETED = "deleted"
     CHANGED = "changed"
@@ -73,6 +75,8 @@ class SessionState(Enum):
 
 
 class SessionEvent(Struct, frozen=True):
+    """The session, or the connection that carries it, is now in this state."""
+
     state: SessionState
     session_id: int
 
@@ -89,6 +93,8 @@ class Check(Struct, frozen=True, gc=False):
 
 
 class Create(Struct, frozen=True, gc=False):
+    """`ephemeral`: the node goes with the session. `sequential`: the server appends ten digits, which count up."""
+
     path: str
     data: bytes = b""
     ephemeral: bool = False

@@ -126,6 +126,8 @@ NEWER_CONTROLLER: Final = ElectionFailure("already written by another controller
 
 
 class ElectionPlan(Struct, frozen=True):
+    """`elections` are to be written; partitions in `failures` keep the leadership and the state they have."""
+
     elections: tuple[Election, ...]
     failures: dict[TopicPartition, ElectionFailure]
 
