@@ -74,7 +74,7 @@ def _run(cluster: "LocalCluster", step: Any) -> dict[str, Any]:
     report = _new_report_folder(cluster.folder)
     step(f"starting ZooKeeper, 3 controllers and 3 agents in {cluster.folder}")
     cluster.start_all()
-    active = wait_until_serving(cluster, 120)
+    active = wait_until_serving(cluster, 180)
     step(f"the cluster serves; controller {active.controller_id} is in office")
     lines = report / "lines.txt"
     write_lines(lines)

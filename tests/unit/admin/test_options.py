@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from tests.patience import PATIENCE_S
+
 INTERRUPTED = """
 import asyncio, signal, threading, time
 from admin.cli.options import run
@@ -27,5 +29,7 @@ except KeyboardInterrupt:
 
 
 def test_a_command_hears_an_interrupt_whichever_thread_the_system_gives_it_to() -> None:
-    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=20)
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
     assert ended.stdout == "interrupted\n"

@@ -24,6 +24,7 @@ from cluster.state_change_reader import (
     read_state_changes,
     verify,
 )
+from tests.patience import PATIENCE_S
 
 CHANGE = StateChange(kind=Kind.ROLE, topic="t", partition=0, to_state="leader", leader=BrokerId(1))
 
@@ -144,7 +145,7 @@ async def test_a_failed_sync_does_not_end_the_timer(tmp_path: Path, monkeypatch:
     failed = asyncio.Event()
     log = open_log(tmp_path, Clock(), fsync_interval_ms=1, on_failure=lambda _: failed.set())
     monkeypatch.setattr(os, "fsync", fail_to_sync)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(log.run())
         for _ in range(2):
             failed.clear()
@@ -174,7 +175,7 @@ async def test_the_timer_syncs_what_was_appended_sealed_segments_included(
     log.append([CHANGE])
     assert synced == set()
     wanted |= {str(tmp_path), *map(str, find_segments([tmp_path]))}
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(log.run())
         await all_synced.wait()
         running.cancel()

@@ -11,6 +11,7 @@ import pytest
 from cluster.errors import ApiError, ErrorCode, FieldViolation
 from launcher.__main__ import error_lines
 from tests.commands import LAUNCHER, run_klamm
+from tests.patience import PATIENCE_S
 
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
 
@@ -94,7 +95,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_full_disk_behind_the_output_is_told_in_words() -> None:
     with Path("/dev/full").open("w") as full:
         answer = subprocess.run(
-            [*LAUNCHER, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+            [*LAUNCHER, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE_S
         )
     assert (answer.returncode, answer.stderr) == (1, "klamm: No space left on device\n")
 
@@ -152,7 +153,12 @@ import json
 print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 """
     answer = subprocess.run(
-        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60
+        [sys.executable, "-P", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
     )
     imported = set(json.loads(answer.stdout.splitlines()[-1]))
     allowed = {"aiokafka"} if command.startswith("produce") else set()

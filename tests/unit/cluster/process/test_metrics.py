@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster.errors import StartupError
 from cluster.process.metrics import Metrics, serve_metrics
+from tests.patience import PATIENCE_S
 
 
 def exposition(metrics: Metrics) -> list[str]:
@@ -91,7 +92,7 @@ def test_metrics_are_served_until_closed_and_a_port_in_use_is_named() -> None:
     metrics.gauge("d", "t", "n").set(1)
     address, close = serve_metrics(metrics, "127.0.0.1:0")
     try:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as response:
             assert b"\nd_t_n 1.0\n" in response.read()
         with pytest.raises(StartupError, match=address):
             serve_metrics(metrics, address)
