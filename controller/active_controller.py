@@ -1,4 +1,4 @@
-"""What one reign owns: made when an election is won, dropped when the office is lost.
+"""What one reign owns: made of the office that an election won, dropped when it is lost.
 
 Handlers are functions over this object. There is no way to reset it, so nothing of an old reign can leak into
 the next one.
@@ -12,16 +12,21 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch
 from cluster.errors import ClusterError
+from cluster.node import WallClock
 from cluster.partition import Leadership, TopicPartition
 from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
+from cluster.znodes import CONTROLLER_EPOCH
+from cluster.zookeeper.port import ZooKeeper
 from controller.broker_channels import BrokerChannels
 from controller.config import ControllerConfig
 from controller.config_store import ConfigStore
 from controller.context import ControllerContext
+from controller.controller_election import Office
 from controller.decisions.broker_requests import ControlBatch
 from controller.dynamic_settings import DynamicSettings
 from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event
+from controller.fenced_writes import FencedWriter
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.store import ControllerStore
 from controller.unfenced_store import UnfencedStore
@@ -38,16 +43,14 @@ class ActiveController:
 
     def __init__(
         self,
+        office: Office,
+        zookeeper: ZooKeeper,
         *,
         config: ControllerConfig,
         settings: DynamicSettings,
-        context: ControllerContext,
-        store: ControllerStore,
-        configs: ConfigStore,
-        unfenced: UnfencedStore,
         channels: BrokerChannels,
         sink: StateChangeSink,
-        feed: EventFeed,
+        clock: WallClock,
         metrics: ControllerMetrics,
         timings: FailoverTimings,
         random: Random,
@@ -55,12 +58,13 @@ class ActiveController:
     ) -> None:
         self.config = config
         self.settings = settings
-        self.context = context
-        self.store = store
-        self.configs = configs
-        self.unfenced = unfenced
+        self.context = ControllerContext(office.epoch, office.epoch_zk_version)
+        fenced = FencedWriter(zookeeper, office.epoch_zk_version, CONTROLLER_EPOCH)
+        self.store = ControllerStore(zookeeper, fenced)
+        self.configs = ConfigStore(zookeeper, fenced)
+        self.unfenced = UnfencedStore(zookeeper)
         self.channels = channels
-        self.feed = feed
+        self.feed = EventFeed(office.epoch, config.id, clock)
         self.metrics = metrics
         self.timings = timings
         self.random = random

@@ -23,13 +23,11 @@ from cluster.requests import (
     UpdateMetadataResponse,
 )
 from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
-from cluster.znodes import CONFIG_CHANGES, CONTROLLER_EPOCH, controller_registration_path
+from cluster.znodes import CONFIG_CHANGES, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
 from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels
 from controller.config import ControllerConfig
-from controller.config_store import ConfigStore
-from controller.context import ControllerContext
 from controller.controller_election import ControllerElection, Office
 from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
@@ -46,13 +44,10 @@ from controller.events import (
     Startup,
     UpdateMetadataResponseReceived,
 )
-from controller.fenced_writes import FencedWriter
 from controller.handlers.activation import activate
 from controller.handlers.topic_deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
-from controller.store import ControllerStore
-from controller.unfenced_store import UnfencedStore
 from controller.watched_znodes import event_of_watch
 
 NEXT_ATTEMPT_S: Final = 1
@@ -279,17 +274,14 @@ class Controller:
             timings=timings,
             on_answer=self._on_answer,
         )
-        writer = FencedWriter(self._zookeeper, office.epoch_zk_version, CONTROLLER_EPOCH)
         self._active = ActiveController(
+            office,
+            self._zookeeper,
             config=self.config,
             settings=self._config_listener.settings,
-            context=ControllerContext(office.epoch, office.epoch_zk_version),
-            store=ControllerStore(self._zookeeper, writer),
-            configs=ConfigStore(self._zookeeper, writer),
-            unfenced=UnfencedStore(self._zookeeper),
             channels=channels,
             sink=self._sink,
-            feed=EventFeed(office.epoch, self.config.id, self._clock),
+            clock=self._clock,
             metrics=self.metrics,
             timings=timings,
             random=self._random,
