@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,11 +58,30 @@ def consume(
 
 
 async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
+    started = asyncio.get_running_loop().time()
+    count = 0
+
+    def tell() -> None:
+        seconds = asyncio.get_running_loop().time() - started
+        say(f"{count:,} records in {seconds:.2f} s: {count / seconds:,.0f} records/s")
+
+    try:
+        async with contextlib.aclosing(_copy(order, bootstrap, data)) as copied:
+            async for number in copied:
+                count += number
+    except asyncio.CancelledError:
+        # Ctrl-C is how following a topic ends.
+        tell()
+        raise
+    tell()
+
+
+async def _copy(order: _Order, bootstrap: str | None, data: Path) -> AsyncGenerator[int]:
+    """Write the records to stdout; after each part, how many it had."""
     from admin.consumer import Consumer
     from admin.topology import Topology
 
-    started = asyncio.get_running_loop().time()
-    count = 0
+    left = order.max_messages
     async with connect(bootstrap, data, order.timeout_s) as client:
         topology = Topology(client)
         positions, ends = await _range(topology, order)
@@ -70,16 +90,13 @@ async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
             contextlib.aclosing(consumer.fetched()) as fetched,
         ):
             async for part in fetched:
-                records = part.records
-                if order.max_messages is not None:
-                    records = records[: order.max_messages - count]
+                records = part.records[:left]
                 sys.stdout.buffer.write(_lines(records, order.with_keys))
                 sys.stdout.buffer.flush()
-                count += len(records)
-                if count == order.max_messages:
-                    break
-    seconds = asyncio.get_running_loop().time() - started
-    say(f"{count:,} records in {seconds:.2f} s: {count / seconds:,.0f} records/s")
+                yield len(records)
+                left = None if left is None else left - len(records)
+                if left == 0:
+                    return
 
 
 async def _range(topology: "Topology", order: _Order) -> "tuple[dict[int, Offset], dict[int, Offset] | None]":

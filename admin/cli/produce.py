@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,11 +99,12 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
     async with connect(bootstrap, data, min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
         producer = Producer(Topology(client), SystemClock(), options)
         try:
-            async with producer, asyncio.TaskGroup() as tasks:
-                progress = tasks.create_task(_show_progress(producer, order.count))
-                size = await _send_all(producer, order)
-                await producer.flush()
-                progress.cancel()
+            with _told_on_interrupt(producer):
+                async with producer, asyncio.TaskGroup() as tasks:
+                    progress = tasks.create_task(_show_progress(producer, order.count))
+                    size = await _send_all(producer, order)
+                    await producer.flush()
+                    progress.cancel()
         except* ClusterError as group:
             # What was acknowledged before stays so, and the caller counts on the number.
             refused = next(e for e in group.exceptions if isinstance(e, ClusterError))
@@ -115,6 +117,16 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
         if totals.failed:
             say(f"{totals.failed:,} records were not acknowledged")
         raise error
+
+
+@contextmanager
+def _told_on_interrupt(producer: "Producer") -> Iterator[None]:
+    """Ctrl-C does not take back what was acknowledged, and the caller counts on the number."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        typer.echo(producer.totals.acknowledged)
+        raise
 
 
 async def _send_all(producer: "Producer", order: _Order) -> int:

@@ -4,7 +4,6 @@ import json
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from deploy.local import processes
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import BROKER
 from launcher.serving import wait_until_serving
-from tests.commands import as_json, klamm
+from tests.commands import LAUNCHER, as_json, klamm
 from tests.local_clusters import eventually, partitions, serving_cluster
 from tests.patience import PATIENCE_S
 
@@ -249,8 +248,31 @@ def test_a_broker_leaves_only_when_nobody_suffers(cluster: LocalCluster) -> None
     assert partitions(cluster, "strict")[0]["leader"] == 2
 
 
+def test_clients_that_are_interrupted_say_how_far_they_came(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "interrupted")
+    command = [*LAUNCHER, "produce", "interrupted", "--data", str(cluster.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as producer:
+        assert producer.stdin is not None
+        producer.stdin.write("a line\n" * 100)
+        producer.stdin.flush()
+        # Follows until the first lines are there.
+        command = [*LAUNCHER, "consume", "interrupted", "--from-beginning", "--data", str(cluster.folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
+            assert follower.stdout is not None
+            try:
+                assert follower.stdout.readline() == "a line\n"
+                follower.send_signal(signal.SIGINT)
+                assert "records in" in follower.communicate(timeout=PATIENCE_S)[1]
+                producer.send_signal(signal.SIGINT)
+                # The answer to the last batch may still be on its way.
+                assert 0 <= int(producer.communicate(timeout=PATIENCE_S)[0]) <= 100
+            finally:
+                follower.kill()
+                producer.kill()
+
+
 def test_a_program_is_told_what_happens(cluster: LocalCluster) -> None:
-    command = [sys.executable, "-P", "-m", "launcher", "watch", "-o", "json", "--data", str(cluster.folder)]
+    command = [*LAUNCHER, "watch", "-o", "json", "--data", str(cluster.folder)]
     with subprocess.Popen([*command, "--topic", "told"], stdout=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None
         try:
