@@ -109,7 +109,7 @@ def test_an_id_that_comes_later_is_on_disk_soon_without_any_record(newer: bool) 
             world.decide(1, [1])
         assert await world.tell(1) is ErrorCode.NONE
         await asyncio.sleep(5)
-        assert world.agents[1].disk.read_file(path) == f"version: 0\ntopic_id: {TOPIC_ID}\n".encode()
+        assert world.agents[1].disk.read_file(path) == f"version: 0\ntopic_id: {TOPIC_ID}".encode()
         await world.agents[1].crash(power_fails=True)
         await asyncio.sleep(10)
         await world.agents[1].start()
