@@ -81,7 +81,8 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
 
 async def _take_over(active: ActiveController, partitions: list[TopicPartition]) -> None:
     context = active.context
-    states = await active.store.read_states(partitions)
+    # A partition that is not assigned, as one whose topic node is spoiled, would outlive its topic in memory.
+    states = await active.store.read_states([tp for tp in partitions if context.assignment(tp).replicas])
     changed = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.get(tp)}
     context.apply_leaderships(states)
     active.record_isr(changed, "written by the leader")

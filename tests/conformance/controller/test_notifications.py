@@ -325,6 +325,27 @@ def test_notifications_that_say_nothing_are_deleted_and_tell_nobody_anything() -
     run_virtually(main)
 
 
+@pytest.mark.rule("IS-2", "CX-8")
+def test_the_isr_of_a_partition_whose_topic_node_cannot_be_read_is_not_taken_over() -> None:
+    async def main() -> None:
+        world, first = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await first.stop()
+        await world.write(SetData(topic_path("t"), b"no json"))
+        c = world.start_controller(1002)
+        await until(lambda: c.rules)
+        await write_isr(world, "t-0", 1)
+        await isr_changed(world, "t-0")
+        await until(lambda: is_empty(world, ISR_CHANGE_NOTIFICATION))
+        await settle()
+        assert not c.context.leaderships
+        assert c.gauge("GlobalPartitionCount") == 0
+        await c.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("IS-2", "PS-10", "PS-22", "RM-8")
 def test_under_the_old_protocol_elections_read_what_leaders_may_have_written() -> None:
     async def main() -> None:
