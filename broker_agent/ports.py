@@ -5,7 +5,7 @@ and a twin that loses or tears its unflushed tail; one contract suite runs on bo
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -59,6 +59,10 @@ class AppendInfo(Struct, frozen=True):
     duplicate: bool = False
 
 
+UNLIMITED: Final = 9_223_372_036_854_775_807
+"""Kafka's word for a time or a number that is never reached."""
+
+
 class LogConfig(Struct, frozen=True):
     """Topic-level settings of one log; defaults are the broker's defaults. Sizes in bytes, times in ms."""
 
@@ -71,12 +75,15 @@ class LogConfig(Struct, frozen=True):
     retention_bytes: int = -1
     max_message_bytes: int = 1_048_588
     min_insync_replicas: int = 1
-    flush_messages: int = 9_223_372_036_854_775_807
-    flush_ms: int = 9_223_372_036_854_775_807
+    flush_messages: int = UNLIMITED
+    flush_ms: int = UNLIMITED
     file_delete_delay_ms: int = 60_000
     cleanup_policy: str = "delete"
     message_timestamp_type: str = "CreateTime"
-    message_timestamp_difference_max_ms: int = 9_223_372_036_854_775_807
+    message_timestamp_difference_max_ms: int = UNLIMITED
+    """The former name of the next two: holds for each that has its default."""
+    message_timestamp_before_max_ms: int = UNLIMITED
+    message_timestamp_after_max_ms: int = UNLIMITED
 
 
 class Log(Protocol):

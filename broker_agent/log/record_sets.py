@@ -6,7 +6,7 @@ Source: Kafka LogValidator, UnifiedLog.analyzeAndValidateRecords.
 from typing import NoReturn
 
 from broker_agent.log.segment import PlacedBatch
-from broker_agent.ports import LogConfig
+from broker_agent.ports import UNLIMITED, LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode, LogAppendError
 from cluster.record_batch import (
@@ -46,12 +46,22 @@ def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> Bat
         _refuse(ErrorCode.INVALID_RECORD, "a client may not write control batches")
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         _refuse(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent no sequence number")
-    distance, allowed = abs(now_ms - header.max_timestamp), config.message_timestamp_difference_max_ms
-    if config.message_timestamp_type == "CreateTime" and header.max_timestamp >= 0 and distance > allowed:
-        _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {header.max_timestamp} is {distance} ms from now")
+    if config.message_timestamp_type == "CreateTime":
+        _check_timestamps(header, config, now_ms)
     if size > config.segment_bytes:
         _refuse(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes {config.segment_bytes}")
     return header
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Refuse what claims to be too old or too far ahead: of its records the header tells the first and the newest."""
+    whatever, before_ms = config.message_timestamp_difference_max_ms, config.message_timestamp_before_max_ms
+    after_ms = config.message_timestamp_after_max_ms
+    most_before_ms = whatever if before_ms == UNLIMITED else before_ms
+    most_after_ms = whatever if after_ms == UNLIMITED else after_ms
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp >= 0 and not -most_before_ms <= timestamp - now_ms <= most_after_ms:
+            _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} is {abs(timestamp - now_ms)} ms from now")
 
 
 def check_set_of_leader(

@@ -1,5 +1,8 @@
 """What a leader accepts of clients, what a follower accepts of its leader, and idempotent producers."""
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from broker_agent.log.producer_state import ProducerStates, decode_snapshot
@@ -7,7 +10,7 @@ from broker_agent.log.record_sets import check_batch_of_client, check_set_of_lea
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode, LogAppendError
-from cluster.record_batch import MAX_SEQUENCE, BatchHeader, crc32c, parse_header, walk
+from cluster.record_batch import MAX_SEQUENCE, BatchHeader, crc32c, encode_batch, parse_header, walk
 from tests.contract.log_worlds import TP, Node, TwinWorld, batch, fetched
 
 NOW_MS = 1_000_000
@@ -66,6 +69,40 @@ async def test_log_append_time_is_stamped_with_a_new_checksum() -> None:
     header = parse_header(records)
     assert (header.max_timestamp, header.attributes & 0x08) == (777, 0x08)
     assert len(check_set_of_leader(records, Offset(0), None, LeaderEpoch(0))) == 1
+
+
+@pytest.mark.rule("R7.2")
+@pytest.mark.parametrize(
+    ("window", "accepted"),
+    [
+        ({}, [1, 990, 1000, 1010, 10**12]),
+        ({"message_timestamp_before_max_ms": 10}, [990, 1000, 1010, 10**12]),
+        ({"message_timestamp_after_max_ms": 10}, [1, 990, 1000, 1010]),
+        ({"message_timestamp_difference_max_ms": 10}, [990, 1000, 1010]),
+        ({"message_timestamp_difference_max_ms": 10, "message_timestamp_after_max_ms": 0}, [990, 1000]),
+        ({"message_timestamp_difference_max_ms": 0, "message_timestamp_before_max_ms": 2000}, [1, 990, 1000]),
+        (
+            {"message_timestamp_before_max_ms": 0, "message_timestamp_type": "LogAppendTime"},
+            [1, 990, 1000, 1010, 10**12],
+        ),
+    ],
+)
+def test_a_timestamp_may_be_so_far_before_and_so_far_after_now(window: dict[str, Any], accepted: list[int]) -> None:
+    config, found = LogConfig(**window), []
+    for timestamp in (1, 990, 1000, 1010, 10**12):
+        with suppress(LogAppendError):
+            check_batch_of_client(batch(timestamp=timestamp), config, 1000)
+            found.append(timestamp)
+    assert found == accepted
+    check_batch_of_client(batch(timestamp=-1), config, 1000)
+
+
+@pytest.mark.rule("R7.2")
+def test_the_first_record_of_a_batch_may_be_too_old_as_well() -> None:
+    records = encode_batch(b"r", 2, base_timestamp=1, max_timestamp=1000)
+    with pytest.raises(LogAppendError) as caught:
+        check_batch_of_client(records, LogConfig(message_timestamp_before_max_ms=10), 1000)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.rule("R10.6", "R10.7")

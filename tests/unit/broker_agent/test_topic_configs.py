@@ -13,6 +13,8 @@ from cluster.process.settings import Settings
         ("min.insync.replicas", "2", {"min_insync_replicas": 2}),
         ("max.message.bytes", "1000", {"max_message_bytes": 1000}),
         ("message.timestamp.type", "LogAppendTime", {"message_timestamp_type": "LogAppendTime"}),
+        ("message.timestamp.before.max.ms", "7", {"message_timestamp_before_max_ms": 7}),
+        ("message.timestamp.after.max.ms", "7", {"message_timestamp_after_max_ms": 7}),
         ("min.insync.replicas", "0", {}),
         ("retention.ms", "-2", {}),
         ("segment.bytes", "many", {}),
