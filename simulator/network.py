@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from contextvars import Context
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from cluster.broker import DEFAULT_LISTENER, Broker, Endpoint
 from cluster.errors import PeerUnreachableError
@@ -33,6 +33,8 @@ from cluster.requests import (
 from simulator.virtual_time_loop import OUTSIDE, Process
 
 REQUEST_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
 
 
 class _Door(NamedTuple):
@@ -125,7 +127,9 @@ class SimulatedBrokerClient:
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
         endpoint = broker.endpoint(DEFAULT_LISTENER)
         assert endpoint is not None, f"broker {broker.id} has no {DEFAULT_LISTENER} endpoint"
-        return await self._network.call(self._source, endpoint.address, request)  # type: ignore[return-value]
+        response = await self._network.call(self._source, endpoint.address, request)
+        assert isinstance(response, ControlResponse), f"broker {broker.id} answered {response!r}"
+        return response
 
     async def forget(self, broker: Broker) -> None:
         """Nothing is kept between requests."""
@@ -138,23 +142,25 @@ class SimulatedClusterClient:
         self._network, self._source = network, source
 
     async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._call(controller, request)  # type: ignore[return-value]
+        return await self._call(controller, request, AlterPartitionResponse)
 
     async def controlled_shutdown(
         self, controller: Endpoint, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse:
-        return await self._call(controller, request)  # type: ignore[return-value]
+        return await self._call(controller, request, ControlledShutdownResponse)
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:
-        return await self._call(leader, request)  # type: ignore[return-value]
+        return await self._call(leader, request, FetchResponse)
 
     async def offsets_for_leader_epoch(
         self, leader: Endpoint, request: OffsetsForLeaderEpochRequest
     ) -> OffsetsForLeaderEpochResponse:
-        return await self._call(leader, request)  # type: ignore[return-value]
+        return await self._call(leader, request, OffsetsForLeaderEpochResponse)
 
     async def list_offsets(self, leader: Endpoint, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        return await self._call(leader, request)  # type: ignore[return-value]
+        return await self._call(leader, request, ListOffsetsResponse)
 
-    async def _call(self, target: Endpoint, request: object) -> object:
-        return await self._network.call(self._source, target.address, request)
+    async def _call(self, target: Endpoint, request: object, kind: type[T]) -> T:
+        response = await self._network.call(self._source, target.address, request)
+        assert isinstance(response, kind), f"{target.address} answered {response!r}"
+        return response
