@@ -19,14 +19,10 @@ from broker_agent.log.segments import Surroundings
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
+from cluster.process.clock import SystemClock
 from cluster.record_batch import HEADER_SIZE, crc32c, encode_batch
 
 ROUNDS = 5
-
-
-class _SystemClock:
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
 
 def _raise(directory: str, error: OSError) -> None:
@@ -46,7 +42,7 @@ def _median_us(operation: Callable[[int], object], count: int) -> float:
 
 async def measure(data: str, size: int, count: int) -> dict[str, float]:
     """Microseconds per append, per read of one batch, per checksum and per bare write."""
-    around = Surroundings(FileDisk(), _SystemClock(), Random(0))
+    around = Surroundings(FileDisk(), SystemClock(), Random(0))
     logs = await open_log_directories(around, [f"{data}/logs"], MetaProperties(BrokerId(1), "benchmark"), _raise)
     log = await logs.get_or_create(TopicPartition("t", 0), topic_id=None, is_new=True, config=LogConfig())
     batch = encode_batch(bytes(size - HEADER_SIZE), 10, max_timestamp=1)
