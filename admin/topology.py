@@ -5,14 +5,18 @@ leadership with a lower leader epoch never replaces a newer one (KIP-320).
 """
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from admin.connection import ClusterConnection
 from cluster.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests import MetadataRequest, MetadataResponse, MetadataTopic
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
+from cluster.requests import (
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
 
 _REFRESH_PAUSE_S = 0.1
 _METADATA_TIMEOUT_MS = 5_000
@@ -29,7 +33,7 @@ class Leader(NamedTuple):
 class Topology:
     """Leaders of the partitions of the topics in use."""
 
-    def __init__(self, client: "AdminClient") -> None:
+    def __init__(self, client: ClusterConnection) -> None:
         self.client = client
         self._leaders: dict[str, dict[int, Leader | None]] = {}
         self._epochs: dict[tuple[str, int], LeaderEpoch] = {}
@@ -112,7 +116,7 @@ class Topology:
                 leaders[partition.partition_index] = Leader(partition.leader_id, address, partition.leader_epoch)
 
     async def _assert_exists(self, topic: str) -> None:
-        described = await self.client.describe_topics((topic,))
+        described = await self.client.ask_controller(DescribeTopicsRequest((topic,)), DescribeTopicsResponse)
         if described.topics[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
