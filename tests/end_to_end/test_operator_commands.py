@@ -175,6 +175,7 @@ def test_what_waits_for_a_dead_broker_says_so_and_goes_on_when_it_returns(
     klamm(cluster, "topics", "create", "leaving", "--replica-assignment", "1:3,3:2")
     klamm(cluster, "topics", "create", "stuck", "--replica-assignment", "1:2")
     klamm(cluster, "topics", "create", "cancelled", "--replica-assignment", "1:3")
+    klamm(cluster, "topics", "create", "short", "--replica-assignment", "2:3")
     cluster.kill(f"{BROKER}-3")
     wait_until_dead(cluster, 3)
 
