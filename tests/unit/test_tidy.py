@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,23 @@ def test_no_function_is_longer_than_a_page() -> None:
         if (size := (function.end_lineno or function.lineno) - function.lineno + 1) > FUNCTION_LINES_MAX
     ]
     assert long == []
+
+
+def imported(path: Path) -> Iterator[str]:
+    """What a file names in its imports, those for type checkers and late ones included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    modules = {name(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources()}
+    knows = {module: {*imported(path)} & modules.keys() - {module} for module, path in modules.items()}
+    # Raises CycleError, which names the circle.
+    TopologicalSorter(knows).prepare()
 
 
 @pytest.mark.parametrize(
