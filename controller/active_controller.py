@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch
@@ -74,7 +75,9 @@ class ActiveController:
         """What is being processed; set by the event loop before each event."""
         self._sink = sink
         self._balance: asyncio.TimerHandle | None = None
-        self._awaiting_leaders: dict[tuple[str, int], asyncio.Future[bool]] = {}
+        self._awaiting_leaders: dict[str, _AwaitedLeaders] = {}
+        self._concerned: dict[str, None] = {}
+        """Topics of `_awaiting_leaders` that the event in progress changed, or began to wait for."""
         self._awaiting_deletion: dict[str, asyncio.Future[bool]] = {}
 
     @property
@@ -107,6 +110,9 @@ class ActiveController:
             ]
         )
         self.feed.note(changes)
+        for change in changes if self._awaiting_leaders else ():
+            if change.topic in self._awaiting_leaders:
+                self._concerned[change.topic] = None
 
     def record_isr(
         self, written: Mapping[TopicPartition, Leadership], reason: str, *, broker: BrokerId | None = None
@@ -143,16 +149,23 @@ class ActiveController:
 
     def leaders_elected(self, topic: str, partitions: int = 1) -> asyncio.Future[bool]:
         """Becomes True once the topic has so many partitions and all have a leader, False if the reign ends before."""
-        return self._awaiting_leaders.setdefault((topic, partitions), asyncio.get_running_loop().create_future())
+        self._concerned[topic] = None
+        awaited = self._awaiting_leaders.setdefault(topic, _AwaitedLeaders({}))
+        return awaited.futures.setdefault(partitions, asyncio.get_running_loop().create_future())
 
     def topic_deleted(self, topic: str) -> asyncio.Future[bool]:
         """Becomes True once the topic is gone, False if the reign ends before."""
         return self._awaiting_deletion.setdefault(topic, asyncio.get_running_loop().create_future())
 
     def settle_waiters(self) -> None:
-        """Answer those who have waited enough; called after each event, costs nothing when nobody waits."""
-        for led in [key for key in self._awaiting_leaders if self._is_led(*key)]:
-            _answer([self._awaiting_leaders.pop(led)], there=True)
+        """Answer those who have waited enough; called after each event, and looks at what the event was about."""
+        concerned, self._concerned = self._concerned, {}
+        for topic in concerned:
+            awaited = self._awaiting_leaders[topic]
+            led = self._count_led(topic, awaited)
+            _answer([awaited.futures.pop(count) for count in list(awaited.futures) if count <= led], there=True)
+            if not awaited.futures:
+                del self._awaiting_leaders[topic]
         for gone in [topic for topic in self._awaiting_deletion if topic not in self.context.topics]:
             _answer([self._awaiting_deletion.pop(gone)], there=True)
 
@@ -162,12 +175,29 @@ class ActiveController:
         self.feed.close()
         if self._balance is not None:
             self._balance.cancel()
-        _answer([*self._awaiting_leaders.values(), *self._awaiting_deletion.values()], there=False)
+        for awaited in self._awaiting_leaders.values():
+            _answer(awaited.futures.values(), there=False)
+        _answer(self._awaiting_deletion.values(), there=False)
 
-    def _is_led(self, topic: str, count: int) -> bool:
+    def _count_led(self, topic: str, awaited: "_AwaitedLeaders") -> int:
+        """How many partitions the topic has, if all have a leader; else 0."""
+        if awaited.leaderless is not None and not self._has_leader(awaited.leaderless):
+            return 0
         partitions = self.context.partitions_of(topic)
-        leaderships = self.context.leaderships
-        return len(partitions) >= count and all(tp in leaderships and leaderships[tp].leader >= 0 for tp in partitions)
+        awaited.leaderless = next((tp for tp in partitions if not self._has_leader(tp)), None)
+        return len(partitions) if awaited.leaderless is None else 0
+
+    def _has_leader(self, tp: TopicPartition) -> bool:
+        known = self.context.leaderships.get(tp)
+        return known is not None and known.leader >= 0
+
+
+class _AwaitedLeaders(Struct):
+    """Number of partitions that a topic is to have, all with a leader -> who waits for that."""
+
+    futures: dict[int, asyncio.Future[bool]]
+    leaderless: TopicPartition | None = None
+    """One that had no leader last time: as long as it has none, the others need no look."""
 
 
 def _answer(waiters: Iterable[asyncio.Future[bool]], *, there: bool) -> None:

@@ -234,6 +234,27 @@ def test_a_topic_that_nobody_can_lead_is_created_but_times_out_and_blocks_nobody
     run_virtually(main)
 
 
+@pytest.mark.rule("TP-4")
+def test_who_waits_for_leaders_is_answered_when_the_last_of_them_comes() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1)
+        assignments = {0: ids(1), 1: ids(7), 2: ids(8)}
+        request = CreateTopicsRequest((NewTopic("t", assignments=assignments),), timeout_ms=600_000)
+        waiting = asyncio.ensure_future(c.ask(request))
+        await world.leads("t", leader=1)
+        for broker in (7, 8):
+            await settle()
+            assert not waiting.done()
+            await world.start_broker(broker)
+            await world.leads("t", 1 if broker == 7 else 2, leader=broker)
+        assert (await waiting).topics[0].error_code is E.NONE
+        assert c.controller._active is not None
+        assert not c.controller._active._awaiting_leaders
+        await c.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("TP-1")
 def test_left_over_settings_are_replaced_and_marked_or_existing_names_refused() -> None:
     async def main() -> None:

@@ -113,11 +113,11 @@ def test_twice_the_partitions_are_twice_the_work(before: tuple[Step, ...], step:
 
 
 def new_topics(count: int) -> CreateTopicsRequest:
-    return CreateTopicsRequest(tuple(NewTopic(f"t{n:04}", 1, 1) for n in range(count)), timeout_ms=0)
+    return CreateTopicsRequest(tuple(NewTopic(f"t{n:04}", 1, 1) for n in range(count)), timeout_ms=60_000)
 
 
 def more_partitions(count: int) -> CreatePartitionsRequest:
-    return CreatePartitionsRequest(tuple(NewPartitions(f"t{n:04}", 2) for n in range(count)), timeout_ms=0)
+    return CreatePartitionsRequest(tuple(NewPartitions(f"t{n:04}", 2) for n in range(count)), timeout_ms=60_000)
 
 
 def other_settings(count: int) -> AlterConfigsRequest:
@@ -128,7 +128,7 @@ def other_settings(count: int) -> AlterConfigsRequest:
 
 
 def deletions(count: int) -> DeleteTopicsRequest:
-    return DeleteTopicsRequest(tuple(TopicToDelete(f"t{n:04}") for n in range(count)), timeout_ms=0)
+    return DeleteTopicsRequest(tuple(TopicToDelete(f"t{n:04}") for n in range(count)), timeout_ms=60_000)
 
 
 async def work_for_items(before: tuple[Request, ...], asked: Request, count: int, validate_only: bool) -> int:
