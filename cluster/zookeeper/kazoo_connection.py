@@ -25,6 +25,8 @@ KAZOO_LOGGER: Final = logging.getLogger("kazoo.klamm")
 KAZOO_LOGGER.setLevel(logging.ERROR)
 
 RECEIVE_BYTES: Final = 256 * 1024
+ATTEMPTS_MIN: Final = 2
+"""Connections for which a session's time suffices, with one address too: it may be that of a server that starts."""
 
 _EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
 
@@ -34,6 +36,7 @@ class Owner(Protocol):
 
     granted_timeout_seconds: float
     last_zxid: int
+    _session_timeout: int
     watches: Watches
     _queue: deque[Any]
     _pending: deque[Any]
@@ -53,10 +56,10 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not 
 
     def __init__(self, addresses: int) -> None:
         super().__init__()
-        self._addresses = addresses
+        self._attempts = max(addresses, ATTEMPTS_MIN)
 
     def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
-        return super().create_connection(*args, timeout=timeout / self._addresses, **options)
+        return super().create_connection(*args, timeout=timeout / self._attempts, **options)
 
 
 class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
@@ -86,6 +89,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         # client. The server counts a session's time from what it heard last, and the last broker to die is the one
         # that may lead alone; it should be the last to expire too, and not whoever happened to ping last.
         return read_timeout / 4, connect_timeout
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        """Ask for the session, or say who we are: a server that only starts may take a connection and never answer."""
+        return super()._invoke(min(timeout, self.client._session_timeout / 1000 / ATTEMPTS_MIN), request, xid)
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
         """Answer one challenge. kazoo would ask a server that does not know SASL over and over, without end."""

@@ -118,7 +118,7 @@ class Relay:
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
-        self._refuses = False
+        self._refuses = self._ignores = False
         self._swallows = self._has_passed_a_request = False
         self._writers: list[asyncio.StreamWriter] = []
         self._relaying: set[asyncio.Task[Any]] = set()
@@ -140,6 +140,10 @@ class Relay:
         """Whatever the server says next is not passed on, and the connection breaks."""
         self._swallows, self._has_passed_a_request = True, False
 
+    def ignore_next_connection(self) -> None:
+        """Take it, and never say a word."""
+        self._ignores = True
+
     async def close(self) -> None:
         self._listening.close()
         self.cut(0)
@@ -149,6 +153,10 @@ class Relay:
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuses:
             writer.transport.abort()
+            return
+        if self._ignores:
+            self._ignores = False
+            self._writers.append(writer)
             return
         task = asyncio.current_task()
         assert task is not None

@@ -18,7 +18,7 @@ from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.kazoo_requests import MultiRead
 from cluster.zookeeper.port import Create, SessionState, SetData, ZooKeeper
 from deploy.local.zookeeper import EmbeddedZooKeeper
-from tests.contract.zookeeper_worlds import Events, eventually
+from tests.contract.zookeeper_worlds import Events, Relay, eventually
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
@@ -326,6 +326,26 @@ async def test_no_more_requests_are_in_flight_than_allowed(own_zookeeper_server:
     assert None not in await reads
     assert client.requests == 50
     await client.close()
+
+
+async def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session(zookeeper: str) -> None:
+    # A server does so that has begun to listen and is not ready yet.
+    address, _, chroot = zookeeper.partition("/")
+    relay, events = Relay(int(address.rpartition(":")[2])), Events()
+    client = KazooZooKeeper(
+        f"127.0.0.1:{await relay.open()}/{chroot}",
+        session_timeout_ms=12_000,
+        connection_timeout_ms=PATIENCE_S * 1000,
+    )
+    client.listen(events)
+    await client.start_session()
+    relay.ignore_next_connection()
+    relay.cut(0)
+    await eventually(lambda: SessionState.DISCONNECTED in events.states)
+    assert await client.exists("/") is not None
+    assert events.states == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.CONNECTED]
+    await client.close()
+    await relay.close()
 
 
 async def test_a_mute_server_among_several_does_not_keep_us_from_the_others(zookeeper: str) -> None:
