@@ -76,6 +76,12 @@ def test_a_name_and_its_twin_exclude_each_other_both_ways(name: str, taken: str)
         check_topic_name(name, TakenNames([taken]))
 
 
+@pytest.mark.parametrize("names", [("a.b_c", "a_b.c"), ("a_b.c", "a.b_c")])
+def test_of_several_twins_the_first_by_name_is_told(names: tuple[str, ...]) -> None:
+    with pytest.raises(ApiError, match=r"a_b_c collides with a\.b_c:"):
+        check_topic_name("a_b_c", TakenNames(names))
+
+
 @pytest.mark.rule("ZK-22")
 def test_a_topic_id_loses_nothing_but_its_padding() -> None:
     random = Random(3)
