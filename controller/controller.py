@@ -1,4 +1,4 @@
-"""A candidate for the office: standby or active, and which handler each event goes to.
+"""A candidate for the office: how it competes, rules and leaves. In office, events go on to `dispatch`.
 
 Source: Kafka KafkaController.process, maybeResign, triggerControllerMove.
 """
