@@ -4,13 +4,14 @@ The properties are those of the agent specification, 16.2 to 16.4. Logs are foll
 match is known by induction: equal base and epoch must mean the same batch after the same predecessor (P8).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
 from broker_agent.decisions.isr import IsrState, maximal_isr
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.log.partition_log import PartitionLog
+from cluster.broker import Offset
 from cluster.partition import Leadership, TopicPartition
 from cluster.record_batch import BatchHeader, walk
 from cluster.znodes import decode_state, state_path
@@ -173,10 +174,7 @@ class ReplicationChecker:
             self._check_truncation(broker, before, look)
             replica.batches = {base: batch for base, batch in replica.batches.items() if batch.last < look.end}
         elif look.end > before.end:
-            records = log.read(
-                log.log_start_offset if not before.end else before.end, 1 << 30, look.end, at_least_one=True
-            )  # type: ignore[arg-type]
-            for _, header in walk(records):
+            for header in _batches(log, log.log_start_offset if not before.end else Offset(before.end)):
                 self._check_appended(broker, replica, header, look)
             last = replica.last()
             assert last is not None, f"P2: broker {broker} ends at {look.end} without a batch"
@@ -337,3 +335,11 @@ class ReplicationChecker:
         present = {batch.base: batch.crc for batch in contents[0]}
         lost = {base: crc for base, crc in self._read.items() if present.get(base) != crc}
         assert not lost, f"P30: read by consumers and gone: {sorted(lost)}"
+
+
+def _batches(log: PartitionLog, start: Offset) -> Iterator[BatchHeader]:
+    """All batches from there to the end; one read gives those of one segment."""
+    while start < log.log_end_offset:
+        for _, header in walk(log.read(start, 1 << 30, log.log_end_offset, at_least_one=True)):
+            yield header
+            start = Offset(header.last_offset + 1)

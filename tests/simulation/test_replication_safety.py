@@ -53,6 +53,8 @@ class Drill:
             replica_high_watermark_checkpoint_interval_ms=700,
             log_flush_interval_ms=self.random.choice((500, 60_000)),
             log_flush_offset_checkpoint_interval_ms=900,
+            # From a generator of its own, so that the seeds that once found something still draw the same faults.
+            log_segment_bytes=Random(f"segments/{seed}/{mode}").choice((300, 2000, 1 << 30)),
             klamm_replica_truncation_mode=mode,
         )
         self.cluster = SimulatedCluster(seed, controllers=2, brokers=3, settings=settings)
