@@ -5,6 +5,7 @@ Plain bookkeeping without I/O; `now` is the event loop's time in seconds. Source
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from random import Random
 
 from msgspec import Struct
 
@@ -93,11 +94,15 @@ class PartitionQueue:
 
 
 class Accumulator:
-    """All queues of a producer. `has_leader` tells whether a partition can be sent to at present."""
+    """All queues of a producer. `has_leader` tells whether a partition can be sent to at present.
 
-    def __init__(self, options: ProducerOptions, has_leader: Callable[[TopicPartition], bool]) -> None:
+    `random` says where the records without key of each topic begin, so that short runs do not all meet in one.
+    """
+
+    def __init__(self, options: ProducerOptions, has_leader: Callable[[TopicPartition], bool], random: Random) -> None:
         self._options = options
         self._has_leader = has_leader
+        self._random = random
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._sticky: dict[str, int] = {}
         self.memory = 0
@@ -175,7 +180,7 @@ class Accumulator:
         """Choose the next partition for records without key: the open batch is full or has left."""
         led = [p for p in partitions if self._has_leader(TopicPartition(topic, p))]
         queued = {p: len(q.batches) for p in partitions if (q := self._queues.get(TopicPartition(topic, p)))}
-        current = self._sticky.get(topic, partitions[-1])
+        current = self._sticky[topic] if topic in self._sticky else self._random.choice(partitions)
         self._sticky[topic] = next_sticky_partition(current, led if led else partitions, queued)
         return self._queue(TopicPartition(topic, self._sticky[topic]))
 

@@ -8,6 +8,7 @@ Source: Kafka Sender; KIP-91 (delivery timeout).
 
 import asyncio
 from collections.abc import Callable, Iterator
+from random import Random, SystemRandom
 from types import TracebackType
 from typing import Final
 
@@ -76,12 +77,17 @@ class Producer:
         clock: WallClock,
         options: ProducerOptions | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
+        random: Random | None = None,
     ) -> None:
         self._topology = topology
         self._clock = clock
         self._options = ProducerOptions() if options is None else options
         self._on_delivery = on_delivery
-        self._accumulator = Accumulator(self._options, lambda tp: topology.leader(tp.topic, tp.partition) is not None)
+        self._accumulator = Accumulator(
+            self._options,
+            lambda tp: topology.leader(tp.topic, tp.partition) is not None,
+            SystemRandom() if random is None else random,
+        )
         self._partitions: dict[str, list[int]] = {}
         self._flushing = False
         self._wake = asyncio.Event()

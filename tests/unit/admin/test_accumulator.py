@@ -1,6 +1,7 @@
 """Which records go together, and when a batch is due."""
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -12,9 +13,9 @@ SMALL = ProducerOptions(batch_size=200, linger_ms=5)
 
 
 def accumulator(
-    options: ProducerOptions = SMALL, has_leader: Callable[[TopicPartition], bool] = lambda _: True
+    options: ProducerOptions = SMALL, has_leader: Callable[[TopicPartition], bool] = lambda _: True, seed: int = 0
 ) -> Accumulator:
-    return Accumulator(options, has_leader)
+    return Accumulator(options, has_leader, Random(seed))
 
 
 def put(queues: Accumulator, value: bytes, *, key: bytes | None = None, partition: int | None = None) -> bool:
@@ -28,6 +29,15 @@ def test_records_without_key_stay_together_until_their_batch_is_full_and_then_mo
     used = {q.topic_partition.partition: [b.count for b in q.batches] for q in queues.waiting()}
     assert set(used) == {0, 1, 2}
     assert all(count > 1 for counts in used.values() for count in counts[:-1])
+
+
+def test_many_short_runs_use_all_partitions() -> None:
+    used = set()
+    for seed in range(30):
+        queues = accumulator(seed=seed)
+        put(queues, b"x")
+        used |= {q.topic_partition.partition for q in queues.waiting()}
+    assert used == set(PARTITIONS)
 
 
 def test_records_with_one_key_share_a_partition() -> None:
