@@ -15,6 +15,7 @@ from tests.recorded.scenario import (
     PreferredElection,
     Reassign,
     SetTopicConfig,
+    WriteZnode,
     ZnodeWrite,
 )
 
@@ -95,6 +96,24 @@ async def _set_topic_config(zookeeper: ZooKeeper, step: SetTopicConfig) -> Outco
         return {}
     change = _json({"version": 2, "entity_path": f"topics/{step.topic}"})
     return await commit(zookeeper, [Create("/config/changes/config_change_", change, sequential=True)])
+
+
+async def write_by_hand(zookeeper: ZooKeeper, step: WriteZnode) -> Outcome:
+    """What somebody does to a node who uses no tool for it."""
+    match step.op:
+        case "create":
+            data = step.data.encode() if isinstance(step.data, str) else _json(step.data)
+            return await commit(zookeeper, [Create(step.path, data, sequential=step.sequential)])
+        case "merge":
+            node = await zookeeper.get(step.path)
+            assert node is not None, f"{step.path} does not exist"
+            body = msgspec.json.decode(node.data) | step.data
+            kept = {key: value for key, value in body.items() if value is not None}
+            return await commit(zookeeper, [SetData(step.path, _json(kept), node.stat.version)])
+        case "delete":
+            return await commit(zookeeper, [Delete(step.path)])
+        case _:
+            raise AssertionError(f"{step.op} is nothing that can be done to a node")
 
 
 async def _put(zookeeper: ZooKeeper, path: str, body: Mapping[str, Any]) -> None:

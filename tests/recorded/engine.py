@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cluster.errors import ZooKeeperError
 from cluster.zookeeper.port import Delete, ZooKeeper
-from tests.recorded.administration import commit, write
+from tests.recorded.administration import commit, write, write_by_hand
 from tests.recorded.conditions import holds
 from tests.recorded.picture import Picture, controller_epoch, take_picture
 from tests.recorded.scenario import (
@@ -39,6 +39,7 @@ from tests.recorded.scenario import (
     Step,
     Stop,
     Wait,
+    WriteZnode,
 )
 
 POLL_S = 0.2
@@ -146,6 +147,8 @@ class _Engine:
                 return {}
             case CreateTopic() | GrowTopic() | DeleteTopic() | Reassign() | PreferredElection() | SetTopicConfig():
                 return await write(self._zookeeper, step, self._random)
+            case WriteZnode():
+                return await write_by_hand(self._zookeeper, step)
             case DeleteControllerZnode():
                 return await commit(self._zookeeper, [Delete("/controller")])
             case _:

@@ -157,6 +157,17 @@ class SetTopicConfig(Waiting, frozen=True, kw_only=True, tag="set_topic_config")
     notify: bool = True
 
 
+class WriteZnode(Waiting, frozen=True, kw_only=True, tag="write_znode"):
+    """Any node, by hand. `op`: create, delete or merge: the keys of `data` replace those in the JSON that is there,
+    and null takes a key away. `data`: text as it stands, or something to put into JSON.
+    """
+
+    op: str
+    path: str
+    data: Any = ""
+    sequential: bool = False
+
+
 class Produce(Waiting, frozen=True, kw_only=True, tag="produce"):
     QUIET_S: ClassVar[float] = 1.5
     topic: str
@@ -182,7 +193,7 @@ Fault = (
     | DeleteControllerZnode
 )
 ZnodeWrite = CreateTopic | GrowTopic | DeleteTopic | Reassign | PreferredElection | SetTopicConfig
-Step = StartBrokers | Fault | ZnodeWrite | Produce | Wait
+Step = StartBrokers | Fault | ZnodeWrite | WriteZnode | Produce | Wait
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
