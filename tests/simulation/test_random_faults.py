@@ -302,6 +302,8 @@ class Drill:
         assert reign is not None
         context = reign.context
         found: list[str] = []
+        if context.partitions_being_reassigned:
+            found.append(f"the controller moves {sorted(context.partitions_being_reassigned)}")
         if context.leaderships != states:
             known = {tp: s for tp, s in context.leaderships.items() if s != states.get(tp)}
             found.append(f"the controller believes {known} of {states.keys() ^ context.leaderships.keys()}")
