@@ -104,6 +104,9 @@ app.command(
 
 def main() -> None:
     """Run the command line; a failure that is the environment's or the caller's ends with words, not a traceback."""
+    if sys.stdin is None:
+        # Whoever started this closed it. There is nothing to read then, as from an empty file.
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     try:
         app(prog_name="klamm")
     except ConfigError as error:

@@ -83,7 +83,9 @@ async def start_server(listen: str, handler: RequestHandler, methods: Sequence[M
         # An empty host means every interface.
         bound = server.add_insecure_port(f"{host or '[::]'}:{port}" if ":" not in host else f"[{host}]:{port}")
     except RuntimeError as error:
-        raise StartupError(f"cannot listen on {listen}: the port is in use or not permitted ({error})") from error
+        raise StartupError(
+            f"cannot listen on {listen}: in use, not permitted, or no address of this machine ({error})"
+        ) from error
     await server.start()
     rpc_server = RpcServer(server, host, bound, health_service, services)
     await rpc_server.set_serving(True)

@@ -1,6 +1,8 @@
 """The command line as a program sees it: exit codes, streams, and what is not imported."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -100,6 +102,19 @@ def test_a_full_disk_behind_the_output_is_told_in_words() -> None:
     assert (answer.returncode, answer.stderr) == (1, "klamm: No space left on device\n")
 
 
+def test_a_closed_input_is_an_empty_one(tmp_path: Path) -> None:
+    command = shlex.join([*LAUNCHER, "topics", "delete", "orders"])
+    answer = subprocess.run(
+        ["sh", "-c", f"exec {command} <&-"],
+        env={**os.environ, "KLAMM_CLUSTER": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert (answer.returncode, answer.stderr.splitlines()[0][:27]) == (1, "klamm: there is no cluster ")
+
+
 @pytest.mark.parametrize("lines", [1, 100_000])
 def test_a_reader_that_has_seen_enough_is_no_failure(lines: int) -> None:
     # Few lines are lost when the process ends, many while it still writes.
@@ -150,6 +165,8 @@ try:
 except SystemExit:
     pass
 import json
+import os
+import shlex
 print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 """
     answer = subprocess.run(
