@@ -24,6 +24,7 @@ E = ErrorCode
         (TOPIC_RESOURCE, "t", "/config/topics/t"),
         (BROKER_RESOURCE, "7", "/config/brokers/7"),
         (BROKER_RESOURCE, "007", "/config/brokers/7"),
+        (BROKER_RESOURCE, "2147483647", "/config/brokers/2147483647"),
         (BROKER_RESOURCE, "", "/config/brokers/<default>"),
     ],
 )
