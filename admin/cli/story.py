@@ -136,9 +136,14 @@ def _nodes(described: "DescribeClusterResponse", bootstrap: str) -> list[str]:
 
 async def _dead_hosts(client: "AdminClient", wanted: "TopicPartition") -> list[str]:
     """Brokers that host the partition and cannot be asked, as their records name them."""
+    try:
+        described = await client.describe_topics([wanted.topic])
+    except PeerUnreachableError:
+        # The controller hangs or has just died: it will be missing itself, and the others have much to tell.
+        return []
     return [
         f"broker-{broker}"
-        for topic in (await client.describe_topics([wanted.topic])).topics
+        for topic in described.topics
         for partition in topic.partitions
         if partition.partition == wanted.partition
         for broker in partition.offline_replicas

@@ -261,6 +261,30 @@ def test_story_of_live_nodes_is_that_of_the_files(cluster: LocalCluster) -> None
     eventually(agree, "the story is at its end")
 
 
+def test_a_story_is_told_without_those_who_are_silent(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "silence", "--partitions", "1", "--replication-factor", "3")
+    known = cluster.member(f"{BROKER}-1").address
+
+    def told() -> Any:
+        answer = run_klamm("story", "silence-0", "-o", "json", "--timeout", "2", "--bootstrap", known)
+        assert answer.returncode == 0, answer.stderr
+        return json.loads(answer.stdout)
+
+    ruler = cluster.member(f"{CONTROLLER}-{as_json(cluster, 'cluster', 'describe')['controller']['id']}")
+    cluster.pause(ruler.name)
+    try:
+        # Until its session ends a controller that hangs is still the one in office.
+        story = told()
+    finally:
+        cluster.resume(ruler.name)
+    assert ruler.address in story["missing_nodes"]
+    assert "broker-1" in {record["node"] for record in story["records"]}
+    cluster.kill(f"{BROKER}-3")
+    eventually(lambda: told()["missing_nodes"] == ["broker-3"], "the dead broker is named")
+    cluster.start(f"{BROKER}-3")
+    wait_until_serving(cluster, PATIENCE_S)
+
+
 @pytest.mark.deep
 def test_down_ends_everything_and_up_brings_the_records_back(tmp_path: Path) -> None:
     folder = tmp_path / "c"
