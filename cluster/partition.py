@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 
@@ -71,15 +70,6 @@ class ReplicaAssignment(Struct, frozen=True):
             replicas=replicas,
             adding=_without(replicas, original),
             removing=_without(replicas, target),
-        )
-
-    def remove_replica(self, broker: BrokerId) -> "ReplicaAssignment":
-        gone = (broker,)
-        return replace(
-            self,
-            replicas=_without(self.replicas, gone),
-            adding=_without(self.adding, gone),
-            removing=_without(self.removing, gone),
         )
 
 

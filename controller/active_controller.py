@@ -5,30 +5,31 @@ the next one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from random import Random
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch
+from cluster.broker import ControllerEpoch
 from cluster.errors import ClusterError
 from cluster.node import WallClock
-from cluster.partition import Leadership, TopicPartition
-from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
+from cluster.partition import TopicPartition
+from cluster.state_change_log import Cause, StateChange, StateChangeSink
 from cluster.znodes import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from controller.broker_channels import BrokerChannels
+from controller.changes import Assignments, Change
 from controller.config import ControllerConfig
 from controller.config_store import ConfigStore
 from controller.context import ControllerContext
 from controller.controller_election import Office
-from controller.decisions.broker_requests import ControlBatch
+from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.dynamic_settings import DynamicSettings
 from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event
 from controller.fenced_writes import FencedWriter
 from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.state_change_records import state_changes
 from controller.store import ControllerStore
 from controller.unfenced_store import UnfencedStore
 
@@ -84,8 +85,9 @@ class ActiveController:
     def epoch(self) -> ControllerEpoch:
         return self.context.epoch
 
-    def new_batch(self) -> ControlBatch:
-        return ControlBatch(self.context)
+    def new_batch(self, announced: Assignments = NO_ASSIGNMENTS) -> ControlBatch:
+        """`announced`: assignments that brokers are told of before the topic nodes carry them."""
+        return ControlBatch(self.context, announced)
 
     def send(self, batch: ControlBatch) -> None:
         """Queue the requests of a batch at their brokers. Raises UnsentDecisionsError."""
@@ -95,48 +97,22 @@ class ActiveController:
         except Exception as error:
             raise UnsentDecisionsError(f"requests to brokers could not be made: {error!r}") from error
 
-    def record(self, changes: Sequence[StateChange]) -> None:
-        """Write state changes that ZooKeeper acknowledged, before anybody is told of them.
+    def commit(self, *changes: Change) -> None:
+        """Take over what ZooKeeper acknowledged or showed, and tell the state-change log and those who watch.
 
-        Those about topics get the topic's id, which tells it from an earlier one of the same name.
+        The only way into the context. Call it after the write that it is about and before the requests that follow.
         """
-        ids = self.context.topic_ids
-        self._sink.append(
-            [
-                replace(change, topic_id=ids[change.topic])
-                if change.topic in ids and change.topic_id is None
-                else change
-                for change in changes
-            ]
-        )
-        self.feed.note(changes)
-        for change in changes if self._awaiting_leaders else ():
-            if change.topic in self._awaiting_leaders:
-                self._concerned[change.topic] = None
-
-    def record_isr(
-        self, written: Mapping[TopicPartition, Leadership], reason: str, *, broker: BrokerId | None = None
-    ) -> None:
-        """Record leadership that was written without a move between states; `broker` is whose replica it is about."""
-        self.record(
-            [
-                StateChange(
-                    kind=Kind.ISR,
-                    cause=self.cause,
-                    controller_epoch=self.epoch,
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    broker=broker,
-                    leader=leadership.leader,
-                    leader_epoch=leadership.leader_epoch,
-                    partition_epoch=leadership.partition_epoch,
-                    isr=leadership.isr,
-                    replicas=self.context.hosting(tp),
-                    reason=reason,
-                )
-                for tp, leadership in written.items()
-            ]
-        )
+        records: list[StateChange] = []
+        for change in changes:
+            records += state_changes(change, self.context, self.cause)
+            self.context.apply(change)
+        if not records:
+            return
+        self._sink.append(records)
+        self.feed.record(records)
+        for record in records if self._awaiting_leaders else ():
+            if record.topic in self._awaiting_leaders:
+                self._concerned[record.topic] = None
 
     def balance_later(self, delay_s: float) -> None:
         """Look in `delay_s` seconds whether brokers lead what they were meant to; an earlier appointment is off."""

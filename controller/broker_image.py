@@ -5,13 +5,23 @@ healthy (CX-2). Source: Kafka ControllerContext.
 """
 
 from collections.abc import Iterable
+from typing import assert_never
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId, RegisteredBroker
+from cluster.broker import Broker, BrokerEpoch, BrokerId
 from cluster.partition import TopicPartition
+from controller.changes import (
+    BrokerModified,
+    BrokersBounced,
+    BrokersChange,
+    BrokersDied,
+    BrokerShuttingDown,
+    BrokersJoined,
+    OfflineReplicasReported,
+)
 
 
 class BrokerImage:
-    """Brokers of one reign. Its methods are the only mutators and keep both sets of ids in step with the facts."""
+    """Brokers of one reign. `_apply_to_brokers` keeps both sets of ids in step with them."""
 
     def __init__(self) -> None:
         self.brokers: dict[BrokerId, Broker] = {}
@@ -30,37 +40,41 @@ class BrokerImage:
     def live_or_shutting_down_ids(self) -> frozenset[BrokerId]:
         return self._registered
 
-    def add_brokers(self, registered: Iterable[RegisteredBroker]) -> None:
-        for broker, epoch in ((r.broker, r.epoch) for r in registered):
-            self.brokers[broker.id] = broker
-            self.broker_epochs[broker.id] = epoch
-        self._refresh_liveness()
+    def _apply_to_brokers(self, change: BrokersChange) -> None:
+        match change:
+            case BrokersJoined(registered):
+                for broker, epoch in ((r.broker, r.epoch) for r in registered):
+                    self.brokers[broker.id] = broker
+                    self.broker_epochs[broker.id] = epoch
+                    self.offline_directories.pop(broker.id, None)
+            case BrokersBounced(registered):
+                self._remove_brokers([r.broker.id for r in registered])
+            case BrokersDied(brokers):
+                self._remove_brokers(brokers)
+            case BrokerModified(registered):
+                assert registered.broker.id in self.broker_epochs, f"broker {registered.broker.id} is not registered"
+                self.brokers[registered.broker.id] = registered.broker
+            case BrokerShuttingDown(broker):
+                self.shutting_down.add(broker)
+            case OfflineReplicasReported(broker, partitions):
+                self._set_offline_directory(broker, partitions)
+            case _:
+                assert_never(change)
+        self._registered = frozenset(self.broker_epochs)
+        self._live = self._registered - self.shutting_down
 
-    def remove_brokers(self, brokers: Iterable[BrokerId]) -> None:
+    def _remove_brokers(self, brokers: Iterable[BrokerId]) -> None:
         for broker in brokers:
             self.brokers.pop(broker, None)
             self.broker_epochs.pop(broker, None)
-        self._refresh_liveness()
+            self.offline_directories.pop(broker, None)
+            self.shutting_down.discard(broker)
 
-    def replace_broker(self, broker: Broker) -> None:
-        """Take a changed record of a known broker; its epoch stays."""
-        assert broker.id in self.broker_epochs, f"broker {broker.id} is not registered"
-        self.brokers[broker.id] = broker
-
-    def set_shutting_down(self, brokers: Iterable[BrokerId]) -> None:
-        self.shutting_down = set(brokers)
-        self._refresh_liveness()
-
-    def set_offline_directory(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
-        """All partitions whose replica on this broker is on a failed disk."""
+    def _set_offline_directory(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
         offline = set(partitions)
         if offline:
             self.offline_directories[broker] = offline
         else:
-            self.offline_directories.pop(broker, None)
-
-    def forget_offline_directories(self, brokers: Iterable[BrokerId]) -> None:
-        for broker in brokers:
             self.offline_directories.pop(broker, None)
 
     def forget_disk(self, broker: BrokerId, tp: TopicPartition) -> None:
@@ -77,7 +91,3 @@ class BrokerImage:
         if not self.offline_directories:
             return brokers
         return brokers - {b for b, failed in self.offline_directories.items() if tp in failed}
-
-    def _refresh_liveness(self) -> None:
-        self._registered = frozenset(self.broker_epochs)
-        self._live = self._registered - self.shutting_down

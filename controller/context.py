@@ -1,332 +1,150 @@
-"""The controller's image of the cluster: what one reign knows, with indexes for every question asked per event.
+"""The controller's image of the cluster: what one reign knows, and the one way in which it changes.
 
-One writer: the event loop. Nothing here awaits, so between two awaits of a handler the image is whole. The
-`set_`, `add_`, `apply_` and `remove_` methods are its only mutators and keep indexes and counters in step with
-the facts. A new reign starts with a new object, so nothing of an old one can leak into it (CX-12).
-Source: Kafka ControllerContext.
+One writer: the event loop. Nothing here awaits, so between two awaits of a handler the image is whole. A new reign
+starts with a new object, so nothing of an old one can leak into it (CX-12). Source: Kafka ControllerContext; the
+`replay` of KRaft's controllers.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from typing import assert_never
 
-from cluster.broker import (
-    LEADER_EPOCH_DURING_DELETE,
-    NO_LEADER_EPOCH,
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicId,
-    ZkVersion,
-)
-from cluster.errors import ClusterError
-from cluster.partition import EMPTY_ASSIGNMENT, Leadership, ReplicaAssignment, TopicPartition
 from cluster.state_tables import PartitionState, ReplicaState
-from controller.broker_image import BrokerImage
-from controller.preferred_leaders import PreferredLeaders, is_imbalanced
+from controller.changes import (
+    AssignmentsRead,
+    BrokerModified,
+    BrokersBounced,
+    BrokersDied,
+    BrokerShuttingDown,
+    BrokersJoined,
+    Change,
+    ControllerActivated,
+    ControllerResigned,
+    DeletionsChange,
+    DeletionsEligible,
+    DeletionsIneligible,
+    DeletionsQueued,
+    DeletionsStarted,
+    DeletionsWithdrawn,
+    LeadersElected,
+    LeadershipsRead,
+    LeadershipsWritten,
+    OfflineReplicasReported,
+    PartitionsMoved,
+    PartitionStatesDerived,
+    ReassignmentsCompleted,
+    ReassignmentsStarted,
+    ReassignmentsWritten,
+    ReplicasMoved,
+    ReplicaStatesDerived,
+    StatesChange,
+    TopicIdRead,
+    TopicsChange,
+    TopicsCreated,
+    TopicsListed,
+    TopicsRemoved,
+)
+from controller.partition_image import PartitionImage
 
 
-class TopicIdConflictError(ClusterError):
-    """A topic's id contradicts what is known: another id for the topic, or another topic with the id (CX-9)."""
+class ControllerContext(PartitionImage):
+    """What is known of the cluster. Decisions see it through `controller.decisions.read_only_view`."""
 
+    def apply(self, change: Change) -> None:
+        """Take over one change. Raises TopicIdConflictError, and then nothing is changed."""
+        match change:
+            case (
+                BrokersJoined()
+                | BrokersBounced()
+                | BrokersDied()
+                | BrokerModified()
+                | BrokerShuttingDown()
+                | OfflineReplicasReported()
+            ):
+                self._apply_to_brokers(change)
+            case (
+                DeletionsQueued()
+                | DeletionsWithdrawn()
+                | DeletionsIneligible()
+                | DeletionsEligible()
+                | DeletionsStarted()
+            ):
+                self._apply_to_deletions(change)
+            case (
+                LeadershipsRead()
+                | LeadersElected()
+                | LeadershipsWritten()
+                | PartitionsMoved()
+                | PartitionStatesDerived()
+                | ReplicasMoved()
+                | ReplicaStatesDerived()
+            ):
+                self._apply_to_states(change)
+            case ControllerActivated() | ControllerResigned():
+                pass
+            case _:
+                self._apply_to_topics(change)
 
-class ControllerContext(BrokerImage):
-    """See the module. Ordered sets are dicts with None values, so that iterating them is deterministic."""
+    def _apply_to_topics(self, change: TopicsChange) -> None:
+        match change:
+            case TopicsListed(topics):
+                self.topics.update(topics)
+            case TopicIdRead(topic, topic_id):
+                self._add_topic_id(topic, topic_id)
+            case AssignmentsRead(assignments):
+                self._set_assignments(assignments)
+                self.partitions_being_reassigned |= {tp for tp, a in assignments.items() if a.is_being_reassigned}
+            case ReassignmentsWritten(assignments):
+                self._set_assignments(assignments)
+            case ReassignmentsStarted(partitions):
+                self.partitions_being_reassigned.update(partitions)
+            case ReassignmentsCompleted(assignments):
+                self._set_assignments(assignments)
+                self.partitions_being_reassigned.difference_update(assignments)
+            case TopicsRemoved(topics):
+                for topic in topics:
+                    self._remove_topic(topic)
+            case TopicsCreated():
+                pass
+            case _:
+                assert_never(change)
 
-    def __init__(self, epoch: ControllerEpoch, epoch_zk_version: ZkVersion) -> None:
-        super().__init__()
-        self.epoch = epoch
-        self.epoch_zk_version = epoch_zk_version
-        self.topics: set[str] = set()
-        self.topic_ids: dict[str, TopicId] = {}
-        self.topic_names: dict[TopicId, str] = {}
-        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
-        self.leaderships: dict[TopicPartition, Leadership] = {}
-        self.partitions_being_reassigned: set[TopicPartition] = set()
-        self._leaving: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-        self.partition_states: dict[TopicPartition, PartitionState] = {}
-        self.replica_states: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
-        self.topics_to_be_deleted: set[str] = set()
-        self.deletions_postponed: set[str] = set()
-        """Marked for deletion, but with partitions on the move. Until that is over they live on like others: without
-        elections and metadata a move might never come to its end (D-1)."""
-        self.topics_with_deletion_started: set[str] = set()
-        self.topics_ineligible_for_deletion: set[str] = set()
-        # Invariant: both equal `recount()` whenever no method of this class is running (INV-10).
-        self.offline_partition_count = 0
-        self.preferred_replica_imbalance_count = 0
-        self.preferred_leaders = PreferredLeaders()
-        self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
-        self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
-        self._awaiting_leader: dict[TopicPartition, None] = {}
-        self._deleting: dict[str, Counter[ReplicaState]] = {}
-        """Topic marked for deletion -> how many of its replicas are in each state."""
+    def _apply_to_states(self, change: StatesChange) -> None:
+        match change:
+            case LeadershipsRead(leaderships) | LeadershipsWritten(leaderships):
+                self._set_leaderships(leaderships)
+            case LeadersElected(leaderships):
+                self._set_leaderships(leaderships)
+                for tp in leaderships:
+                    self._set_partition_state(tp, PartitionState.ONLINE)
+            case PartitionsMoved(partitions, target):
+                for tp in partitions:
+                    self._set_partition_state(tp, target)
+            case PartitionStatesDerived(states):
+                for tp, state in states.items():
+                    self._set_partition_state(tp, state)
+            case ReplicasMoved(broker, partitions, target):
+                self._set_replica_states(broker, partitions, target)
+                if target is ReplicaState.NON_EXISTENT:
+                    self._forget_replicas(broker, partitions)
+            case ReplicaStatesDerived(broker, partitions, state):
+                self._set_replica_states(broker, partitions, state)
+            case _:
+                assert_never(change)
 
-    # Topics and assignments
-
-    def set_topics(self, topics: Iterable[str]) -> None:
-        self.topics = set(topics)
-
-    def add_topic_id(self, topic: str, topic_id: TopicId) -> None:
-        """Raises TopicIdConflictError (CX-9); adding the same pair again is harmless."""
-        known_id, known_topic = self.topic_ids.get(topic, topic_id), self.topic_names.get(topic_id, topic)
-        if topic not in self.topics or known_id != topic_id or known_topic != topic:
-            raise TopicIdConflictError(f"topic {topic} id {topic_id}: known are id {known_id}, topic {known_topic}")
-        self.topic_ids[topic] = topic_id
-        self.topic_names[topic_id] = topic
-
-    def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
-        """Empty for an unknown partition (CX-8)."""
-        of_topic = self.assignments.get(tp.topic)
-        return EMPTY_ASSIGNMENT if of_topic is None else of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
-
-    def partitions_of(self, topic: str) -> list[TopicPartition]:
-        return [TopicPartition(topic, p) for p in self.assignments.get(topic, ())]
-
-    def set_assignment(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        of_topic = self.assignments.setdefault(tp.topic, {})
-        old = of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
-        of_topic[tp.partition] = assignment
-        self._count_imbalance(tp, old, self.leaderships.get(tp), -1)
-        self._count_imbalance(tp, assignment, self.leaderships.get(tp), +1)
-        self._count_preferred(tp, old, -1)
-        self._count_preferred(tp, assignment, +1)
-        self._count_replicas(tp, old, -1)
-        self._count_replicas(tp, assignment, +1)
-        for broker in old.replicas:
-            if broker not in assignment.replicas:
-                del self._hosted_by[broker][tp]
-        for broker in assignment.replicas:
-            self._hosted_by.setdefault(broker, {})[tp] = None
-
-    def set_being_reassigned(self, tp: TopicPartition) -> None:
-        self.partitions_being_reassigned.add(tp)
-
-    def clear_being_reassigned(self, partitions: Iterable[TopicPartition]) -> None:
-        self.partitions_being_reassigned.difference_update(partitions)
-
-    def set_leaving(self, replicas: Mapping[BrokerId, Iterable[TopicPartition]]) -> None:
-        """Replicas that are out of the assignment here while their data and their place in the ISR are not gone yet."""
-        self._leaving = {}
-        for broker in sorted(replicas):
-            for tp in replicas[broker]:
-                self._leaving[tp] = (*self._leaving.get(tp, ()), broker)
-
-    def hosting(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
-        """The assigned replicas, and those that are leaving."""
-        replicas = self.assignment(tp).replicas
-        if not self._leaving:
-            return replicas
-        return tuple(dict.fromkeys((*replicas, *self._leaving.get(tp, ()))))
-
-    def partitions_on_broker(self, broker: BrokerId) -> list[TopicPartition]:
-        """All partitions whose full replica list contains the broker (CX-3)."""
-        return list(self._hosted_by.get(broker, ()))
-
-    def hosting_brokers(self) -> list[BrokerId]:
-        """Every broker that some assignment names, registered or not, by id."""
-        return sorted(broker for broker, hosted in self._hosted_by.items() if hosted)
-
-    # Leadership
-
-    def apply_leaderships(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
-        """Record what ZooKeeper acknowledged."""
-        known, led_by = self.leaderships, self._led_by
-        for tp, leadership in leaderships.items():
-            old = known.get(tp)
-            known[tp] = leadership
-            if old is None or old.leader != leadership.leader:
-                if old is not None:
-                    del led_by[old.leader][tp]
-                led_by.setdefault(leadership.leader, {})[tp] = None
-            assignment = self.assignment(tp)
-            self._count_imbalance(tp, assignment, old, -1)
-            self._count_imbalance(tp, assignment, leadership, +1)
-
-    def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Partitions with leadership, even leader -1, whose topic is not queued for deletion (CX-4)."""
-        queued = self.topics_to_be_deleted
-        return [tp for tp in self.leaderships if tp.topic not in queued] if queued else list(self.leaderships)
-
-    def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Of those, the ones whose recorded leader is not online (CX-5)."""
-        found: list[TopicPartition] = []
-        for broker in sorted(self._led_by):
-            led = self._led_by[broker]
-            if broker in self._live:
-                failed = self.offline_directories.get(broker, ())
-                found.extend(tp for tp in led if tp in failed)
-            else:
-                found.extend(led)
-        return [tp for tp in found if tp.topic not in self.topics_to_be_deleted]
-
-    def partition_leaders_on_broker(self, broker: BrokerId) -> list[TopicPartition]:
-        """Partitions led by the broker that somebody else could lead (CX-6)."""
-        return [
-            tp
-            for tp in self._led_by.get(broker, ())
-            if tp.topic not in self.topics_to_be_deleted and len(self.assignment(tp).replicas) > 1
-        ]
-
-    def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
-        """CX-7."""
-        if tp.topic in self.topics_to_be_deleted:
-            return LEADER_EPOCH_DURING_DELETE
-        leadership = self.leaderships.get(tp)
-        return NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch
-
-    # States
-
-    def partition_state(self, tp: TopicPartition) -> PartitionState:
-        return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
-
-    def set_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
-        old = self.partition_states.get(tp, PartitionState.NON_EXISTENT)
-        self.partition_states[tp] = state
-        if old is state:
-            return
-        if tp.topic not in self.topics_with_deletion_started:
-            self.offline_partition_count += (state is PartitionState.OFFLINE) - (old is PartitionState.OFFLINE)
-        if state is PartitionState.OFFLINE or state is PartitionState.NEW:
-            self._awaiting_leader[tp] = None
-        else:
-            self._awaiting_leader.pop(tp, None)
-
-    def partitions_awaiting_leader(self) -> list[TopicPartition]:
-        """Partitions in OfflinePartition or NewPartition whose topic is not queued for deletion (§13.5)."""
-        return [tp for tp in self._awaiting_leader if tp.topic not in self.topics_to_be_deleted]
-
-    def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState:
-        on_broker = self.replica_states.get(broker)
-        return ReplicaState.NON_EXISTENT if on_broker is None else on_broker.get(tp, ReplicaState.NON_EXISTENT)
-
-    def set_replica_states(self, broker: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState) -> None:
-        states, changed = self.replica_states.setdefault(broker, {}), dict.fromkeys(partitions, state)
-        if self._deleting:
-            for tp in changed:
-                counts = self._deleting.get(tp.topic)
-                if counts is not None and broker in self.assignment(tp).replicas:
-                    counts[states.get(tp, ReplicaState.NON_EXISTENT)] -= 1
-                    counts[state] += 1
-        states.update(changed)
-
-    def remove_replica(self, broker: BrokerId, tp: TopicPartition) -> None:
-        """Take a deleted replica out of the assignment and forget its state, and the disk that it was on."""
-        self.set_assignment(tp, self.assignment(tp).remove_replica(broker))
-        self.replica_states.get(broker, {}).pop(tp, None)
-        self.forget_disk(broker, tp)
-
-    # Deletion
-
-    def queue_topic_deletions(self, topics: Iterable[str]) -> None:
-        """Newly queued topics no longer count as imbalanced (CX-11)."""
-        for topic in topics:
-            if topic not in self.topics_to_be_deleted:
-                for tp in self.partitions_of(topic):
-                    self._count_imbalance(tp, self.assignment(tp), self.leaderships.get(tp), -1)
-                    self._count_preferred(tp, self.assignment(tp), -1)
-                self.topics_to_be_deleted.add(topic)
-                self.deletions_postponed.discard(topic)
-                self._follow_replicas(topic)
-
-    def postpone_deletions(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            self.deletions_postponed.add(topic)
-            self._follow_replicas(topic)
-
-    def withdraw_deletions(self, topics: Iterable[str]) -> None:
-        """The markers of postponed topics are gone again."""
-        for topic in self.deletions_postponed.intersection(topics):
-            self.deletions_postponed.discard(topic)
-            del self._deleting[topic]
-
-    @property
-    def topics_marked_for_deletion(self) -> set[str]:
-        """Those that are queued, and those that will be."""
-        return self.topics_to_be_deleted | self.deletions_postponed
-
-    def is_marked_for_deletion(self, topic: str) -> bool:
-        return topic in self.topics_to_be_deleted or topic in self.deletions_postponed
-
-    def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
-        """How many replicas of a topic marked for deletion are in each state; a state may be listed with 0."""
-        return self._deleting[topic]
-
-    def hold_deletions(self, topics: Iterable[str]) -> None:
-        """Topics that are not queued are not concerned (TD-2)."""
-        self.topics_ineligible_for_deletion |= self.topics_to_be_deleted.intersection(topics)
-
-    def release_deletions(self, topics: Iterable[str]) -> None:
-        self.topics_ineligible_for_deletion.difference_update(topics)
-
-    def set_deletion_started(self, topics: Iterable[str]) -> None:
-        """From here on their partitions do not count as offline, whatever becomes of them (CX-20)."""
-        self.topics_with_deletion_started.update(topics)
-
-    def remove_topic(self, topic: str) -> None:
-        """Forget a topic that is gone (CX-10); its states are another matter: `forget_states`."""
-        for partition, assignment in self.assignments.pop(topic, {}).items():
-            tp = TopicPartition(topic, partition)
-            leadership = self.leaderships.pop(tp, None)
-            if leadership is not None:
-                del self._led_by[leadership.leader][tp]
-            self._count_imbalance(tp, assignment, leadership, -1)
-            self._count_preferred(tp, assignment, -1)
-            for broker in assignment.replicas:
-                del self._hosted_by[broker][tp]
-        self.topics.discard(topic)
-        self.topics_to_be_deleted.discard(topic)
-        self.deletions_postponed.discard(topic)
-        self.topics_with_deletion_started.discard(topic)
-        self._deleting.pop(topic, None)
-        topic_id = self.topic_ids.pop(topic, None)
-        if topic_id is not None:
-            del self.topic_names[topic_id]
-
-    def forget_states(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop partition and replica states, so that a topic of the same name starts from nothing (D-8)."""
-        for tp in partitions:
-            self.set_partition_state(tp, PartitionState.NON_EXISTENT)
-            del self.partition_states[tp]
-            for broker, states in self.replica_states.items():
-                states.pop(tp, None)
-                self.forget_disk(broker, tp)
-
-    # Counters
-
-    def recount(self) -> tuple[int, int]:
-        """Offline partitions and preferred-replica imbalance, counted from scratch: what the counters must equal."""
-        offline = sum(
-            state is PartitionState.OFFLINE and tp.topic not in self.topics_with_deletion_started
-            for tp, state in self.partition_states.items()
-        )
-        imbalanced = sum(
-            tp.topic not in self.topics_to_be_deleted and is_imbalanced(self.assignment(tp), leadership)
-            for tp, leadership in self.leaderships.items()
-        )
-        return offline, imbalanced
-
-    def _follow_replicas(self, topic: str) -> None:
-        if topic not in self._deleting:
-            self._deleting[topic] = Counter()
-            for tp in self.partitions_of(topic):
-                self._count_replicas(tp, self.assignment(tp), +1)
-
-    def _count_replicas(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
-        counts = self._deleting.get(tp.topic)
-        if counts is not None:
-            for broker in assignment.replicas:
-                counts[self.replica_state(broker, tp)] += sign
-
-    def _count_imbalance(
-        self, tp: TopicPartition, assignment: ReplicaAssignment, leadership: Leadership | None, sign: int
-    ) -> None:
-        if leadership is None or tp.topic in self.topics_to_be_deleted:
-            return
-        if is_imbalanced(assignment, leadership):
-            self.preferred_replica_imbalance_count += sign
-        if assignment.replicas and leadership.leader != assignment.replicas[0]:
-            self.preferred_leaders.mark(assignment.replicas[0], tp, sign)
-
-    def _count_preferred(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
-        if assignment.replicas and tp.topic not in self.topics_to_be_deleted:
-            self.preferred_leaders.count(assignment.replicas[0], sign)
+    def _apply_to_deletions(self, change: DeletionsChange) -> None:
+        match change:
+            case DeletionsQueued(queued, postponed):
+                self._postpone_deletions(postponed)
+                self._queue_deletions(queued)
+            case DeletionsWithdrawn(topics):
+                for topic in self.deletions_postponed.intersection(topics):
+                    self.deletions_postponed.discard(topic)
+                    del self._deleting[topic]
+            case DeletionsIneligible(topics):
+                self.topics_ineligible_for_deletion |= self.topics_to_be_deleted & topics
+            case DeletionsEligible(topics):
+                self._queue_deletions(topics)
+                self.topics_ineligible_for_deletion.difference_update(topics)
+            case DeletionsStarted(topics):
+                self.topics_with_deletion_started.update(topics)
+            case _:
+                assert_never(change)

@@ -22,11 +22,12 @@ from cluster.requests import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
+from cluster.state_change_log import Cause, StateChangeSink
 from cluster.znodes import CONFIG_CHANGES, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
 from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels
+from controller.changes import ControllerResigned
 from controller.config import ControllerConfig
 from controller.controller_election import ControllerElection, Office
 from controller.dispatch import dispatch
@@ -299,17 +300,7 @@ class Controller:
             return
         active.stop()
         _log.info("Resigned", controller_epoch=active.epoch)
-        active.record(
-            [
-                StateChange(
-                    kind=Kind.CONTROLLER,
-                    cause=active.cause,
-                    controller_epoch=active.epoch,
-                    broker=self.config.id,
-                    to_state="resigned",
-                )
-            ]
-        )
+        active.commit(ControllerResigned(self.config.id))
 
     def _show_office(self) -> None:
         self.metrics.show_office(self.election.active_controller_id, held=self.in_office)

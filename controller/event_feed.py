@@ -30,23 +30,23 @@ class EventFeed:
         self._epoch, self._controller, self._clock = epoch, controller, clock
         self._is_followed = False
         self._is_over = False
-        self._noted: list[StateChange] = []
+        self._recorded: list[StateChange] = []
         self._history: dict[int, Sequence[ClusterEvent]] = {}
         """Place -> events. Places are numbered without gaps; the oldest are forgotten first."""
         self._next = 0
         self._remembered = 0
         self._news = asyncio.Event()
 
-    def note(self, changes: Sequence[StateChange]) -> None:
+    def record(self, changes: Sequence[StateChange]) -> None:
         """Part of what the event in progress changes."""
         if self._is_followed:
-            self._noted.extend(changes)
+            self._recorded.extend(changes)
 
     def publish(self, view: ClusterView) -> None:
         """The event is over: tell what it changed. Costs nothing while nobody ever followed."""
-        if self._noted:
-            noted, self._noted = self._noted, []
-            self._append(cluster_events(view, noted, self._controller, self._clock.now_ms()))
+        if self._recorded:
+            recorded, self._recorded = self._recorded, []
+            self._append(cluster_events(view, recorded, self._controller, self._clock.now_ms()))
 
     def publish_settings_of(self, topic: str) -> None:
         """The settings of a topic changed, which is no event of the controller."""

@@ -15,6 +15,7 @@ from cluster.broker import (
     ZkVersion,
 )
 from cluster.partition import RECOVERED, Leadership, ReplicaAssignment, TopicPartition
+from controller.changes import BrokersJoined, LeadershipsRead, ReassignmentsWritten, TopicIdRead, TopicsListed
 from controller.context import ControllerContext
 
 EPOCH = ControllerEpoch(7)
@@ -67,12 +68,12 @@ def context(
 ) -> ControllerContext:
     """`assignments`: "topic-0" -> replicas; every topic gets the id "id-of-topic"."""
     built = ControllerContext(EPOCH, ZkVersion(3))
-    built.add_brokers(registered(b) for b in brokers)
+    built.apply(BrokersJoined(tuple(registered(b) for b in brokers)))
     parsed = {tp(name): ids(*replicas) for name, replicas in (assignments or {}).items()}
-    built.set_topics({p.topic for p in parsed})
+    built.apply(TopicsListed(tuple({p.topic for p in parsed})))
     for topic in sorted(built.topics):
-        built.add_topic_id(topic, TopicId(f"id-of-{topic}"))
+        built.apply(TopicIdRead(topic, TopicId(f"id-of-{topic}")))
     for partition, replicas in parsed.items():
-        built.set_assignment(partition, ReplicaAssignment(replicas))
-    built.apply_leaderships({tp(name): value for name, value in (leaderships or {}).items()})
+        built.apply(ReassignmentsWritten({partition: ReplicaAssignment(replicas)}))
+    built.apply(LeadershipsRead({tp(name): value for name, value in (leaderships or {}).items()}))
     return built

@@ -6,7 +6,8 @@ Source: Kafka AbstractControllerBrokerRequestBatch.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -34,6 +35,9 @@ from cluster.requests import (
 )
 from controller.decisions.read_only_view import ClusterView
 
+Assignments = Mapping[TopicPartition, ReplicaAssignment]
+NO_ASSIGNMENTS: Final[Assignments] = MappingProxyType({})
+
 
 class _LeaderAndIsr(NamedTuple):
     leadership: Leadership
@@ -47,15 +51,24 @@ class _Stop(NamedTuple):
 
 
 class ControlBatch:
-    """Collects what brokers must hear about one step. Leadership is captured when it is added (RQ-6)."""
+    """Collects what brokers must hear about one step. Leadership is captured when it is added (RQ-6).
 
-    def __init__(self, view: ClusterView) -> None:
+    `announced`: assignments that brokers are told of before the topic nodes, and with them the view, carry them.
+    """
+
+    def __init__(self, view: ClusterView, announced: Assignments = NO_ASSIGNMENTS) -> None:
         self._view = view
+        self._announced = announced
         self._leader_and_isr: dict[BrokerId, dict[TopicPartition, _LeaderAndIsr]] = {}
         self._stops: dict[BrokerId, dict[TopicPartition, _Stop]] = {}
         self._metadata: dict[TopicPartition, Leadership] = {}
         self._metadata_brokers: set[BrokerId] = set()
         self._metadata_for_all = False
+
+    def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
+        """What brokers are told."""
+        announced = self._announced.get(tp)
+        return self._view.assignment(tp) if announced is None else announced
 
     def add_leader_and_isr(
         self,
@@ -196,7 +209,7 @@ class ControlBatch:
 
     def _metadata_state(self, tp: TopicPartition, leadership: Leadership) -> UpdateMetadataPartitionState:
         view = self._view
-        replicas = view.assignment(tp).replicas
+        replicas = self.assignment(tp).replicas
         online = view.online_brokers(tp)
         offline = () if online.issuperset(replicas) else tuple([b for b in replicas if b not in online])
         leader, leader_epoch, epoch = leadership.leader, leadership.leader_epoch, leadership.partition_epoch

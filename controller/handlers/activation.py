@@ -10,11 +10,10 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, ControllerEpoch, PartitionEpoch
 from cluster.partition import TopicPartition
-from cluster.state_change_log import Kind, LoadedPartition, StateChange
 from cluster.znodes import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
 from controller.active_controller import ActiveController
+from controller.changes import BrokersJoined, ControllerActivated, LeadershipsRead, TopicsListed
 from controller.handlers.broker_changes import admissible_brokers
 from controller.handlers.elections import replica_leader_election
 from controller.handlers.features import set_up_features
@@ -37,7 +36,7 @@ async def activate(active: ActiveController) -> None:
     await active.store.delete_children(LOG_DIR_EVENT_NOTIFICATION)
     await active.store.delete_children(ISR_CHANGE_NOTIFICATION)
     await _load(active)
-    _record_start(active)
+    active.commit(ControllerActivated(active.config.id))
     await initialise_deletions(active)
     timings.end_phase("Load", clock.time())
     introduction = active.new_batch()
@@ -69,50 +68,10 @@ async def _load(active: ActiveController) -> None:
     """Read brokers, topics and partition states into the context, and open the channels (LC-1 to LC-9)."""
     context, store = active.context, active.store
     registered = await admissible_brokers(active, await store.read_brokers())
-    context.add_brokers(registered)
-    context.set_topics(await store.list_topics())
+    active.commit(BrokersJoined(tuple(registered), recorded=False))
+    active.commit(TopicsListed(await store.list_topics()))
     await record_topics(active, await store.read_topics(sorted(context.topics)))
     partitions = [TopicPartition(topic, p) for topic, of_topic in context.assignments.items() for p in of_topic]
-    context.apply_leaderships(await store.read_states(partitions))
+    active.commit(LeadershipsRead(await store.read_states(partitions)))
     for candidate in registered:
         active.channels.add(candidate.broker)
-
-
-def _record_start(active: ActiveController) -> None:
-    """Write who took office and, per topic, where each partition stands, so that an audit has start states."""
-    context = active.context
-    changes = [
-        StateChange(
-            kind=Kind.CONTROLLER,
-            cause=active.cause,
-            controller_epoch=context.epoch,
-            broker=active.config.id,
-            to_state="active",
-        )
-    ]
-    for topic in sorted(context.assignments):
-        loaded = tuple(_loaded(active, TopicPartition(topic, p)) for p in context.assignments[topic])
-        changes.append(
-            StateChange(
-                kind=Kind.LOADED, cause=active.cause, controller_epoch=context.epoch, topic=topic, partitions=loaded
-            )
-        )
-    active.record(changes)
-
-
-def _loaded(active: ActiveController, tp: TopicPartition) -> LoadedPartition:
-    replicas = active.context.assignment(tp).replicas
-    leadership = active.context.leaderships.get(tp)
-    if leadership is None:
-        return LoadedPartition(
-            tp.partition, NO_LEADER, NO_LEADER_EPOCH, PartitionEpoch(-1), (), replicas, ControllerEpoch(-1)
-        )
-    return LoadedPartition(
-        tp.partition,
-        leadership.leader,
-        leadership.leader_epoch,
-        leadership.partition_epoch,
-        leadership.isr,
-        replicas,
-        leadership.controller_epoch,
-    )

@@ -3,16 +3,16 @@
 Source: Kafka KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
 from cluster.broker import BrokerId, RegisteredBroker
 from cluster.errors import MalformedZnodeError
 from cluster.partition import Leadership
-from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
+from controller.changes import BrokerModified, BrokersBounced, BrokersDied, BrokersJoined
 from controller.decisions.broker_changes import plan_broker_changes
 from controller.decisions.features import incompatible_features
 from controller.handlers.partition_transitions import move_partitions, trigger_online_elections
@@ -38,19 +38,17 @@ async def broker_change(active: ActiveController) -> None:
         active.channels.add(registered[broker].broker)
     for broker in changes.dead:
         active.channels.remove(broker)
-    _record(active, "live", changes.new, registered)
-    _record(active, "bounced", changes.bounced, registered)
-    _record(active, "dead", changes.dead, registered)
     if changes.new:
-        active.context.add_brokers([registered[b] for b in changes.new])
+        active.commit(BrokersJoined(tuple(registered[b] for b in changes.new)))
         await brokers_started(active, changes.new)
     if changes.bounced:
-        active.context.remove_brokers(changes.bounced)
+        bounced = tuple(registered[b] for b in changes.bounced)
+        active.commit(BrokersBounced(bounced))
         await brokers_failed(active, changes.bounced)
-        active.context.add_brokers([registered[b] for b in changes.bounced])
+        active.commit(BrokersJoined(bounced, recorded=False))
         await brokers_started(active, changes.bounced)
     if changes.dead:
-        active.context.remove_brokers(changes.dead)
+        active.commit(BrokersDied(changes.dead))
         await brokers_failed(active, changes.dead)
 
 
@@ -68,9 +66,8 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
     changed = registered.broker
     if (changed.endpoints, changed.features) == (known.endpoints, known.features):
         return
-    context.replace_broker(changed)
+    active.commit(BrokerModified(registered))
     _log.info("Broker changed its registration", broker=broker)
-    _record(active, "changed", [broker], {broker: registered})
     batch = active.new_batch()
     batch.add_update_metadata_for_all()
     active.send(batch)
@@ -118,7 +115,6 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
     back into an ISR here: its leader asks for that when it has caught up.
     """
     context = active.context
-    context.forget_offline_directories(brokers)
     others = context.live_or_shutting_down_ids.difference(brokers)
     introduction = active.new_batch()
     introduction.add_update_metadata(others, ())
@@ -133,11 +129,8 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
 
 
 async def brokers_failed(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
-    """BK-20, BK-21."""
-    context = active.context
-    context.forget_offline_directories(brokers)
-    context.set_shutting_down(context.shutting_down.difference(brokers))
-    await replicas_went_offline(active, {b: context.partitions_on_broker(b) for b in brokers})
+    """Take everything that these brokers host offline (BK-20, BK-21)."""
+    await replicas_went_offline(active, {b: active.context.partitions_on_broker(b) for b in brokers})
 
 
 async def replicas_went_offline(active: ActiveController, replicas: Replicas) -> None:
@@ -158,21 +151,3 @@ async def replicas_went_offline(active: ActiveController, replicas: Replicas) ->
         batch = active.new_batch()
         batch.add_update_metadata_for_all()
         active.send(batch)
-
-
-def _record(
-    active: ActiveController, to_state: str, brokers: Iterable[BrokerId], registered: dict[BrokerId, RegisteredBroker]
-) -> None:
-    active.record(
-        [
-            StateChange(
-                kind=Kind.BROKER,
-                cause=active.cause,
-                controller_epoch=active.epoch,
-                broker=broker,
-                to_state=to_state,
-                reason=f"broker epoch {registered[broker].epoch}" if broker in registered else None,
-            )
-            for broker in brokers
-        ]
-    )

@@ -13,9 +13,9 @@ from cluster.requests import (
     PlanControlledShutdownResponse,
     RemainingPartition,
 )
-from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
+from controller.changes import BrokerShuttingDown
 from controller.decisions.controlled_shutdown import (
     describe_controlled_shutdown,
     duties_of,
@@ -43,8 +43,7 @@ async def controlled_shutdown(
         _log.warning("Controlled shutdown refused", broker=broker, broker_epoch=request.broker_epoch, error=code.name)
         return ControlledShutdownResponse(code)
     if broker not in context.shutting_down:
-        context.set_shutting_down(context.shutting_down | {broker})
-        _record(active, request)
+        active.commit(BrokerShuttingDown(broker, request.broker_epoch))
     # Before anything moves: what is led no more is not stopped by the same request (CS-13), so that the new
     # follower is in no ISR and fetches from nobody, but its requests are answered until it ends.
     duties = duties_of(context, broker)
@@ -85,19 +84,4 @@ async def plan_controlled_shutdown(
         },
         active.config.id,
         active.config.request_settings,
-    )
-
-
-def _record(active: ActiveController, request: ControlledShutdownRequest) -> None:
-    active.record(
-        [
-            StateChange(
-                kind=Kind.BROKER,
-                cause=active.cause,
-                controller_epoch=active.epoch,
-                broker=request.broker_id,
-                to_state="shutting_down",
-                reason=f"broker epoch {request.broker_epoch}",
-            )
-        ]
     )

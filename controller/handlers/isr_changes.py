@@ -6,6 +6,7 @@ from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
 from controller.active_controller import ActiveController
+from controller.changes import LeadershipsWritten
 from controller.context import ControllerContext
 from controller.decisions.isr_change import (
     Proposal,
@@ -35,8 +36,7 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
     outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
     written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
-    active.context.apply_leaderships(written)
-    active.record_isr(written, "asked by the leader")
+    active.commit(LeadershipsWritten(written, "asked by the leader"))
     batch = active.new_batch()
     batch.add_update_metadata_for_all(plan.partitions)
     active.send(batch)

@@ -22,6 +22,7 @@ from cluster.znodes import (
     decode_partitions,
 )
 from controller.active_controller import ActiveController
+from controller.changes import LeadershipsWritten, OfflineReplicasReported
 from controller.decisions.log_directories import judge_directories
 from controller.handlers.broker_changes import replicas_went_offline
 from controller.handlers.reassignments import complete_reassignments
@@ -73,7 +74,7 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
         # Its end was noticed first, and its replicas are offline already.
         return
     news = judge_directories(context, context.offline_directories.get(broker, frozenset()), response.partition_errors)
-    context.set_offline_directory(broker, news.offline)
+    active.commit(OfflineReplicasReported(broker, news.offline))
     if news.lost:
         _log.warning("Replicas are on failed log directories", broker=broker, partitions=len(news.lost))
         await replicas_went_offline(active, {broker: news.lost})
@@ -84,8 +85,7 @@ async def _take_over(active: ActiveController, partitions: list[TopicPartition])
     # A partition that is not assigned, as one whose topic node is spoiled, would outlive its topic in memory.
     states = await active.store.read_states([tp for tp in partitions if context.assignment(tp).replicas])
     changed = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.get(tp)}
-    context.apply_leaderships(states)
-    active.record_isr(changed, "written by the leader")
+    active.commit(LeadershipsWritten(changed, "written by the leader"))
     batch = active.new_batch()
     batch.add_update_metadata_for_all(partitions)
     active.send(batch)

@@ -3,16 +3,16 @@
 Source: Kafka ZkPartitionStateMachine.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from cluster.errors import ControllerMovedError, MalformedZnodeError, SessionExpiredError, ZooKeeperError
 from cluster.partition import Leadership, TopicPartition
-from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState
 from controller.active_controller import ActiveController
-from controller.decisions.broker_requests import ControlBatch
+from controller.changes import Assignments, LeadersElected, PartitionsMoved, PartitionStatesDerived
+from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.decisions.leader_election import (
     Election,
     ElectionFailure,
@@ -38,15 +38,17 @@ async def move_partitions(
     partitions: Sequence[TopicPartition],
     target: PartitionState,
     strategy: Strategy | None = None,
+    announced: Assignments = NO_ASSIGNMENTS,
 ) -> Results:
     """Move partitions to a state; towards OnlinePartition, new ones are initialised and others hold an election.
 
+    `announced`: assignments that brokers are told of although the topic nodes do not carry them yet.
     A failure of ZooKeeper becomes the result of every partition (PS-3); ControllerMovedError and
     SessionExpiredError end the event.
     """
     if not partitions:
         return {}
-    batch = active.new_batch()
+    batch = active.new_batch(announced)
     try:
         results = await _move(active, batch, partitions, target, strategy)
     except (ControllerMovedError, SessionExpiredError):
@@ -68,10 +70,8 @@ async def trigger_online_elections(active: ActiveController, topic: str | None =
 async def start_partition_machine(active: ActiveController) -> None:
     """Derive every partition's state, then elect where a leader is missing (PS-30)."""
     context = active.context
-    for topic, of_topic in context.assignments.items():
-        for partition in of_topic:
-            tp = TopicPartition(topic, partition)
-            context.set_partition_state(tp, initial_partition_state(context, tp))
+    assigned = [TopicPartition(topic, p) for topic, of_topic in context.assignments.items() for p in of_topic]
+    active.commit(PartitionStatesDerived({tp: initial_partition_state(context, tp) for tp in assigned}))
     await trigger_online_elections(active)
 
 
@@ -90,7 +90,7 @@ async def _move(
             "Partitions refused a state", target=target.value, count=len(moves.refused), first=str(first), state=state
         )
     if target is not PartitionState.ONLINE:
-        _set_states(active, moves.valid, target)
+        active.commit(PartitionsMoved(moves.valid, target))
         return {}
     new = [tp for tp in moves.valid if context.partition_state(tp) is PartitionState.NEW]
     led_before = [tp for tp in moves.valid if context.partition_state(tp) is not PartitionState.NEW]
@@ -102,36 +102,13 @@ async def _move(
     return await _elect(active, batch, led_before, strategy)
 
 
-def _set_states(active: ActiveController, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
-    """A move that writes nothing to ZooKeeper and tells nobody."""
-    context = active.context
-    changes: list[StateChange] = []
-    for tp in partitions:
-        before = context.partition_state(tp)
-        context.set_partition_state(tp, target)
-        if before is not target:
-            changes.append(
-                StateChange(
-                    kind=Kind.PARTITION,
-                    cause=active.cause,
-                    controller_epoch=active.epoch,
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    from_state=before.value,
-                    to_state=target.value,
-                    replicas=context.assignment(tp).replicas,
-                )
-            )
-    active.record(changes)
-
-
 async def _initialise(active: ActiveController, batch: ControlBatch, partitions: Sequence[TopicPartition]) -> None:
-    """Create the state nodes of new partitions (PS-7 to PS-9). There is no retry: §13.5 comes back to failures."""
+    """Create the state nodes of new partitions (PS-7 to PS-9). `trigger_online_elections` comes back to failures."""
     context = active.context
     plan = plan_initialisations(context, partitions)
     outcomes = await active.store.create_states(plan.creations)
     written = {tp: leadership for tp, leadership in plan.creations.items() if isinstance(outcomes[tp], Written)}
-    _apply(active, written, "initialised")
+    active.commit(LeadersElected(written, "initialised"))
     for tp, leadership in written.items():
         batch.add_leader_and_isr(leadership.isr, tp, leadership, context.assignment(tp), is_new=True)
     _report_failures("Partitions stay new", plan.failures | refusals(outcomes))
@@ -157,40 +134,13 @@ async def _elect(
         return plan
 
     def conclude(written: Leaderships) -> None:
-        _apply(active, written, type(strategy).__name__)
+        active.commit(LeadersElected(written, type(strategy).__name__))
         for tp, leadership in written.items():
-            batch.add_leader_and_isr(elections[tp].recipients, tp, leadership, context.assignment(tp), is_new=False)
+            batch.add_leader_and_isr(elections[tp].recipients, tp, leadership, batch.assignment(tp), is_new=False)
 
     elected, failures = await write_in_rounds(active, partitions, decide, conclude)
     _report_failures("Partitions have no new leader", failures)
     return {**elected, **failures}
-
-
-def _apply(active: ActiveController, written: Mapping[TopicPartition, Leadership], reason: str) -> None:
-    """Take over what ZooKeeper acknowledged: the partitions are online."""
-    context = active.context
-    context.apply_leaderships(written)
-    changes: list[StateChange] = []
-    for tp, leadership in written.items():
-        changes.append(
-            StateChange(
-                kind=Kind.PARTITION,
-                cause=active.cause,
-                controller_epoch=active.epoch,
-                topic=tp.topic,
-                partition=tp.partition,
-                from_state=context.partition_state(tp).value,
-                to_state=PartitionState.ONLINE.value,
-                leader=leadership.leader,
-                leader_epoch=leadership.leader_epoch,
-                partition_epoch=leadership.partition_epoch,
-                isr=leadership.isr,
-                replicas=context.hosting(tp),
-                reason=reason,
-            )
-        )
-        context.set_partition_state(tp, PartitionState.ONLINE)
-    active.record(changes)
 
 
 async def unclean_allowed(

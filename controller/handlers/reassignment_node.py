@@ -49,5 +49,4 @@ async def drop_reassignment_entries(
 async def drop_reassignments_of_topics(active: ActiveController, topics: Iterable[str]) -> None:
     """Topics are gone: nobody will ever complete what was asked for their partitions (D-22)."""
     gone = set(topics)
-    active.context.clear_being_reassigned([tp for tp in active.context.partitions_being_reassigned if tp.topic in gone])
     await drop_reassignment_entries(active, lambda tp, _target: tp.topic in gone)

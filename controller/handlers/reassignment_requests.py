@@ -20,6 +20,7 @@ from cluster.requests import (
 )
 from cluster.state_tables import ReplicaState
 from controller.active_controller import ActiveController
+from controller.changes import ReplicaStatesDerived
 from controller.context import ControllerContext
 from controller.decisions.reassignment import (
     Refusal,
@@ -31,7 +32,7 @@ from controller.decisions.reassignment import (
 from controller.decisions.reassignment_preview import preview_reassignment
 from controller.decisions.reassignment_progress import describe_reassignment, list_reassignments
 from controller.handlers.reassignment_node import drop_reassignment_entries
-from controller.handlers.reassignments import Moves, Refusals, reassign, stop_leaving
+from controller.handlers.reassignments import Moves, Refusals, reassign, stop_removed_replicas
 
 _log = structlog.stdlib.get_logger()
 
@@ -163,7 +164,7 @@ async def _stop_strays(active: ActiveController) -> None:
     _log.warning("Replicas are in sync without being assigned", partitions={b: len(tps) for b, tps in strays.items()})
     for broker, partitions in strays.items():
         state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.OFFLINE
-        context.set_replica_states(broker, partitions, state)
-    await stop_leaving(active, strays)
+        active.commit(ReplicaStatesDerived(broker, tuple(partitions), state))
+    await stop_removed_replicas(active, strays)
     concerned = sorted({tp for partitions in strays.values() for tp in partitions})
     await reassign(active, {tp: context.assignment(tp) for tp in concerned})

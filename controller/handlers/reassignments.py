@@ -5,17 +5,26 @@ step. Source: Kafka KafkaController.onPartitionReassignment; KIP-455.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import structlog
 
 from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, ErrorCode, SessionExpiredError, ZooKeeperError
 from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
-from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
-from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
-from controller.decisions.leader_election import Reassign
+from controller.changes import (
+    Assignments,
+    DeletionsIneligible,
+    LeadershipsWritten,
+    ReassignmentsCompleted,
+    ReassignmentsStarted,
+    ReassignmentsWritten,
+)
+from controller.context import ControllerContext
+from controller.decisions.broker_requests import NO_ASSIGNMENTS
+from controller.decisions.leader_election import ElectionFailure, Reassign
 from controller.decisions.reassignment import (
     EpochRaisePlan,
     Refusal,
@@ -40,6 +49,7 @@ _log = structlog.stdlib.get_logger()
 Moves = Mapping[TopicPartition, ReplicaAssignment]
 """Partition -> the assignment in which it is on its way, or which it is to have."""
 Refusals = dict[TopicPartition, Refusal]
+_ISR_UNWRITTEN: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "a removed replica cannot be taken out of the ISR")
 
 
 async def reassign(active: ActiveController, moves: Moves) -> Refusals:
@@ -56,8 +66,6 @@ async def reassign(active: ActiveController, moves: Moves) -> Refusals:
     except ZooKeeperError as error:
         _log.error("Partitions cannot be moved to other brokers", partitions=len(moves), error=str(error))
         failures = dict.fromkeys(moves, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
-    finally:
-        active.context.set_leaving({})
     # A deletion that a move held back may begin (RA-27).
     await resume_deletions(active, {tp.topic for tp in moves if tp not in active.context.partitions_being_reassigned})
     return failures
@@ -87,32 +95,31 @@ async def resume_reassignments_on(active: ActiveController, brokers: Iterable[Br
         await reassign(active, {tp: context.assignment(tp) for tp in concerned})
 
 
-async def stop_leaving(active: ActiveController, replicas: Replicas) -> None:
-    """Take replicas that are out of the assignment out of their ISRs, and have them deleted (RA-20).
+async def stop_removed_replicas(
+    active: ActiveController, replicas: Replicas, announced: Assignments = NO_ASSIGNMENTS
+) -> set[TopicPartition]:
+    """Take replicas that no assignment wants out of their ISRs, and have them deleted (RA-20).
 
-    Nobody waits for the deletion or looks whether it was done (RA-24, D-10).
+    Nobody waits for the deletion or looks whether it was done (RA-24, D-10). Returns the partitions of which ZooKeeper
+    did not take the shorter ISR: their replicas are not deleted.
     """
-    replicas = {broker: partitions for broker, partitions in replicas.items() if partitions}
-    if not replicas:
-        return
-    active.context.set_leaving(replicas)
-    for state in (
-        ReplicaState.OFFLINE,
-        ReplicaState.DELETION_STARTED,
-        ReplicaState.DELETION_SUCCESSFUL,
-        ReplicaState.NON_EXISTENT,
-    ):
-        await move_replicas(active, replicas, state)
-    active.context.set_leaving({})
+    removing = _by_partition(replicas)
+    await move_replicas(active, replicas, ReplicaState.OFFLINE, removing=removing, announced=announced)
+    context = active.context
+    offline = {
+        broker: [tp for tp in partitions if context.replica_state(broker, tp) is ReplicaState.OFFLINE]
+        for broker, partitions in replicas.items()
+    }
+    for state in (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT):
+        await move_replicas(active, offline, state)
+    return {tp for broker, partitions in replicas.items() for tp in partitions if tp not in offline[broker]}
 
 
 async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
-    context = active.context
-    context.hold_deletions({tp.topic for tp in moves})
+    active.commit(DeletionsIneligible(frozenset(tp.topic for tp in moves)))
     failures = await _record_moves(active, moves)
     recorded = {tp: assignment for tp, assignment in moves.items() if tp not in failures}
-    for tp in recorded:
-        context.set_being_reassigned(tp)
+    active.commit(ReassignmentsStarted(tuple(recorded)))
     # Read now, and in the mode where leaders write the ISR watched from now on: nothing may come in between.
     states = await _read_states(active, list(recorded))
     complete = {tp: a for tp, a in recorded.items() if is_complete(a, states.get(tp))}
@@ -137,13 +144,9 @@ async def _record_moves(active: ActiveController, moves: Moves) -> Refusals:
     outcomes = await active.store.write_topics(plan.topics)
     failures = _unwritten(outcomes, plan.changed)
     written = {tp: moves[tp] for tp in plan.changed if tp not in failures}
-    for tp, assignment in written.items():
-        context.set_assignment(tp, assignment)
-    active.record(
-        [_assignment_change(active, tp, written[tp], recorded_as(context, tp, written[tp])) for tp in written]
-    )
+    active.commit(ReassignmentsWritten(written))
     unneeded = {b: [tp for tp in partitions if tp in written] for b, partitions in plan.unneeded.items()}
-    await stop_leaving(active, unneeded)
+    await stop_removed_replicas(active, unneeded)
     return failures
 
 
@@ -183,41 +186,47 @@ async def _complete(active: ActiveController, moves: Moves) -> Refusals:
     context = active.context
     adding = replicas_by_broker((tp, assignment.adding) for tp, assignment in moves.items())
     await move_replicas(active, adding, ReplicaState.ONLINE)
+    # Brokers are told of the target lists ahead of the topic nodes; the context keeps to what the nodes say.
     targets = {tp: ReplicaAssignment(assignment.target) for tp, assignment in moves.items()}
-    removed = replicas_by_broker((tp, assignment.removing) for tp, assignment in moves.items())
-    context.set_leaving(removed)
-    for tp, target in targets.items():
-        context.set_assignment(tp, target)
-    failures = await _settle_leaders(active, targets)
-    for tp in failures:
-        # Memory says again what ZooKeeper says, as if nothing had been tried.
-        context.set_assignment(tp, moves[tp])
+    failures = await _move_leaders(active, targets)
+    removed = replicas_by_broker(
+        (tp, _not_removed_yet(context, tp, a)) for tp, a in moves.items() if tp not in failures
+    )
+    failures |= dict.fromkeys(await stop_removed_replicas(active, removed, targets), _ISR_UNWRITTEN)
     done = {tp: target for tp, target in targets.items() if tp not in failures}
-    await stop_leaving(active, {b: [tp for tp in partitions if tp in done] for b, partitions in removed.items()})
     failures |= _unwritten(await active.store.write_topics(topic_nodes(context, done)), done)
     done = {tp: target for tp, target in done.items() if tp not in failures}
-    active.record([_assignment_change(active, tp, target, REASSIGNMENT_COMPLETED) for tp, target in done.items()])
+    active.commit(ReassignmentsCompleted(done))
     await drop_reassignment_entries(active, lambda tp, target: tp in done and is_entry_for(target, done[tp]))
-    context.clear_being_reassigned(done)
     batch = active.new_batch()
     batch.add_update_metadata_for_all(done)
     active.send(batch)
     return failures
 
 
-async def _settle_leaders(active: ActiveController, targets: Moves) -> Refusals:
+async def _move_leaders(active: ActiveController, targets: Moves) -> Refusals:
     """Elect where the leader is no target or gone; else tell leader and followers of the shorter list (RA-18)."""
     context = active.context
     staying = [tp for tp, target in targets.items() if keeps_leader(context, tp, target.replicas)]
     kept = set(staying)
-    # A failed election is logged by it, and the move is completed all the same (RA-26).
-    await move_partitions(active, [tp for tp in targets if tp not in kept], PartitionState.ONLINE, Reassign())
+    others = [tp for tp in targets if tp not in kept]
+    elections = await move_partitions(active, others, PartitionState.ONLINE, Reassign(), targets)
     raised, failures = await _raise_leader_epochs(active, staying)
-    batch = active.new_batch()
+    batch = active.new_batch(targets)
     for tp, leadership in raised.items():
         batch.add_leader_and_isr(targets[tp].replicas, tp, leadership, targets[tp], is_new=False)
     active.send(batch)
-    return failures
+    # Where nobody can be elected the move is completed all the same (RA-26), but not where ZooKeeper refused it.
+    return failures | {
+        tp: Refusal(outcome.code, outcome.reason)
+        for tp, outcome in elections.items()
+        if isinstance(outcome, ElectionFailure) and outcome.code is not ErrorCode.NONE
+    }
+
+
+def _not_removed_yet(context: ControllerContext, tp: TopicPartition, move: ReplicaAssignment) -> list[BrokerId]:
+    """Replicas to be removed, but for those of an earlier attempt whose end ZooKeeper did not take."""
+    return [b for b in move.removing if context.replica_state(b, tp) is not ReplicaState.NON_EXISTENT]
 
 
 # What the phases share
@@ -232,8 +241,7 @@ async def _raise_leader_epochs(
         return plan_epoch_raises(active.context, current)
 
     def apply(written: Leaderships) -> None:
-        active.context.apply_leaderships(written)
-        active.record_isr(written, "another list of replicas")
+        active.commit(LeadershipsWritten(written, "another list of replicas"))
 
     raised, failures = await write_in_rounds(active, partitions, decide, apply)
     return raised, {tp: Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, failure.reason) for tp, failure in failures.items()}
@@ -254,16 +262,9 @@ def _unwritten(outcomes: Mapping[str, Outcome], partitions: Iterable[TopicPartit
     }
 
 
-def _assignment_change(
-    active: ActiveController, tp: TopicPartition, assignment: ReplicaAssignment, to_state: str | None
-) -> StateChange:
-    return StateChange(
-        kind=Kind.ASSIGNMENT,
-        cause=active.cause,
-        controller_epoch=active.epoch,
-        topic=tp.topic,
-        to_state=to_state,
-        partition=tp.partition,
-        replicas=assignment.replicas,
-        reason=f"adding {list(assignment.adding)}, removing {list(assignment.removing)}",
-    )
+def _by_partition(replicas: Replicas) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    found: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    for broker in sorted(replicas):
+        for tp in replicas[broker]:
+            found[tp] = (*found.get(tp, ()), broker)
+    return found

@@ -4,19 +4,20 @@ Source: Kafka ZkReplicaStateMachine.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import structlog
-from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
 from cluster.hash_order import in_hash_order
 from cluster.partition import Leadership, TopicPartition
-from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import ReplicaState
 from controller.active_controller import ActiveController
+from controller.changes import Assignments, LeadershipsRead, LeadershipsWritten, ReplicasMoved, ReplicaStatesDerived
 from controller.context import ControllerContext
-from controller.decisions.broker_requests import ControlBatch
+from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.decisions.replica_states import IsrRemovalPlan, plan_isr_removals, plan_replica_moves
 from controller.handlers.state_writes import Current, Leaderships, write_in_rounds
 
@@ -37,20 +38,35 @@ def replicas_of(
     return by_broker
 
 
+Removing = Mapping[TopicPartition, tuple[BrokerId, ...]]
+"""Partition -> replicas that are out of its assignment while their data and their place in the ISR are still there."""
+_NONE: Final[Removing] = MappingProxyType({})
+
+
 async def move_replicas(
-    active: ActiveController, replicas: Replicas, target: ReplicaState, *, recorded: bool = True
+    active: ActiveController,
+    replicas: Replicas,
+    target: ReplicaState,
+    *,
+    recorded: bool = True,
+    removing: Removing = _NONE,
+    announced: Assignments = NO_ASSIGNMENTS,
 ) -> None:
     """Move replicas to a state and tell brokers what follows from it (RM-1 to RM-3).
 
     A failure of ZooKeeper is logged, and the replicas concerned keep their state; ControllerMovedError and
-    SessionExpiredError end the event. `recorded` is off where the records of the partitions say it all.
+    SessionExpiredError end the event. `recorded` is off where the records of the partitions say it all. `removing`:
+    all that a reassignment removes, with `announced`: the assignments that brokers are told of although the topic nodes
+    do not carry them yet.
     """
-    batch = active.new_batch()
+    batch = active.new_batch(announced)
     try:
         # Who goes last stays in an ISR that all of them leave, and may be elected later.
         for broker in in_hash_order(replicas):
             if replicas[broker]:
-                await _move_on_broker(active, batch, broker, replicas[broker], target, recorded=recorded)
+                await _move_on_broker(
+                    active, batch, broker, replicas[broker], target, recorded=recorded, removing=removing
+                )
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
@@ -72,7 +88,7 @@ async def start_replica_machine(active: ActiveController) -> None:
         hosted = context.partitions_on_broker(broker)
         # No log directory is known to have failed yet: a new controller learns that from the brokers' answers.
         state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.DELETION_INELIGIBLE
-        context.set_replica_states(broker, hosted, state)
+        active.commit(ReplicaStatesDerived(broker, tuple(hosted), state))
         (online if state is ReplicaState.ONLINE else offline)[broker] = hosted
     await move_replicas(active, online, ReplicaState.ONLINE)
     await move_replicas(active, offline, ReplicaState.OFFLINE)
@@ -86,6 +102,7 @@ async def _move_on_broker(
     target: ReplicaState,
     *,
     recorded: bool,
+    removing: Removing,
 ) -> None:
     moves = plan_replica_moves(active.context, broker, partitions, target)
     if moves.refused:
@@ -104,42 +121,14 @@ async def _move_on_broker(
         case ReplicaState.ONLINE:
             moved = _bring_online(active, batch, broker, moves.valid)
         case ReplicaState.OFFLINE:
-            moved = await _take_offline(active, batch, broker, moves.valid)
+            moved = await _take_offline(active, batch, broker, moves.valid, removing)
         case ReplicaState.DELETION_STARTED:
             for tp in moves.valid:
                 batch.add_stop_replica(broker, tp, delete=True)
             moved = list(moves.valid)
         case _:
             moved = list(moves.valid)
-    active.context.set_replica_states(broker, moved, target)
-    if recorded:
-        active.record(_replica_changes(active, broker, moves.valid, moved, target))
-    if target is ReplicaState.NON_EXISTENT:
-        for tp in moved:
-            active.context.remove_replica(broker, tp)
-
-
-def _replica_changes(
-    active: ActiveController,
-    broker: BrokerId,
-    before: Mapping[TopicPartition, ReplicaState],
-    moved: Iterable[TopicPartition],
-    target: ReplicaState,
-) -> list[StateChange]:
-    return [
-        StateChange(
-            kind=Kind.REPLICA,
-            cause=active.cause,
-            controller_epoch=active.epoch,
-            topic=tp.topic,
-            partition=tp.partition,
-            broker=broker,
-            from_state=before[tp].value,
-            to_state=target.value,
-        )
-        for tp in moved
-        if before[tp] is not target
-    ]
+    active.commit(ReplicasMoved(broker, {tp: moves.valid[tp] for tp in moved}, target, recorded))
 
 
 def _start_new(
@@ -167,10 +156,6 @@ def _bring_online(
     leaderships = context.leaderships
     for tp, state in partitions.items():
         if state is ReplicaState.NEW:
-            assignment = context.assignment(tp)
-            if broker not in assignment.replicas:
-                _log.error("An online replica was missing from its assignment", partition=str(tp), broker=broker)
-                context.set_assignment(tp, replace(assignment, replicas=(*assignment.replicas, broker)))
             continue
         leadership = leaderships.get(tp)
         if leadership is not None:
@@ -179,7 +164,11 @@ def _bring_online(
 
 
 async def _take_offline(
-    active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Mapping[TopicPartition, ReplicaState]
+    active: ActiveController,
+    batch: ControlBatch,
+    broker: BrokerId,
+    partitions: Mapping[TopicPartition, ReplicaState],
+    removing: Removing,
 ) -> list[TopicPartition]:
     """Stop the replicas and take them out of their ISRs (RM-4 to RM-7)."""
     context = active.context
@@ -188,19 +177,19 @@ async def _take_offline(
         batch.add_stop_replica(broker, tp, delete=False)
     led = [tp for tp in partitions if tp in context.leaderships]
     never_led = [tp for tp in partitions if tp not in context.leaderships]
-    settled = await _remove_from_isrs(active, broker, led) if led else {}
-    for tp, leadership in settled.items():
+    shrunk = await _remove_from_isrs(active, broker, led, removing) if led else {}
+    for tp, leadership in shrunk.items():
         if tp.topic not in context.topics_to_be_deleted:
-            assignment = context.assignment(tp)
+            assignment = batch.assignment(tp)
             others = [b for b in assignment.replicas if b != broker]
             batch.add_leader_and_isr(others, tp, leadership, assignment, is_new=False)
     if never_led:
         batch.add_update_metadata_for_all(never_led)
-    return [*settled, *never_led]
+    return [*shrunk, *never_led]
 
 
 async def _remove_from_isrs(
-    active: ActiveController, broker: BrokerId, partitions: Sequence[TopicPartition]
+    active: ActiveController, broker: BrokerId, partitions: Sequence[TopicPartition], removing: Removing
 ) -> dict[TopicPartition, Leadership]:
     """The leadership of each partition without the broker, written where it changed (RM-8 to RM-12)."""
     context = active.context
@@ -212,11 +201,10 @@ async def _remove_from_isrs(
         return plan
 
     def apply(written: Leaderships) -> None:
-        context.apply_leaderships(written)
-        active.record_isr(written, "replica offline", broker=broker)
+        active.commit(LeadershipsWritten(written, "replica offline", broker, removing))
 
     removed, failures = await write_in_rounds(active, partitions, decide, apply)
-    context.apply_leaderships(unchanged)
+    active.commit(LeadershipsRead(unchanged))
     for tp, failure in failures.items():
         _log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
     return unchanged | removed

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from cluster.broker import TopicId
 from cluster.partition import TopicAssignment, TopicPartition
-from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
-from controller.context import TopicIdConflictError
+from controller.changes import AssignmentsRead, TopicIdRead, TopicsCreated, TopicsListed, TopicsRemoved
 from controller.decisions.leader_election import Offline
 from controller.decisions.topic_creation import new_topic_id
 from controller.fenced_writes import Written
 from controller.handlers.partition_transitions import move_partitions
 from controller.handlers.reassignment_node import drop_reassignments_of_topics
 from controller.handlers.replica_transitions import move_replicas, replicas_of
+from controller.partition_image import TopicIdConflictError
 
 _log = structlog.stdlib.get_logger()
 
@@ -30,27 +30,15 @@ async def topic_change(active: ActiveController) -> None:
     listed = await active.store.list_topics()
     new = [topic for topic in listed if topic not in context.topics]
     vanished = sorted(context.topics.difference(listed))
-    context.set_topics(listed)
     topics = await active.store.read_topics(new)
-    for topic in vanished:
-        # Without the deletion procedure: somebody removed the node, and there is nobody to tell.
-        states = context.partitions_of(topic)
-        context.remove_topic(topic)
-        context.release_deletions([topic])
-        context.forget_states(states)
-        _log.warning("A topic vanished from ZooKeeper", topic=topic, partitions=len(states))
+    active.commit(TopicsListed(listed))
     if vanished:
+        # Without the deletion procedure: somebody removed the nodes, and there is nobody to tell.
+        _log.warning("Topics vanished from ZooKeeper", topics=vanished)
+        active.commit(TopicsRemoved(tuple(vanished), deleted=False))
         await drop_reassignments_of_topics(active, vanished)
     await record_topics(active, topics)
-    active.record(
-        [
-            StateChange(
-                kind=Kind.TOPIC, cause=active.cause, controller_epoch=active.epoch, topic=topic, to_state=to_state
-            )
-            for to_state, changed in (("removed", vanished), ("created", list(topics)))
-            for topic in changed
-        ]
-    )
+    active.commit(TopicsCreated(tuple(topics)))
     await create_partitions(active, [tp for topic in topics for tp in context.partitions_of(topic)])
 
 
@@ -81,17 +69,15 @@ async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssi
 
 
 def _record_assignments(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
-    context = active.context
-    for topic, assignment in topics.items():
-        for partition, replicas in assignment.partitions.items():
-            tp = TopicPartition(topic, partition)
-            context.set_assignment(tp, replicas)
-            if replicas.is_being_reassigned:
-                context.set_being_reassigned(tp)
+    active.commit(
+        AssignmentsRead(
+            {TopicPartition(topic, p): replicas for topic, a in topics.items() for p, replicas in a.partitions.items()}
+        )
+    )
 
 
 async def create_partitions(active: ActiveController, partitions: Sequence[TopicPartition]) -> None:
-    """New partition, new replicas, first leader, online replicas (§11.6)."""
+    """New partition, new replicas, first leader, online replicas."""
     if not partitions:
         return
     replicas = replicas_of(active.context, partitions)
@@ -120,7 +106,7 @@ async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssign
 async def _record_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
     for topic, topic_id in (await _assign_ids(active, topics)).items():
         try:
-            active.context.add_topic_id(topic, topic_id)
+            active.commit(TopicIdRead(topic, topic_id))
         except TopicIdConflictError as error:
             # Somebody wrote the node by hand. The topic is served without an id rather than under another's.
             _log.error("A topic id contradicts another", topic=topic, error=str(error))

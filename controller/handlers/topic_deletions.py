@@ -14,9 +14,16 @@ from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests import StopReplicaRequest, StopReplicaResponse
-from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
+from controller.changes import (
+    DeletionsEligible,
+    DeletionsIneligible,
+    DeletionsQueued,
+    DeletionsStarted,
+    DeletionsWithdrawn,
+    TopicsRemoved,
+)
 from controller.decisions.topic_deletion import (
     failed_replicas,
     next_steps,
@@ -42,15 +49,15 @@ async def initialise_deletions(active: ActiveController) -> None:
     if not active.config.delete_topic_enable:
         await _drop_markers(active, marked)
         return
-    moving = _queue(active, marked)
+    moving = _queue(active, marked, recorded=False)
     held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
-    context.hold_deletions(held)
+    active.commit(DeletionsIneligible(frozenset(held)))
     if marked:
         _log.info("Topics wait for their deletion", **_some(marked), on_hold=len(held | moving))
 
 
 async def try_deletions(active: ActiveController) -> None:
-    """FO-13, TD-5."""
+    """Take what was queued as far as it goes, at the end of a failover (FO-13, TD-5)."""
     await _resume_all(active)
 
 
@@ -62,12 +69,11 @@ async def topic_deletion(active: ActiveController) -> None:
         await _drop_markers(active, marked)
         return
     await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
-    context.withdraw_deletions(context.deletions_postponed.difference(marked))
+    active.commit(DeletionsWithdrawn(tuple(context.deletions_postponed.difference(marked))))
     new = [topic for topic in marked if topic in context.topics and not context.is_marked_for_deletion(topic)]
-    moving = _queue(active, new)
+    moving = _queue(active, new, recorded=True)
     if new:
         _log.info("Topics are to be deleted", **_some(new), on_hold=len(moving))
-    _record(active, new, "queued for deletion")
     await _resume_all(active)
 
 
@@ -81,8 +87,7 @@ async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> N
     if not marked:
         return
     ready = marked - topics_being_reassigned(context, marked)
-    context.queue_topic_deletions(sorted(ready))
-    context.release_deletions(ready)
+    active.commit(DeletionsEligible(tuple(sorted(ready))))
     await _resume_all(active)
 
 
@@ -95,15 +100,14 @@ async def brokers_with_deletions_started(active: ActiveController, brokers: Coll
         )
 
 
-def _queue(active: ActiveController, topics: Collection[str]) -> set[str]:
+def _queue(active: ActiveController, topics: Collection[str], *, recorded: bool) -> set[str]:
     """Queue topics for deletion; those with partitions on the move later, which are returned (D-1).
 
     A replica that is being added would survive its topic.
     """
-    context = active.context
-    moving = topics_being_reassigned(context, topics)
-    context.postpone_deletions(sorted(moving))
-    context.queue_topic_deletions(topic for topic in topics if topic not in moving)
+    moving = topics_being_reassigned(active.context, topics)
+    queued = tuple(topic for topic in topics if topic not in moving)
+    active.commit(DeletionsQueued(queued, tuple(sorted(moving)), recorded))
     return moving
 
 
@@ -113,7 +117,7 @@ async def deletions_failed(active: ActiveController, replicas: Replicas) -> None
     if failed:
         await move_replicas(active, that_may_fail(active.context, failed), ReplicaState.DELETION_INELIGIBLE)
         topics = sorted({tp.topic for partitions in failed.values() for tp in partitions})
-        active.context.hold_deletions(topics)
+        active.commit(DeletionsIneligible(frozenset(topics)))
         _log.info("Deletions are on hold", **_some(topics), brokers=sorted(failed))
         await _resume_all(active)
 
@@ -147,7 +151,7 @@ async def deletion_answered(active: ActiveController, event: TopicDeletionStopRe
 
 
 async def _complete(active: ActiveController, replicas: Replicas) -> None:
-    """TD-7."""
+    """The broker's replicas are deleted for good; perhaps their topics are, too (TD-7)."""
     deleted = of_queued_topics(active.context, replicas)
     await move_replicas(active, deleted, ReplicaState.DELETION_SUCCESSFUL)
     await _resume_all(active)
@@ -172,7 +176,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     # and comes down again.
     await move_partitions(active, plan.partitions, PartitionState.OFFLINE)
     await move_partitions(active, plan.partitions, PartitionState.NON_EXISTENT)
-    context.set_deletion_started(topics)
+    active.commit(DeletionsStarted(tuple(topics)))
     batch = active.new_batch()
     batch.add_update_metadata_for_all(tp for topic in topics for tp in context.partitions_of(topic))
     active.send(batch)
@@ -180,7 +184,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     # Replicas stop before any of them is deleted, so that none fetches from a leader that is gone.
     await move_replicas(active, plan.alive, ReplicaState.OFFLINE)
     await move_replicas(active, plan.alive, ReplicaState.DELETION_STARTED)
-    context.hold_deletions(plan.held)
+    active.commit(DeletionsIneligible(frozenset(plan.held)))
     if plan.held:
         _log.info("Deletions wait for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
 
@@ -191,13 +195,8 @@ async def _finish(active: ActiveController, topics: Collection[str]) -> None:
     gone = await active.store.delete_topics(topics)
     partitions = [tp for topic in gone for tp in context.partitions_of(topic)]
     await move_replicas(active, replicas_of(context, partitions), ReplicaState.NON_EXISTENT)
-    for topic in gone:
-        context.release_deletions([topic])
-        states = context.partitions_of(topic)
-        context.remove_topic(topic)
-        context.forget_states(states)
+    active.commit(TopicsRemoved(tuple(gone), deleted=True))
     await drop_reassignments_of_topics(active, gone)
-    _record(active, gone, "deleted")
     _log.info("Topics are deleted", **_some(gone))
 
 
@@ -211,14 +210,3 @@ async def _drop_markers(active: ActiveController, topics: Collection[str]) -> No
     if topics:
         _log.warning("Deletions are refused", **_some(topics), enabled=active.config.delete_topic_enable)
         await active.store.delete_markers(topics)
-
-
-def _record(active: ActiveController, topics: Iterable[str], to_state: str) -> None:
-    active.record(
-        [
-            StateChange(
-                kind=Kind.TOPIC, cause=active.cause, controller_epoch=active.epoch, topic=topic, to_state=to_state
-            )
-            for topic in topics
-        ]
-    )

@@ -9,6 +9,7 @@ from cluster.broker import RegisteredBroker
 from cluster.partition import EMPTY_ASSIGNMENT, ReplicaAssignment, TopicPartition
 from cluster.requests import Plan, PlannedChange
 from controller.active_controller import ActiveController
+from controller.changes import AssignmentsRead, BrokerShuttingDown, BrokersJoined, LeadershipsRead, TopicsListed
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch
 from controller.decisions.partition_states import plan_initialisations
@@ -20,7 +21,7 @@ def preview_new_partitions(active: ActiveController, added: Mapping[str, Mapping
     partitions = [TopicPartition(topic, p) for topic, assigned in added.items() for p in sorted(assigned)]
     foreseen = _with_partitions(active.context, added)
     creations = plan_initialisations(foreseen, partitions).creations
-    foreseen.apply_leaderships(creations)
+    foreseen.apply(LeadershipsRead(creations))
     batch = ControlBatch(foreseen)
     for tp, leadership in creations.items():
         batch.add_leader_and_isr(leadership.isr, tp, leadership, foreseen.assignment(tp), is_new=True)
@@ -40,10 +41,12 @@ def _with_partitions(
 ) -> ControllerContext:
     """The same brokers, and of the cluster's partitions only these."""
     foreseen = ControllerContext(context.epoch, context.epoch_zk_version)
-    foreseen.add_brokers(RegisteredBroker(broker, context.broker_epochs[b]) for b, broker in context.brokers.items())
-    foreseen.set_shutting_down(context.shutting_down)
-    foreseen.set_topics(added)
-    for topic, assigned in added.items():
-        for partition, assignment in assigned.items():
-            foreseen.set_assignment(TopicPartition(topic, partition), assignment)
+    epochs = context.broker_epochs
+    foreseen.apply(BrokersJoined(tuple(RegisteredBroker(broker, epochs[b]) for b, broker in context.brokers.items())))
+    for broker_id in context.shutting_down:
+        foreseen.apply(BrokerShuttingDown(broker_id, epochs[broker_id]))
+    foreseen.apply(TopicsListed(tuple(added)))
+    foreseen.apply(
+        AssignmentsRead({TopicPartition(t, p): a for t, assigned in added.items() for p, a in assigned.items()})
+    )
     return foreseen

@@ -30,6 +30,7 @@ from cluster.znodes import (
     topic_config_path,
 )
 from cluster.zookeeper.port import Create, Delete, SetData
+from controller.changes import DeletionsQueued
 from tests.contexts import leadership, tp
 from tests.controllers import RunningController, run_virtually, running_cluster, settle, until
 
@@ -257,7 +258,7 @@ def test_topics_that_are_being_deleted_are_left_alone() -> None:
         await world.leads("t", 1, leader=2)
         await settle()
         before: list[Leadership | None] = [await world.state("t", p) for p in (0, 1)]
-        c.context.queue_topic_deletions(["t"])
+        c.context.apply(DeletionsQueued(("t",)))
         assert await shut_down(c, 1) == remaining()
         assert [await world.state("t", p) for p in (0, 1)] == before
         await c.stop()

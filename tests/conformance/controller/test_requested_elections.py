@@ -18,6 +18,7 @@ from cluster.znodes import (
     topic_path,
 )
 from cluster.zookeeper.port import Create, SetData
+from controller.changes import DeletionsQueued
 from controller.event_loop import preempt
 from controller.request_events import ElectionsDecided, ElectLeadersReceived
 from tests.contexts import ids, leadership, tp
@@ -41,7 +42,7 @@ def test_each_partition_of_a_preferred_election_has_its_own_outcome() -> None:
         await world.leads("queued", leader=1)
         await settle()
         await restart_broker(world, c, 1)
-        c.context.queue_topic_deletions(["queued"])
+        c.context.apply(DeletionsQueued(("queued",)))
         await stop_broker(world, c, 4)
         c.brokers.received.clear()
         answer = await elect(c, PREFERRED, "t-0", "t-1", "t-2", "t-3", "t-9", "none-0", "queued-0", "t-0")

@@ -27,6 +27,13 @@ from cluster.znodes import (
 )
 from cluster.zookeeper.port import Delete, SetData
 from controller.active_controller import UnsentDecisionsError
+from controller.changes import (
+    BrokerShuttingDown,
+    DeletionsQueued,
+    OfflineReplicasReported,
+    PartitionStatesDerived,
+    ReassignmentsWritten,
+)
 from controller.decisions.leader_election import ElectionFailure, Offline, Preferred
 from controller.events import BrokerModifications, LeaderAndIsrResponseReceived
 from controller.fenced_writes import Conflict, Written
@@ -68,8 +75,8 @@ def test_one_call_is_one_batch_and_results_are_of_elections_only() -> None:
     async def main() -> None:
         world, c, active = await with_topic([1, 2, 3], [1, 2, 3])
         new, absent = tp("t-2"), tp("t-9")
-        c.context.set_assignment(new, ReplicaAssignment(ids(1, 2, 3)))
-        c.context.set_partition_state(new, PartitionState.NEW)
+        c.context.apply(ReassignmentsWritten({new: ReplicaAssignment(ids(1, 2, 3))}))
+        c.context.apply(PartitionStatesDerived({new: PartitionState.NEW}))
         partitions = [tp("t-0"), new, tp("t-1"), absent]
         results = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
         assert {p: type(result) for p, result in results.items()} == {tp("t-0"): Leadership, tp("t-1"): Leadership}
@@ -131,7 +138,7 @@ def test_a_replica_that_goes_offline_is_stopped_and_leaves_the_isr_but_queued_to
     async def main() -> None:
         world, c, active = await with_topic([1, 2, 3])
         if queued:
-            c.context.queue_topic_deletions(["t"])
+            c.context.apply(DeletionsQueued(("t",)))
         await move_replicas(active, {BrokerId(2): [tp("t-0")]}, ReplicaState.OFFLINE)
         await settle()
         state = await world.state("t")
@@ -325,8 +332,8 @@ def test_a_dead_broker_takes_all_its_replicas_along_and_an_incarnation_its_faile
     async def main() -> None:
         world, c, _ = await with_topic([1, 2], [2, 1], [2])
         hosted = [tp("t-0"), tp("t-1"), tp("t-2")]
-        c.context.set_offline_directory(BrokerId(2), [tp("t-2")])
-        c.context.set_shutting_down([BrokerId(2)])
+        c.context.apply(OfflineReplicasReported(BrokerId(2), frozenset([tp("t-2")])))
+        c.context.apply(BrokerShuttingDown(BrokerId(2), BrokerEpoch(1)))
         epoch = await world.broker_epoch(2)
         await world.stop_broker(2)
         await until(lambda: c.gauge("ActiveBrokerCount") == 2)
@@ -339,7 +346,7 @@ def test_a_dead_broker_takes_all_its_replicas_along_and_an_incarnation_its_faile
         c.controller.events.put(BrokerModifications(BrokerId(2)))
         await settle()
         assert c.brokers.received == []
-        c.context.set_offline_directory(BrokerId(2), [tp("t-2")])
+        c.context.apply(OfflineReplicasReported(BrokerId(2), frozenset([tp("t-2")])))
         await world.start_broker(2)
         await world.leads("t", 2, leader=2)
         assert await world.broker_epoch(2) > epoch

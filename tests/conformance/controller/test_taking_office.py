@@ -33,6 +33,7 @@ from cluster.znodes import (
     topic_path,
 )
 from cluster.zookeeper.port import Create, OpResult, SetData, ZkError
+from controller.changes import OfflineReplicasReported
 from controller.controller_state import ControllerState
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.contexts import assignment, ids, tp
@@ -241,7 +242,7 @@ def test_a_second_reign_of_the_same_candidate_starts_from_nothing_but_zookeeper(
         await world.leads("t", leader=1)
         await c.ask(ControlledShutdownRequest(BrokerId(2)))
         before = c.context
-        before.set_offline_directory(BrokerId(1), [tp("t-0")])
+        before.apply(OfflineReplicasReported(BrokerId(1), frozenset([tp("t-0")])))
         await world.delete(CONTROLLER)
         await until(lambda: c.controller.in_office and c.context.epoch == 2)
         await settle()

@@ -162,7 +162,7 @@ def changes(count: int, first: int = 0) -> list[StateChange]:
 def test_what_nobody_follows_is_not_remembered() -> None:
     async def main() -> None:
         feed = EventFeed(ControllerEpoch(7), ControllerId(1), VirtualClock())
-        feed.note(changes(3))
+        feed.record(changes(3))
         feed.publish(context())
         feed.publish_settings_of("t")
         stream = feed.follow(WatchRequest())
@@ -176,8 +176,8 @@ def test_a_large_event_comes_in_several_responses() -> None:
         feed = EventFeed(ControllerEpoch(7), ControllerId(1), VirtualClock())
         stream = feed.follow(WatchRequest())
         await anext(stream)
-        feed.note(changes(RESPONSE_EVENTS_MAX))
-        feed.note(changes(2, first=RESPONSE_EVENTS_MAX))
+        feed.record(changes(RESPONSE_EVENTS_MAX))
+        feed.record(changes(2, first=RESPONSE_EVENTS_MAX))
         feed.publish(context())
         responses = [await anext(stream), await anext(stream)]
         assert [len(r.events) for r in responses] == [RESPONSE_EVENTS_MAX, 2]
@@ -193,7 +193,7 @@ def test_a_slow_follower_costs_no_memory_and_learns_that_it_fell_behind(topics: 
         slow = feed.follow(WatchRequest(topics=topics))
         await anext(slow)
         for round_ in range(3):
-            feed.note(changes(REMEMBERED_MAX // 2, first=round_ * REMEMBERED_MAX))
+            feed.record(changes(REMEMBERED_MAX // 2, first=round_ * REMEMBERED_MAX))
             feed.publish(context())
         assert sum(len(events) for events in feed._history.values()) <= REMEMBERED_MAX
         behind = await anext(slow)

@@ -46,12 +46,6 @@ def test_cancelling_restores_the_original_set_but_not_its_order() -> None:
     assert not cancelled.is_being_reassigned
 
 
-def test_removing_a_replica_takes_it_out_of_all_three_lists() -> None:
-    before = assignment((4, 5, 1, 2), (4, 5), (1, 2))
-    assert before.remove_replica(BrokerId(4)) == assignment((5, 1, 2), (5,), (1, 2))
-    assert before.remove_replica(BrokerId(2)) == assignment((4, 5, 1), (4, 5), (1,))
-
-
 replica_lists = st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True).map(tuple)
 
 

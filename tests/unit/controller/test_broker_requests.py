@@ -6,6 +6,7 @@ import pytest
 
 from cluster.broker import BrokerId, ControllerId, TopicId
 from cluster.requests import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from controller.changes import DeletionsQueued, LeadershipsRead
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
@@ -84,7 +85,7 @@ def test_is_new_is_sticky_per_broker_and_the_latest_leadership_wins() -> None:
     view = cluster()
     batch = ControlBatch(view)
     add(batch, view, "t-0", 1, 2, is_new=True)
-    view.apply_leaderships({tp("t-0"): leadership(2, [2], leader_epoch=5)})
+    view.apply(LeadershipsRead({tp("t-0"): leadership(2, [2], leader_epoch=5)}))
     add(batch, view, "t-0", 1)
     requests = of(send(batch), LeaderAndIsrRequest)
     to_one, to_two = (requests[b].topic_states[0].partition_states[0] for b in (1, 2))
@@ -121,7 +122,7 @@ def test_metadata_marks_queued_topics_and_names_offline_replicas() -> None:
     (first, second) = of(send(batch), UpdateMetadataRequest)[1].topic_states[0].partition_states
     assert (first.leader, first.leader_epoch, first.zk_version, first.offline_replicas) == (1, 4, 6, ())
     assert second.offline_replicas == (9,)
-    view.queue_topic_deletions(["t"])
+    view.apply(DeletionsQueued(("t",)))
     (first, _) = of(send(batch), UpdateMetadataRequest)[1].topic_states[0].partition_states
     assert (first.leader, first.leader_epoch, first.zk_version, first.isr) == (-2, 0, 0, (1, 2))
 
@@ -158,7 +159,7 @@ def test_leader_and_isr_precedes_metadata_precedes_stop_replica() -> None:
 
 def test_older_protocol_versions_carry_neither_ids_nor_recovery_state() -> None:
     view = cluster()
-    view.apply_leaderships({tp("t-0"): leadership(1, [1], recovery=1)})
+    view.apply(LeadershipsRead({tp("t-0"): leadership(1, [1], recovery=1)}))
     batch = ControlBatch(view)
     add(batch, view, "t-0", 1)
     (now,) = of(send(batch), LeaderAndIsrRequest).values()

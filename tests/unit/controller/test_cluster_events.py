@@ -7,6 +7,7 @@ import pytest
 from cluster.broker import BrokerId, ControllerId
 from cluster.requests import ClusterEvent
 from cluster.state_change_log import Kind, LoadedPartition, StateChange
+from controller.changes import ReassignmentsStarted, ReassignmentsWritten
 from controller.context import ControllerContext
 from controller.decisions.cluster_events import (
     REASSIGNMENT_CANCELLED,
@@ -22,7 +23,7 @@ ME = ControllerId(1001)
 
 def world() -> ControllerContext:
     cluster = context([1, 2, 3], {"t-0": [1, 2]}, {"t-0": leadership(2, [2, 1], leader_epoch=4)})
-    cluster.set_assignment(tp("t-0"), assignment([1, 2, 3], [3], [2]))
+    cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([1, 2, 3], [3], [2])}))
     return cluster
 
 
@@ -124,5 +125,5 @@ def test_a_written_list_of_replicas_starts_ends_or_only_precedes_a_move() -> Non
     cluster = world()
     assert recorded_as(cluster, tp("t-0"), assignment([1, 2, 3], [3], [2])) == REASSIGNMENT_STARTED
     assert recorded_as(cluster, tp("t-0"), assignment([2, 1])) is None
-    cluster.set_being_reassigned(tp("t-0"))
+    cluster.apply(ReassignmentsStarted((tp("t-0"),)))
     assert recorded_as(cluster, tp("t-0"), assignment([1, 2])) == REASSIGNMENT_CANCELLED

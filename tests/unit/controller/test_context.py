@@ -6,10 +6,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerId, TopicId
+from cluster.broker import BrokerEpoch, BrokerId, RegisteredBroker, TopicId
 from cluster.partition import ReplicaAssignment
 from cluster.state_tables import PartitionState, ReplicaState
-from controller.context import ControllerContext, TopicIdConflictError
+from controller.changes import (
+    BrokerModified,
+    BrokersDied,
+    BrokerShuttingDown,
+    BrokersJoined,
+    DeletionsIneligible,
+    DeletionsQueued,
+    LeadershipsRead,
+    OfflineReplicasReported,
+    PartitionStatesDerived,
+    ReassignmentsCompleted,
+    ReassignmentsStarted,
+    ReassignmentsWritten,
+    ReplicasMoved,
+    ReplicaStatesDerived,
+    TopicIdRead,
+    TopicsRemoved,
+)
+from controller.context import ControllerContext
+from controller.partition_image import TopicIdConflictError
 from controller.preferred_leaders import count_preferred_leaders, is_imbalanced
 from tests.contexts import assignment, broker, context, ids, leadership, registered, tp
 
@@ -17,24 +36,24 @@ from tests.contexts import assignment, broker, context, ids, leadership, registe
 @pytest.mark.rule("CX-1", "CX-2")
 def test_online_means_live_and_on_a_healthy_disk() -> None:
     cluster = context([1, 2, 3], {"t-0": [1, 2, 3]})
-    cluster.set_shutting_down([BrokerId(2)])
+    cluster.apply(BrokerShuttingDown(BrokerId(2), BrokerEpoch(102)))
     cluster.offline_directories[BrokerId(3)] = {tp("t-0")}
     assert cluster.live_broker_ids == {1, 3}
     assert cluster.live_or_shutting_down_ids == {1, 2, 3}
     assert cluster.online_brokers(tp("t-0")) == {1}
     assert cluster.online_brokers(tp("t-0"), include_shutting_down=True) == {1, 2}
     assert cluster.online_brokers(tp("t-1")) == {1, 3}
-    cluster.forget_offline_directories([BrokerId(3), BrokerId(9)])
+    cluster.apply(BrokersJoined((registered(3, 500),)))
     assert cluster.online_brokers(tp("t-0")) == {1, 3}
 
 
 @pytest.mark.rule("CX-3", "CX-8")
 def test_replicas_of_a_reassignment_count_as_hosted() -> None:
     cluster = context([1], {"t-0": [1, 2]})
-    cluster.set_assignment(tp("t-0"), assignment([3, 1, 2], adding=[3], removing=[1]))
+    cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([3, 1, 2], adding=[3], removing=[1])}))
     assert [cluster.partitions_on_broker(BrokerId(b)) for b in (1, 2, 3, 4)] == [[tp("t-0")]] * 3 + [[]]
     assert cluster.hosting_brokers() == [1, 2, 3]
-    cluster.set_assignment(tp("t-0"), assignment([3]))
+    cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([3])}))
     assert cluster.hosting_brokers() == [3]
     assert cluster.assignment(tp("unknown-0")).replicas == ()
     assert cluster.partitions_of("unknown") == []
@@ -54,7 +73,7 @@ def test_questions_about_leaders_leave_out_topics_queued_for_deletion() -> None:
         },
     )
     assert cluster.leader_epoch_for_stop(tp("gone-0")) == 4
-    cluster.queue_topic_deletions(["gone"])
+    cluster.apply(DeletionsQueued(("gone",)))
     assert cluster.partitions_with_leaders() == [tp(f"t-{p}") for p in range(4)]
     assert set(cluster.partitions_with_offline_leader()) == {tp("t-1"), tp("t-3")}
     assert cluster.partition_leaders_on_broker(BrokerId(1)) == [tp("t-0")]
@@ -67,23 +86,21 @@ def test_questions_about_leaders_leave_out_topics_queued_for_deletion() -> None:
 @pytest.mark.parametrize(("topic", "topic_id"), [("absent", "x"), ("a", "x"), ("b", "id-of-a")])
 def test_topic_ids_may_not_contradict_each_other(topic: str, topic_id: str) -> None:
     cluster = context([1], {"a-0": [1], "b-0": [1]})
-    cluster.add_topic_id("a", TopicId("id-of-a"))
+    cluster.apply(TopicIdRead("a", TopicId("id-of-a")))
     with pytest.raises(TopicIdConflictError):
-        cluster.add_topic_id(topic, TopicId(topic_id))
+        cluster.apply(TopicIdRead(topic, TopicId(topic_id)))
 
 
-@pytest.mark.rule("CX-10")
-def test_a_removed_topic_leaves_states_reassignment_and_holds_behind() -> None:
+@pytest.mark.rule("CX-10", "D-8")
+def test_a_removed_topic_leaves_nothing_behind() -> None:
     cluster = context([1], {"t-0": [1], "t-1": [1]}, {"t-0": leadership(1, [1])})
-    cluster.set_partition_state(tp("t-0"), PartitionState.NEW)
-    cluster.set_partition_state(tp("t-0"), PartitionState.OFFLINE)
-    cluster.set_replica_states(BrokerId(1), [tp("t-0")], ReplicaState.ONLINE)
-    cluster.set_being_reassigned(tp("t-0"))
-    cluster.topics_ineligible_for_deletion.add("t")
-    cluster.topics_with_deletion_started.add("t")
-    cluster.queue_topic_deletions(["t"])
-    cluster.topics_with_deletion_started.clear()
-    cluster.remove_topic("t")
+    cluster.apply(PartitionStatesDerived({tp("t-0"): PartitionState.NEW}))
+    cluster.apply(PartitionStatesDerived({tp("t-0"): PartitionState.OFFLINE}))
+    cluster.apply(ReplicaStatesDerived(BrokerId(1), (tp("t-0"),), ReplicaState.ONLINE))
+    cluster.apply(ReassignmentsStarted((tp("t-0"),)))
+    cluster.apply(DeletionsQueued(("t",)))
+    cluster.apply(DeletionsIneligible(frozenset({"t"})))
+    cluster.apply(TopicsRemoved(("t",), deleted=True))
     assert not cluster.topics
     assert not cluster.topic_ids
     assert not cluster.topic_names
@@ -91,35 +108,36 @@ def test_a_removed_topic_leaves_states_reassignment_and_holds_behind() -> None:
     assert not cluster.leaderships
     assert not cluster.topics_to_be_deleted
     assert cluster.partitions_on_broker(BrokerId(1)) == []
-    assert cluster.partition_state(tp("t-0")) is PartitionState.OFFLINE
-    assert cluster.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.ONLINE
-    assert cluster.partitions_being_reassigned == {tp("t-0")}
-    assert cluster.topics_ineligible_for_deletion == {"t"}
-    cluster.forget_states([tp("t-0"), tp("t-1")])
+    assert not cluster.partitions_being_reassigned
+    assert not cluster.topics_ineligible_for_deletion
     assert cluster.partition_state(tp("t-0")) is PartitionState.NON_EXISTENT
     assert cluster.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.NON_EXISTENT
     assert cluster.recount() == (cluster.offline_partition_count, cluster.preferred_replica_imbalance_count) == (0, 0)
 
 
-def test_a_deleted_replica_leaves_its_assignment() -> None:
+def test_a_deleted_replica_is_forgotten_and_stays_assigned_until_the_topic_node_says_otherwise() -> None:
     cluster = context([1, 2], {"t-0": [1, 2]})
-    cluster.set_replica_states(BrokerId(2), [tp("t-0")], ReplicaState.DELETION_SUCCESSFUL)
-    cluster.remove_replica(BrokerId(2), tp("t-0"))
-    assert cluster.assignment(tp("t-0")).replicas == (1,)
-    assert cluster.replica_state(BrokerId(2), tp("t-0")) is ReplicaState.NON_EXISTENT
+    successful, gone = ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT
+    cluster.apply(ReplicaStatesDerived(BrokerId(2), (tp("t-0"),), successful))
+    cluster.apply(OfflineReplicasReported(BrokerId(2), frozenset([tp("t-0")])))
+    cluster.apply(ReplicasMoved(BrokerId(2), {tp("t-0"): successful}, gone))
+    assert cluster.assignment(tp("t-0")).replicas == (1, 2)
+    assert cluster.replica_state(BrokerId(2), tp("t-0")) is gone
+    assert cluster.offline_directories == {}
+    cluster.apply(ReassignmentsCompleted({tp("t-0"): assignment([1])}))
     assert cluster.partitions_on_broker(BrokerId(2)) == []
 
 
 def test_brokers_come_change_and_go() -> None:
     cluster = context([1, 2])
-    cluster.replace_broker(broker(1, "rack-a"))
+    cluster.apply(BrokerModified(RegisteredBroker(broker(1, "rack-a"), BrokerEpoch(101))))
     assert cluster.brokers[BrokerId(1)].rack == "rack-a"
-    cluster.add_brokers([registered(2, 500)])
+    cluster.apply(BrokersJoined((registered(2, 500),)))
     assert cluster.broker_epochs[BrokerId(2)] == 500
-    cluster.remove_brokers(ids(1, 9))
+    cluster.apply(BrokersDied(ids(1, 9)))
     assert cluster.live_broker_ids == {2}
     with pytest.raises(AssertionError, match="not registered"):
-        cluster.replace_broker(broker(1))
+        cluster.apply(BrokerModified(registered(1)))
 
 
 @pytest.mark.rule("CX-14")
@@ -169,10 +187,10 @@ def test_partitions_of_a_topic_whose_deletion_started_are_not_counted_as_offline
     cluster = context([1], {"t-0": [1], "u-0": [1]})
     cluster.topics_with_deletion_started.add("u")
     for name in ("t-0", "u-0"):
-        cluster.set_partition_state(tp(name), PartitionState.OFFLINE)
-        cluster.set_partition_state(tp(name), PartitionState.OFFLINE)
+        cluster.apply(PartitionStatesDerived({tp(name): PartitionState.OFFLINE}))
+        cluster.apply(PartitionStatesDerived({tp(name): PartitionState.OFFLINE}))
     assert cluster.offline_partition_count == 1
-    cluster.set_partition_state(tp("t-0"), PartitionState.ONLINE)
+    cluster.apply(PartitionStatesDerived({tp("t-0"): PartitionState.ONLINE}))
     assert cluster.offline_partition_count == 0
 
 
@@ -192,17 +210,17 @@ def take(cluster: ControllerContext, step: tuple[str, str, Any]) -> None:
     match kind:
         case "assign":
             cluster.topics.add(name[0])
-            cluster.set_assignment(tp(name), assignment(value))
+            cluster.apply(ReassignmentsWritten({tp(name): assignment(value)}))
         case "lead":
             if cluster.assignment(tp(name)).replicas:
-                cluster.apply_leaderships({tp(name): leadership(value, [1])})
+                cluster.apply(LeadershipsRead({tp(name): leadership(value, [1])}))
         case "state":
-            cluster.set_partition_state(tp(name), value)
+            cluster.apply(PartitionStatesDerived({tp(name): value}))
         case "queue":
             if name in cluster.topics:
-                cluster.queue_topic_deletions([name])
+                cluster.apply(DeletionsQueued((name,)))
         case "remove":
-            cluster.remove_topic(name)
+            cluster.apply(TopicsRemoved((name,), deleted=True))
 
 
 @pytest.mark.rule("CX-20", "CX-22", "INV-10")

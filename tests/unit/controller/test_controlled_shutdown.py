@@ -7,6 +7,7 @@ import pytest
 from cluster.broker import BrokerEpoch, BrokerId, ControllerId, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.requests import DescribedPartition, PlannedRequest, ThreatenedPartition
+from controller.changes import BrokerShuttingDown, DeletionsQueued, LeadershipsRead
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import RequestSettings
 from controller.decisions.controlled_shutdown import (
@@ -40,22 +41,24 @@ def cluster() -> ControllerContext:
             "handed-0": [4, 1],
         },
     )
-    made.apply_leaderships(
-        {
-            tp("led-0"): leadership(1, [1, 2, 3], leader_epoch=4, partition_epoch=7),
-            tp("led-1"): leadership(1, [4, 2, 1]),
-            tp("stuck-0"): leadership(1, [1]),
-            tp("followed-0"): leadership(2, [3, 1, 2]),
-            tp("lagging-0"): leadership(3, [3]),
-            tp("single-0"): leadership(1, [1]),
-            tp("dead-0"): leadership(-1, [9]),
-            tp("queued-0"): leadership(1, [1, 2]),
-            tp("elsewhere-0"): leadership(2, [2, 3]),
-            tp("handed-0"): leadership(4, [4, 1]),
-        }
+    made.apply(
+        LeadershipsRead(
+            {
+                tp("led-0"): leadership(1, [1, 2, 3], leader_epoch=4, partition_epoch=7),
+                tp("led-1"): leadership(1, [4, 2, 1]),
+                tp("stuck-0"): leadership(1, [1]),
+                tp("followed-0"): leadership(2, [3, 1, 2]),
+                tp("lagging-0"): leadership(3, [3]),
+                tp("single-0"): leadership(1, [1]),
+                tp("dead-0"): leadership(-1, [9]),
+                tp("queued-0"): leadership(1, [1, 2]),
+                tp("elsewhere-0"): leadership(2, [2, 3]),
+                tp("handed-0"): leadership(4, [4, 1]),
+            }
+        )
     )
-    made.queue_topic_deletions(["queued"])
-    made.set_shutting_down(ids(4))
+    made.apply(DeletionsQueued(("queued",)))
+    made.apply(BrokerShuttingDown(BrokerId(4), BrokerEpoch(104)))
     return made
 
 
@@ -149,7 +152,7 @@ def test_what_would_suffer_is_named_with_what_is_left_and_what_is_asked_for() ->
 
 def test_a_partition_whose_leader_is_dead_loses_nothing() -> None:
     view = context([1, 2], {"t-0": [9, 1]})
-    view.apply_leaderships({tp("t-0"): leadership(9, [9, 1])})
+    view.apply(LeadershipsRead({tp("t-0"): leadership(9, [9, 1])}))
     plan = describe_controlled_shutdown(view, ONE, {"t": 2}, ControllerId(1001), RequestSettings())
     assert (plan.leaderless, plan.below_min_isr) == ((), ())
 

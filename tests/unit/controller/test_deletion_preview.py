@@ -2,6 +2,7 @@
 
 from cluster.broker import BrokerId, ControllerId
 from cluster.requests import PlannedRequest
+from controller.changes import DeletionsQueued, ReassignmentsStarted
 from controller.decisions.broker_requests import RequestSettings
 from controller.decisions.deletion_preview import preview_deletions
 from tests.contexts import context, ids, leadership, tp
@@ -46,7 +47,7 @@ def test_living_replicas_stop_one_after_the_other_and_dead_ones_are_left() -> No
 
 def test_topics_that_are_marked_already_or_on_the_move_contribute_nothing() -> None:
     view = context([1], {"queued-0": [1], "moving-0": [1]}, {"moving-0": leadership(1, [1])})
-    view.queue_topic_deletions(["queued"])
-    view.set_being_reassigned(tp("moving-0"))
+    view.apply(DeletionsQueued(("queued",)))
+    view.apply(ReassignmentsStarted((tp("moving-0"),)))
     plan = preview_deletions(view, ["queued", "moving"], ME, RequestSettings())
     assert (plan.changes, plan.requests) == ((), ())

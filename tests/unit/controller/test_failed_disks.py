@@ -7,6 +7,7 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.state_tables import PartitionState
+from controller.changes import DeletionsQueued, LeadershipsRead, OfflineReplicasReported
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from controller.decisions.controlled_shutdown import describe_controlled_shutdown
@@ -35,7 +36,7 @@ BROKEN, HEALTHY = tp("t-0"), tp("t-1")
 def cluster(isr: tuple[int, ...] = (1, 2)) -> ControllerContext:
     known = leadership(1, isr)
     built = context([1, 2, 3], {"t-0": [1, 2], "t-1": [1, 2]}, {"t-0": known, "t-1": known})
-    built.set_offline_directory(ONE, [BROKEN])
+    built.apply(OfflineReplicasReported(ONE, frozenset([BROKEN])))
     return built
 
 
@@ -114,7 +115,7 @@ def test_a_move_needs_a_leader_with_a_disk() -> None:
 def test_a_deletion_waits_for_the_replica_on_the_failed_disk() -> None:
     view = cluster()
     assert topics_with_offline_replicas(view, ["t"]) == {"t"}
-    view.queue_topic_deletions(["t"])
+    view.apply(DeletionsQueued(("t",)))
     start = plan_start(view, ["t"])
     assert start.alive == {1: [HEALTHY], 2: [BROKEN, HEALTHY]}
     assert start.held == ("t",)
@@ -134,6 +135,6 @@ def test_a_broker_that_lost_the_disk_of_a_partition_threatens_only_the_others_by
     # t-0 has no leader now, so nothing is lost there.
     assert [(t.topic, t.partition, t.isr_after, t.min_insync_replicas) for t in plan.leaderless] == [("t", 1, 0, 1)]
     followed = cluster(isr=(1, 2))
-    followed.apply_leaderships({p: leadership(2, [1, 2]) for p in (BROKEN, HEALTHY)})
+    followed.apply(LeadershipsRead({p: leadership(2, [1, 2]) for p in (BROKEN, HEALTHY)}))
     plan = describe_controlled_shutdown(followed, BrokerId(2), {"t": 2}, ME, RequestSettings())  # type: ignore[arg-type]
     assert [(t.partition, t.isr_after) for t in (*plan.leaderless, *plan.below_min_isr)] == [(0, 0), (1, 1)]

@@ -7,6 +7,7 @@ from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, T
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED, RECOVERING
 from cluster.requests import AlterPartitionItem, AlterPartitionRequest
+from controller.changes import BrokerShuttingDown
 from controller.decisions.isr_change import plan_isr_changes, refuse_alter_partition
 from tests.contexts import EPOCH, context, ids, leadership, tp
 
@@ -40,7 +41,7 @@ def request(*items: AlterPartitionItem, broker: int = 1, epoch: int = 101) -> Al
 def cluster(recovery: int = RECOVERED):  # type: ignore[no-untyped-def]
     known = leadership(1, [1, 2, 3], leader_epoch=5, partition_epoch=9, recovery=recovery)
     built = context([1, 2, 3, 4], {"t-0": [1, 2, 3]}, {"t-0": known})
-    built.set_shutting_down([BrokerId(4)])
+    built.apply(BrokerShuttingDown(BrokerId(4), BrokerEpoch(104)))
     return built
 
 

@@ -27,6 +27,7 @@ from cluster.requests import (
 )
 from cluster.state_change_log import Kind, StateChange
 from cluster.znodes import ProducerIdBlock
+from controller.changes import BrokersJoined, DeletionsQueued, LeadershipsRead
 from controller.decisions.cluster_events import REASSIGNMENT_CANCELLED, REASSIGNMENT_COMPLETED, cluster_events
 from controller.decisions.isr_change import plan_isr_changes
 from controller.decisions.leader_balance import plan_leader_balance
@@ -115,7 +116,7 @@ def test_elections_are_refused_in_order_and_the_rest_held_under_the_strategy_ask
             "t-2": leadership(9, [9]),
         },
     )
-    view.queue_topic_deletions(["doomed"])
+    view.apply(DeletionsQueued(("doomed",)))
     partitions = [tp("x-0"), tp("doomed-0"), tp("t-0"), tp("t-1"), tp("t-2"), tp("t-3")]
     gone = Refusal(E.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     doomed = Refusal(E.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
@@ -193,12 +194,12 @@ def test_a_broker_with_nothing_to_give_back_does_not_end_the_round_of_the_others
         {"dead-0": leadership(3, [3]), "few-0": leadership(3, [3, 2])} | moved,
     )
     for partition in (1, 2):
-        view.apply_leaderships({tp(f"few-{partition}"): leadership(2, [2])})
-    view.add_brokers([registered(4)])
+        view.apply(LeadershipsRead({tp(f"few-{partition}"): leadership(2, [2])}))
+    view.apply(BrokersJoined((registered(4),)))
     # Broker 1 is dead; broker 2 misses one of three; broker 4 is missed by all of its, but in sync with none.
     assert plan_leader_balance(view, 34) == {}
     assert plan_leader_balance(view, 33) == {2: (tp("few-0"),)}
-    view.apply_leaderships({tp("t-2"): leadership(3, [3, 4])})
+    view.apply(LeadershipsRead({tp("t-2"): leadership(3, [3, 4])}))
     assert plan_leader_balance(view, 50) == {4: (tp("t-2"),)}
 
 

@@ -10,6 +10,7 @@ from cluster.partition import RECOVERING, Leadership, ReplicaAssignment, TopicAs
 from cluster.requests import UNCLEAN, NewPartitions
 from cluster.state_change_log import Kind, StateChange
 from cluster.state_tables import ReplicaState
+from controller.changes import DeletionsQueued, ReplicaStatesDerived
 from controller.decisions.broker_requests import RequestSettings
 from controller.decisions.cluster_events import cluster_events
 from controller.decisions.leader_election import Preferred, plan_elections
@@ -96,8 +97,8 @@ def test_a_topic_that_is_done_or_under_way_does_not_keep_those_after_it_waiting(
     path = [ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL]
     for name, states in (("a-0", path), ("b-0", path[:1]), ("c-0", [ReplicaState.DELETION_INELIGIBLE])):
         for state in [ReplicaState.OFFLINE, *states]:
-            view.set_replica_states(ids(1)[0], [tp(name)], state)
-    view.queue_topic_deletions(["a", "b", "c", "d"])
+            view.apply(ReplicaStatesDerived(ids(1)[0], (tp(name),), state))
+    view.apply(DeletionsQueued(("a", "b", "c", "d")))
     assert next_steps(view) == DeletionSteps(finish=("a",), retry=("c",), start=("c", "d"))
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicPartition
+from controller.changes import ReassignmentsWritten
 from controller.decisions.leader_election import (
     NEWER_CONTROLLER,
     NO_STATE_NODE,
@@ -131,7 +132,7 @@ def test_each_strategy_has_its_own_recipients_and_raises_the_epoch_by_one(
 
 def test_reassign_looks_at_the_target_replicas_only() -> None:
     cluster = context([1, 2, 3], {"t-0": [1]})
-    cluster.set_assignment(tp("t-0"), assignment([3, 2, 1], adding=[3, 2], removing=[1]))
+    cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([3, 2, 1], adding=[3, 2], removing=[1])}))
     current: dict[TopicPartition, Leadership | None] = {tp("t-0"): leadership(1, [1, 2, 3])}
     (election,) = plan_elections(cluster, current, Reassign(), {}, mark_recovering=True).elections
     assert (election.leadership.leader, election.recipients) == (3, (3, 2))

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerId
+from cluster.broker import BrokerEpoch, BrokerId, ControllerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicAssignment, TopicPartition
 from cluster.requests import (
@@ -24,6 +24,15 @@ from cluster.requests import (
     ThreatenedPartition,
 )
 from cluster.state_tables import ReplicaState
+from controller.changes import (
+    BrokersDied,
+    BrokerShuttingDown,
+    DeletionsIneligible,
+    DeletionsQueued,
+    ReassignmentsStarted,
+    ReassignmentsWritten,
+    ReplicaStatesDerived,
+)
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from controller.decisions.controlled_shutdown import describe_controlled_shutdown
@@ -125,7 +134,7 @@ def test_a_dry_run_of_a_complete_move_elects_stops_and_announces(recovery: int) 
 def test_a_dry_run_tells_replicas_that_arrived_under_an_earlier_order_only_what_there_is() -> None:
     known = leadership(1, [1, 2], leader_epoch=4, partition_epoch=6)
     view = context([1, 2, 3], {"t-0": [2, 1], "t-1": [2, 1]}, {"t-0": known, "t-1": leadership(1, [1])})
-    view.set_replica_states(BrokerId(2), [T0, tp("t-1")], ReplicaState.ONLINE)
+    view.apply(ReplicaStatesDerived(BrokerId(2), (T0, tp("t-1")), ReplicaState.ONLINE))
     everybody = to_all("UpdateMetadata", (1, 2, 3))
     arrived = preview_reassignment(view, {T0: assignment([2, 1], [2], [])}, ME, SETTINGS)
     assert arrived.requests == (
@@ -180,7 +189,7 @@ def leaving() -> ControllerContext:
             "t-3": leadership(1, [1]),
         },
     )
-    view.queue_topic_deletions(["gone"])
+    view.apply(DeletionsQueued(("gone",)))
     return view
 
 
@@ -205,7 +214,7 @@ def test_a_dry_run_of_a_shutdown_goes_through_every_partition_of_the_broker() ->
 
 def test_a_leader_that_is_itself_leaving_is_a_leader_still() -> None:
     view = leaving()
-    view.set_shutting_down(ids(2))
+    view.apply(BrokerShuttingDown(BrokerId(2), BrokerEpoch(102)))
     answer = describe_controlled_shutdown(view, BrokerId(1), {"t": 2, "own": 1}, ME, SETTINGS)
     assert [(t.topic, t.partition) for t in answer.leaderless] == [("own", 0), ("t", 1), ("t", 3)]
     assert answer.below_min_isr == (ThreatenedPartition("t", 2, 0, 2),)
@@ -213,7 +222,7 @@ def test_a_leader_that_is_itself_leaving_is_a_leader_still() -> None:
 
 def test_a_described_move_carries_its_lists() -> None:
     view = context([1, 2], {"t-0": [1], "t-1": [1]}, {"t-0": leadership(1, [1])})
-    view.set_assignment(T0, assignment([2, 1], [2], [1]))
+    view.apply(ReassignmentsWritten({T0: assignment([2, 1], [2], [1])}))
     targets = (TargetReplica(BrokerId(2), False, True),)
     assert describe_reassignment(view, T0) == DescribedReassignment(
         "t", 0, BrokerId(1), ids(1), ids(2, 1), ids(2), ids(1), targets, ""
@@ -222,7 +231,7 @@ def test_a_described_move_carries_its_lists() -> None:
 
 def test_a_deletion_that_waits_goes_on_or_is_held_is_told_apart() -> None:
     view = context([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(1, [1])})
-    view.queue_topic_deletions(["t"])
+    view.apply(DeletionsQueued(("t",)))
     waiting = describe_deletion(view, "t")
     assert waiting.topic == "t"
     assert [(w.partition, w.broker_id, w.state) for w in waiting.waiting] == [
@@ -231,14 +240,14 @@ def test_a_deletion_that_waits_goes_on_or_is_held_is_told_apart() -> None:
     ]
     assert (waiting.state, waiting.reason, waiting.deleted_replicas, waiting.replicas) == ("waiting", "", 0, 2)
     for target in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
-        view.set_replica_states(BrokerId(1), [T0], target)
+        view.apply(ReplicaStatesDerived(BrokerId(1), (T0,), target))
     assert (describe_deletion(view, "t").state, describe_deletion(view, "t").reason) == ("in progress", "")
     assert describe_deletion(view, "t").waiting[0].reason == "broker 1 has not answered yet"
-    view.set_replica_states(BrokerId(1), [T0], ReplicaState.DELETION_SUCCESSFUL)
+    view.apply(ReplicaStatesDerived(BrokerId(1), (T0,), ReplicaState.DELETION_SUCCESSFUL))
     assert describe_deletion(view, "t").deleted_replicas == 1
-    view.hold_deletions(["t"])
-    view.remove_brokers(ids(1, 2))
-    view.set_being_reassigned(T0)
+    view.apply(DeletionsIneligible(frozenset(["t"])))
+    view.apply(BrokersDied(ids(1, 2)))
+    view.apply(ReassignmentsStarted((T0,)))
     held = describe_deletion(view, "t")
     assert held.state == "on hold"
     assert held.reason == "being reassigned: partitions 0; replicas are offline on brokers 2"

@@ -2,10 +2,11 @@
 
 import pytest
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerEpoch, BrokerId
+from controller.changes import BrokerShuttingDown, DeletionsQueued, OfflineReplicasReported
 from controller.decisions.leader_balance import plan_leader_balance
 from controller.preferred_leaders import PreferredLeaders
-from tests.contexts import context, ids, leadership, tp
+from tests.contexts import context, leadership, tp
 
 ONE = BrokerId(1)
 
@@ -66,8 +67,8 @@ def test_only_brokers_over_the_limit_get_back_what_they_could_lead_right_now() -
             "gone-0": leadership(1, [1, 3]),
         },
     )
-    cluster.queue_topic_deletions(["gone"])
-    cluster.set_offline_directory(ONE, [tp("t-3")])
+    cluster.apply(DeletionsQueued(("gone",)))
+    cluster.apply(OfflineReplicasReported(ONE, frozenset([tp("t-3")])))
     assert plan_leader_balance(cluster, 79) == {ONE: (tp("t-1"), tp("t-4"))}
     # Broker 3 should lead two partitions, of which one never had a leader and counts all the same.
     assert plan_leader_balance(cluster, 49) == {ONE: (tp("t-1"), tp("t-4")), BrokerId(3): (tp("v-0"),)}
@@ -75,5 +76,5 @@ def test_only_brokers_over_the_limit_get_back_what_they_could_lead_right_now() -
     assert plan_leader_balance(cluster, 80) == {}
     cluster.topics.discard("v")
     assert plan_leader_balance(cluster, 0) == {ONE: (tp("t-1"), tp("t-4"))}
-    cluster.set_shutting_down(ids(1))
+    cluster.apply(BrokerShuttingDown(BrokerId(1), BrokerEpoch(101)))
     assert plan_leader_balance(cluster, 0) == {}

@@ -4,9 +4,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerEpoch, BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from controller.changes import (
+    BrokerShuttingDown,
+    DeletionsQueued,
+    LeadershipsRead,
+    ReassignmentsStarted,
+    ReassignmentsWritten,
+)
 from controller.context import ControllerContext
 from controller.decisions.leader_election import NEWER_CONTROLLER, NO_STATE_NODE
 from controller.decisions.reassignment import (
@@ -40,8 +47,8 @@ def moving(brokers: Sequence[int] = (1, 2, 3, 4)) -> ControllerContext:
         {"t-0": [1, 2], "t-1": [1, 2], "u-0": [2, 1]},
         {"t-0": leadership(1, [1, 2]), "t-1": leadership(1, [1, 2]), "u-0": leadership(2, [2, 1])},
     )
-    built.set_assignment(T0, assignment([3, 4, 1, 2], [3, 4], [1, 2]))
-    built.set_being_reassigned(T0)
+    built.apply(ReassignmentsWritten({T0: assignment([3, 4, 1, 2], [3, 4], [1, 2])}))
+    built.apply(ReassignmentsStarted((T0,)))
     return built
 
 
@@ -80,7 +87,7 @@ def test_a_replica_that_stays_need_not_be_alive() -> None:
 
 def test_a_broker_that_is_shutting_down_is_not_added() -> None:
     view = moving()
-    view.set_shutting_down(ids(3))
+    view.apply(BrokerShuttingDown(BrokerId(3), BrokerEpoch(103)))
     judged = plan_submission(view, U0, ids(1, 3))
     assert isinstance(judged, Refusal)
     assert "3" in judged.message
@@ -97,14 +104,14 @@ def test_partitions_of_doomed_and_unknown_topics_are_not_moved() -> None:
     view = moving()
     assert refuse_trigger(view, T0, assignment([1, 2])) is None
     assert refuse_trigger(view, tp("t-9"), assignment([1, 2])) == UNKNOWN_PARTITION
-    view.queue_topic_deletions(["t"])
+    view.apply(DeletionsQueued(("t",)))
     assert refuse_trigger(view, T0, assignment([1, 2])) == BEING_DELETED
 
 
 @pytest.mark.rule("RA-60")
 def test_the_only_replica_in_sync_is_not_cancelled_away() -> None:
     view = moving()
-    view.apply_leaderships({T0: leadership(3, [3])})
+    view.apply(LeadershipsRead({T0: leadership(3, [3])}))
     judged = refuse_trigger(view, T0, assignment([1, 2]))
     assert judged is not None
     assert (judged.code, "3" in judged.message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, True)
@@ -196,17 +203,17 @@ def test_replicas_that_joined_the_isr_last_without_being_assigned_are_strays(
     isr: list[int], strays: dict[int, list[TopicPartition]]
 ) -> None:
     view = moving()
-    view.apply_leaderships({T1: leadership(isr[0], isr)})
+    view.apply(LeadershipsRead({T1: leadership(isr[0], isr)}))
     assert stray_replicas(view) == strays
-    view.queue_topic_deletions(["t"])
+    view.apply(DeletionsQueued(("t",)))
     assert stray_replicas(view) == {}
 
 
 @pytest.mark.rule("BK-15")
 def test_a_starting_broker_concerns_the_moves_that_it_is_a_target_of() -> None:
     view = moving()
-    view.set_assignment(T1, assignment([3, 1, 2], [3], [2]))
-    view.set_being_reassigned(T1)
+    view.apply(ReassignmentsWritten({T1: assignment([3, 1, 2], [3], [2])}))
+    view.apply(ReassignmentsStarted((T1,)))
     assert reassigned_on(view, ids(3)) == [T0, T1]
     assert reassigned_on(view, ids(4)) == [T0]
     assert reassigned_on(view, ids(2)) == []

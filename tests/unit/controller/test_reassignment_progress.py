@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.broker import ControllerId
+from cluster.broker import BrokerEpoch, BrokerId, ControllerId
 from cluster.requests import (
     DescribedPartition,
     OngoingPartitionReassignment,
@@ -10,6 +10,7 @@ from cluster.requests import (
     PlannedRequest,
     TargetReplica,
 )
+from controller.changes import BrokerShuttingDown, ReassignmentsStarted, ReassignmentsWritten
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import RequestSettings
 from controller.decisions.reassignment_preview import preview_reassignment
@@ -21,8 +22,8 @@ T0, T1 = tp("t-0"), tp("t-1")
 
 def moving(*brokers: int, leader: int = 1, isr: tuple[int, ...] = (1, 2)) -> ControllerContext:
     built = context(brokers, {"t-0": [1, 2], "t-1": [1, 2]}, {"t-0": leadership(leader, isr)})
-    built.set_assignment(T0, assignment([3, 4, 1, 2], [3, 4], [1, 2]))
-    built.set_being_reassigned(T0)
+    built.apply(ReassignmentsWritten({T0: assignment([3, 4, 1, 2], [3, 4], [1, 2])}))
+    built.apply(ReassignmentsStarted((T0,)))
     return built
 
 
@@ -48,7 +49,8 @@ def test_why_a_move_is_stuck() -> None:
     assert stuck_reason(moving(2, 3, 4), T0) == "the partition has no leader to copy from"
     assert stuck_reason(moving(1, 2, 3, 4, leader=-1), T0) == "the partition has no leader to copy from"
     view = moving(1, 2, 3, 4)
-    view.set_shutting_down(ids(1, 3))
+    view.apply(BrokerShuttingDown(BrokerId(1), BrokerEpoch(101)))
+    view.apply(BrokerShuttingDown(BrokerId(3), BrokerEpoch(103)))
     view.offline_directories[ids(4)[0]] = {T0}
     assert stuck_reason(view, T0) == "target 3 shutting down; target 4 on a failed log directory"
     assert stuck_reason(context((1,), {"t-1": [1]}), T1) == "the partition has no leader to copy from"
@@ -118,7 +120,7 @@ def test_a_dry_run_says_what_stays_when_nobody_can_lead() -> None:
     after, sent = preview(context((1,), {"t-0": [1, 2]}), {"t-0": assignment([2, 1], [], [1])})
     assert (after.replicas, after.leader_epoch, sent) == ((2, 1), -1, ())
     never_led = context((1, 2, 3), {"t-0": [1, 2]})
-    never_led.set_assignment(T0, assignment([3, 1, 2], [3], [1, 2]))
+    never_led.apply(ReassignmentsWritten({T0: assignment([3, 1, 2], [3], [1, 2])}))
     _, sent = preview(never_led, {"t-0": assignment([1, 2])})
     assert sent == (*requests((3, "StopReplica", 1)), PlannedRequest(ids(3)[0], "StopReplica", 1, delete=True))
 

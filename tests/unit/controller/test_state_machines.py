@@ -5,6 +5,7 @@ import pytest
 from cluster.broker import NO_LEADER, BrokerId
 from cluster.partition import RECOVERING, Leadership, TopicPartition
 from cluster.state_tables import PartitionState, ReplicaState
+from controller.changes import DeletionsQueued, ReplicaStatesDerived
 from controller.decisions.leader_election import NEWER_CONTROLLER, NO_STATE_NODE
 from controller.decisions.partition_states import (
     initial_partition_state,
@@ -60,7 +61,7 @@ def test_partitions_move_only_along_the_table(state: PartitionState, target: Par
 def test_replicas_move_only_along_the_table(state: ReplicaState, target: ReplicaState) -> None:
     cluster = context([1])
     if state is not R.NON_EXISTENT:
-        cluster.set_replica_states(BrokerId(1), [tp("t-0")], state)
+        cluster.apply(ReplicaStatesDerived(BrokerId(1), (tp("t-0"),), state))
     moves = plan_replica_moves(cluster, BrokerId(1), [tp("t-0")], target)
     legal = (state, target) in LEGAL_REPLICA_MOVES
     assert moves.valid == ({tp("t-0"): state} if legal else {})
@@ -108,7 +109,7 @@ def test_taking_a_replica_out_of_an_isr(
 @pytest.mark.rule("RM-9", "RM-11", "RM-12", "FN-5")
 def test_isr_removals_sort_partitions_by_what_becomes_of_them() -> None:
     cluster = context([1, 2], {"t-0": [1, 2], "t-1": [1, 2], "t-2": [1], "t-3": [1], "gone-0": [1]})
-    cluster.queue_topic_deletions(["gone"])
+    cluster.apply(DeletionsQueued(("gone",)))
     current: dict[TopicPartition, Leadership | None] = {
         tp("t-0"): leadership(2, [2, 1]),
         tp("t-1"): leadership(2, [2], leader_epoch=3),

@@ -10,6 +10,17 @@ from hypothesis import strategies as st
 from cluster.broker import BrokerId
 from cluster.partition import TopicPartition
 from cluster.state_tables import ReplicaState
+from controller.changes import (
+    DeletionsEligible,
+    DeletionsIneligible,
+    DeletionsQueued,
+    DeletionsStarted,
+    ReassignmentsStarted,
+    ReassignmentsWritten,
+    ReplicasMoved,
+    ReplicaStatesDerived,
+    TopicsRemoved,
+)
 from controller.context import ControllerContext
 from controller.decisions.deletion_progress import describe_deletion
 from controller.decisions.topic_deletion import (
@@ -34,8 +45,8 @@ def queued(states: Mapping[str, Mapping[int, ReplicaState]], *, live: tuple[int,
     cluster = context(live, {name: list(replicas) for name, replicas in states.items()})
     for name, replicas in states.items():
         for broker, state in replicas.items():
-            cluster.set_replica_states(BrokerId(broker), [tp(name)], state)
-    cluster.queue_topic_deletions(sorted(cluster.topics))
+            cluster.apply(ReplicaStatesDerived(BrokerId(broker), (tp(name),), state))
+    cluster.apply(DeletionsQueued(tuple(sorted(cluster.topics))))
     return cluster
 
 
@@ -58,23 +69,23 @@ def test_the_states_of_its_replicas_say_what_a_topic_is_ready_for(
 ) -> None:
     cluster = queued({"t-0": replicas})
     if on_hold:
-        cluster.hold_deletions(["t"])
+        cluster.apply(DeletionsIneligible(frozenset(["t"])))
     assert next_steps(cluster) == steps
 
 
 @pytest.mark.rule("TD-9")
 def test_a_topic_without_replicas_is_finished() -> None:
     cluster = context([1])
-    cluster.queue_topic_deletions(["nothing"])
+    cluster.apply(DeletionsQueued(("nothing",)))
     assert next_steps(cluster) == DeletionSteps(("nothing",), (), ())
 
 
 @pytest.mark.rule("TD-2")
 def test_only_queued_topics_can_be_held() -> None:
     cluster = queued({"t-0": {1: ONLINE}})
-    cluster.hold_deletions(["t", "other"])
+    cluster.apply(DeletionsIneligible(frozenset(["t", "other"])))
     assert cluster.topics_ineligible_for_deletion == {"t"}
-    cluster.release_deletions(["t"])
+    cluster.apply(DeletionsEligible(("t",)))
     assert cluster.topics_ineligible_for_deletion == set()
 
 
@@ -83,7 +94,7 @@ def test_the_living_are_deleted_and_the_dead_put_their_topics_on_hold() -> None:
     cluster = queued(
         {"t-0": {1: ONLINE, 3: OFFLINE}, "t-1": {1: DELETED, 2: ONLINE}, "u-0": {1: OFFLINE, 2: DELETED}}, live=(1, 2)
     )
-    cluster.set_deletion_started(["u"])
+    cluster.apply(DeletionsStarted(("u",)))
     plan = plan_start(cluster, ["t", "u"])
     assert plan.partitions == (tp("t-0"), tp("t-1")), "u has lost its states before"
     assert plan.dead == {3: [tp("t-0")]}
@@ -111,7 +122,7 @@ def test_failed_replicas_are_those_of_the_named_topics_in_that_state() -> None:
 
 def test_replicas_of_other_topics_are_none_of_the_deletions_business() -> None:
     cluster = context([1], {"t-0": [1], "u-0": [1]})
-    cluster.queue_topic_deletions(["t"])
+    cluster.apply(DeletionsQueued(("t",)))
     assert of_queued_topics(cluster, {BrokerId(1): [tp("t-0"), tp("u-0")], BrokerId(2): [tp("u-0")]}) == {
         1: [tp("t-0")]
     }
@@ -120,8 +131,8 @@ def test_replicas_of_other_topics_are_none_of_the_deletions_business() -> None:
 @pytest.mark.rule("FO-7", "D-1")
 def test_what_holds_a_topic_when_an_office_is_taken() -> None:
     cluster = context([1, 2], {"dead-0": [1, 3], "moving-0": [1], "fine-0": [1, 2]})
-    cluster.set_assignment(tp("moving-0"), assignment([2, 1], adding=[2], removing=[1]))
-    cluster.set_being_reassigned(tp("moving-0"))
+    cluster.apply(ReassignmentsWritten({tp("moving-0"): assignment([2, 1], adding=[2], removing=[1])}))
+    cluster.apply(ReassignmentsStarted((tp("moving-0"),)))
     topics = ["dead", "moving", "fine", "unknown"]
     assert topics_with_offline_replicas(cluster, topics) == {"dead"}
     assert topics_being_reassigned(cluster, topics) == {"moving"}
@@ -146,8 +157,8 @@ def test_a_deletion_that_is_not_held_tells_how_far_it_is(
 def test_a_held_deletion_tells_all_that_holds_it() -> None:
     cluster = queued({"t-0": {1: OFFLINE, 2: OFFLINE}, "t-1": {2: DELETED, 3: OFFLINE}}, live=(1, 2))
     cluster.offline_directories[BrokerId(2)] = {tp("t-0")}
-    cluster.set_being_reassigned(tp("t-1"))
-    cluster.hold_deletions(["t"])
+    cluster.apply(ReassignmentsStarted((tp("t-1"),)))
+    cluster.apply(DeletionsIneligible(frozenset(["t"])))
     described = describe_deletion(cluster, "t")
     assert described.reason == "being reassigned: partitions 1; replicas are offline on brokers 2, 3"
     assert (described.deleted_replicas, described.replicas) == (1, 4)
@@ -160,7 +171,7 @@ def test_a_held_deletion_tells_all_that_holds_it() -> None:
 
 def test_a_refused_deletion_says_what_it_is_tried_again_upon() -> None:
     cluster = queued({"t-0": {1: OFFLINE, 2: DELETED}})
-    cluster.hold_deletions(["t"])
+    cluster.apply(DeletionsIneligible(frozenset(["t"])))
     assert describe_deletion(cluster, "t").reason.startswith("refused by brokers 1;")
 
 
@@ -195,14 +206,13 @@ def test_the_count_of_replicas_by_state_always_equals_a_recount(
 def _do(cluster: ControllerContext, step: str, partition: TopicPartition, value: object) -> None:
     match step, value:
         case "assign", list():
-            cluster.set_assignment(partition, assignment(value))
+            cluster.apply(ReassignmentsWritten({partition: assignment(value)}))
         case "state", (int() as broker, ReplicaState() as state):
-            cluster.set_replica_states(BrokerId(broker), [partition, partition], state)
+            cluster.apply(ReplicaStatesDerived(BrokerId(broker), (partition, partition), state))
         case "remove", int() as broker:
-            cluster.remove_replica(BrokerId(broker), partition)
+            before = {partition: cluster.replica_state(BrokerId(broker), partition)}
+            cluster.apply(ReplicasMoved(BrokerId(broker), before, ReplicaState.NON_EXISTENT))
         case "queue", _:
-            cluster.queue_topic_deletions([partition.topic])
+            cluster.apply(DeletionsQueued((partition.topic,)))
         case _:
-            gone = cluster.partitions_of(partition.topic)
-            cluster.remove_topic(partition.topic)
-            cluster.forget_states(gone)
+            cluster.apply(TopicsRemoved((partition.topic,), deleted=True))

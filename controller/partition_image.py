@@ -1,0 +1,301 @@
+"""The part of the controller's image that is about topics and partitions, with indexes for every question per event.
+
+Invariant, whenever no method is running: indexes and counters say what the facts say (INV-10). Ordered sets are dicts
+with None values, so that iterating them is deterministic. Source: Kafka ControllerContext.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from cluster.broker import (
+    LEADER_EPOCH_DURING_DELETE,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicId,
+    ZkVersion,
+)
+from cluster.errors import ClusterError
+from cluster.partition import EMPTY_ASSIGNMENT, Leadership, ReplicaAssignment, TopicPartition
+from cluster.state_tables import PartitionState, ReplicaState
+from controller.broker_image import BrokerImage
+from controller.changes import Assignments
+from controller.preferred_leaders import PreferredLeaders, is_imbalanced
+
+
+class TopicIdConflictError(ClusterError):
+    """A topic's id contradicts what is known: another id for the topic, or another topic with the id (CX-9)."""
+
+
+class PartitionImage(BrokerImage):
+    """Topics, assignments, leaderships, states and deletions. What changes them is `ControllerContext.apply`."""
+
+    def __init__(self, epoch: ControllerEpoch, epoch_zk_version: ZkVersion) -> None:
+        super().__init__()
+        self.epoch = epoch
+        self.epoch_zk_version = epoch_zk_version
+        self.topics: set[str] = set()
+        self.topic_ids: dict[str, TopicId] = {}
+        self.topic_names: dict[TopicId, str] = {}
+        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.leaderships: dict[TopicPartition, Leadership] = {}
+        self.partitions_being_reassigned: set[TopicPartition] = set()
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
+        self.topics_to_be_deleted: set[str] = set()
+        self.deletions_postponed: set[str] = set()
+        """Marked for deletion, but with partitions on the move. Until that is over they live on like others: without
+        elections and metadata a move might never come to its end (D-1)."""
+        self.topics_with_deletion_started: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+        # Invariant: both equal `recount()` whenever no method of this class is running (INV-10).
+        self.offline_partition_count = 0
+        self.preferred_replica_imbalance_count = 0
+        self.preferred_leaders = PreferredLeaders()
+        self._led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self._awaiting_leader: dict[TopicPartition, None] = {}
+        self._deleting: dict[str, Counter[ReplicaState]] = {}
+        """Topic marked for deletion -> how many of its replicas are in each state."""
+
+    # Topics and assignments
+
+    def _add_topic_id(self, topic: str, topic_id: TopicId) -> None:
+        known_id, known_topic = self.topic_ids.get(topic, topic_id), self.topic_names.get(topic_id, topic)
+        if topic not in self.topics or known_id != topic_id or known_topic != topic:
+            raise TopicIdConflictError(f"topic {topic} id {topic_id}: known are id {known_id}, topic {known_topic}")
+        self.topic_ids[topic] = topic_id
+        self.topic_names[topic_id] = topic
+
+    def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
+        """Empty for an unknown partition (CX-8)."""
+        of_topic = self.assignments.get(tp.topic)
+        return EMPTY_ASSIGNMENT if of_topic is None else of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, p) for p in self.assignments.get(topic, ())]
+
+    def _set_assignments(self, assignments: Assignments) -> None:
+        for tp, assignment in assignments.items():
+            self._set_assignment(tp, assignment)
+
+    def _set_assignment(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
+        of_topic = self.assignments.setdefault(tp.topic, {})
+        old = of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
+        of_topic[tp.partition] = assignment
+        self._count_imbalance(tp, old, self.leaderships.get(tp), -1)
+        self._count_imbalance(tp, assignment, self.leaderships.get(tp), +1)
+        self._count_preferred(tp, old, -1)
+        self._count_preferred(tp, assignment, +1)
+        self._count_replicas(tp, old, -1)
+        self._count_replicas(tp, assignment, +1)
+        for broker in old.replicas:
+            if broker not in assignment.replicas:
+                del self._hosted_by[broker][tp]
+        for broker in assignment.replicas:
+            self._hosted_by.setdefault(broker, {})[tp] = None
+
+    def partitions_on_broker(self, broker: BrokerId) -> list[TopicPartition]:
+        """All partitions whose full replica list contains the broker (CX-3)."""
+        return list(self._hosted_by.get(broker, ()))
+
+    def hosting_brokers(self) -> list[BrokerId]:
+        """Every broker that some assignment names, registered or not, by id."""
+        return sorted(broker for broker, hosted in self._hosted_by.items() if hosted)
+
+    # Leadership
+
+    def _set_leaderships(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
+        known, led_by = self.leaderships, self._led_by
+        for tp, leadership in leaderships.items():
+            old = known.get(tp)
+            known[tp] = leadership
+            if old is None or old.leader != leadership.leader:
+                if old is not None:
+                    del led_by[old.leader][tp]
+                led_by.setdefault(leadership.leader, {})[tp] = None
+            assignment = self.assignment(tp)
+            self._count_imbalance(tp, assignment, old, -1)
+            self._count_imbalance(tp, assignment, leadership, +1)
+
+    def partitions_with_leaders(self) -> list[TopicPartition]:
+        """Partitions with leadership, even leader -1, whose topic is not queued for deletion (CX-4)."""
+        queued = self.topics_to_be_deleted
+        return [tp for tp in self.leaderships if tp.topic not in queued] if queued else list(self.leaderships)
+
+    def partitions_with_offline_leader(self) -> list[TopicPartition]:
+        """Of those, the ones whose recorded leader is not online (CX-5)."""
+        found: list[TopicPartition] = []
+        for broker in sorted(self._led_by):
+            led = self._led_by[broker]
+            if broker in self._live:
+                failed = self.offline_directories.get(broker, ())
+                found.extend(tp for tp in led if tp in failed)
+            else:
+                found.extend(led)
+        return [tp for tp in found if tp.topic not in self.topics_to_be_deleted]
+
+    def partition_leaders_on_broker(self, broker: BrokerId) -> list[TopicPartition]:
+        """Partitions led by the broker that somebody else could lead (CX-6)."""
+        return [
+            tp
+            for tp in self._led_by.get(broker, ())
+            if tp.topic not in self.topics_to_be_deleted and len(self.assignment(tp).replicas) > 1
+        ]
+
+    def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
+        """CX-7."""
+        if tp.topic in self.topics_to_be_deleted:
+            return LEADER_EPOCH_DURING_DELETE
+        leadership = self.leaderships.get(tp)
+        return NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch
+
+    # States
+
+    def partition_state(self, tp: TopicPartition) -> PartitionState:
+        return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
+
+    def _set_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
+        old = self.partition_states.get(tp, PartitionState.NON_EXISTENT)
+        self.partition_states[tp] = state
+        if old is state:
+            return
+        if tp.topic not in self.topics_with_deletion_started:
+            self.offline_partition_count += (state is PartitionState.OFFLINE) - (old is PartitionState.OFFLINE)
+        if state is PartitionState.OFFLINE or state is PartitionState.NEW:
+            self._awaiting_leader[tp] = None
+        else:
+            self._awaiting_leader.pop(tp, None)
+
+    def partitions_awaiting_leader(self) -> list[TopicPartition]:
+        """Partitions in OfflinePartition or NewPartition whose topic is not queued for deletion (§13.5)."""
+        return [tp for tp in self._awaiting_leader if tp.topic not in self.topics_to_be_deleted]
+
+    def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState:
+        on_broker = self.replica_states.get(broker)
+        return ReplicaState.NON_EXISTENT if on_broker is None else on_broker.get(tp, ReplicaState.NON_EXISTENT)
+
+    def _set_replica_states(self, broker: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState) -> None:
+        states, changed = self.replica_states.setdefault(broker, {}), dict.fromkeys(partitions, state)
+        if self._deleting:
+            for tp in changed:
+                counts = self._deleting.get(tp.topic)
+                if counts is not None and broker in self.assignment(tp).replicas:
+                    counts[states.get(tp, ReplicaState.NON_EXISTENT)] -= 1
+                    counts[state] += 1
+        states.update(changed)
+
+    def _forget_replicas(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the state of replicas that are gone, and the disk that they were on.
+
+        The assignment stays until ZooKeeper has the one without them, or none.
+        """
+        states = self.replica_states.get(broker, {})
+        for tp in partitions:
+            states.pop(tp, None)
+            self.forget_disk(broker, tp)
+
+    # Deletion
+
+    def _queue_deletions(self, topics: Iterable[str]) -> None:
+        """Newly queued topics no longer count as imbalanced (CX-11)."""
+        for topic in topics:
+            if topic not in self.topics_to_be_deleted:
+                for tp in self.partitions_of(topic):
+                    self._count_imbalance(tp, self.assignment(tp), self.leaderships.get(tp), -1)
+                    self._count_preferred(tp, self.assignment(tp), -1)
+                self.topics_to_be_deleted.add(topic)
+                self.deletions_postponed.discard(topic)
+                self._follow_replicas(topic)
+
+    def _postpone_deletions(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.deletions_postponed.add(topic)
+            self._follow_replicas(topic)
+
+    @property
+    def topics_marked_for_deletion(self) -> set[str]:
+        """Those that are queued, and those that will be."""
+        return self.topics_to_be_deleted | self.deletions_postponed
+
+    def is_marked_for_deletion(self, topic: str) -> bool:
+        return topic in self.topics_to_be_deleted or topic in self.deletions_postponed
+
+    def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
+        """How many replicas of a topic marked for deletion are in each state; a state may be listed with 0."""
+        return self._deleting[topic]
+
+    def _remove_topic(self, topic: str) -> None:
+        """Forget a topic that is gone, states included: one of the same name starts from nothing (CX-10, D-8)."""
+        partitions = self.partitions_of(topic)
+        for partition, assignment in self.assignments.pop(topic, {}).items():
+            tp = TopicPartition(topic, partition)
+            leadership = self.leaderships.pop(tp, None)
+            if leadership is not None:
+                del self._led_by[leadership.leader][tp]
+            self._count_imbalance(tp, assignment, leadership, -1)
+            self._count_preferred(tp, assignment, -1)
+            for broker in assignment.replicas:
+                del self._hosted_by[broker][tp]
+        self._deleting.pop(topic, None)
+        topic_id = self.topic_ids.pop(topic, None)
+        if topic_id is not None:
+            del self.topic_names[topic_id]
+        self._forget_states(partitions)
+        self.partitions_being_reassigned.difference_update(partitions)
+        for topics in (
+            self.topics,
+            self.topics_to_be_deleted,
+            self.deletions_postponed,
+            self.topics_with_deletion_started,
+            self.topics_ineligible_for_deletion,
+        ):
+            topics.discard(topic)
+
+    def _forget_states(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._set_partition_state(tp, PartitionState.NON_EXISTENT)
+            del self.partition_states[tp]
+            for broker in list(self.replica_states):
+                self._forget_replicas(broker, [tp])
+
+    # Counters
+
+    def recount(self) -> tuple[int, int]:
+        """Offline partitions and preferred-replica imbalance, counted from scratch: what the counters must equal."""
+        offline = sum(
+            state is PartitionState.OFFLINE and tp.topic not in self.topics_with_deletion_started
+            for tp, state in self.partition_states.items()
+        )
+        imbalanced = sum(
+            tp.topic not in self.topics_to_be_deleted and is_imbalanced(self.assignment(tp), leadership)
+            for tp, leadership in self.leaderships.items()
+        )
+        return offline, imbalanced
+
+    def _follow_replicas(self, topic: str) -> None:
+        if topic not in self._deleting:
+            self._deleting[topic] = Counter()
+            for tp in self.partitions_of(topic):
+                self._count_replicas(tp, self.assignment(tp), +1)
+
+    def _count_replicas(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
+        counts = self._deleting.get(tp.topic)
+        if counts is not None:
+            for broker in assignment.replicas:
+                counts[self.replica_state(broker, tp)] += sign
+
+    def _count_imbalance(
+        self, tp: TopicPartition, assignment: ReplicaAssignment, leadership: Leadership | None, sign: int
+    ) -> None:
+        if leadership is None or tp.topic in self.topics_to_be_deleted:
+            return
+        if is_imbalanced(assignment, leadership):
+            self.preferred_replica_imbalance_count += sign
+        if assignment.replicas and leadership.leader != assignment.replicas[0]:
+            self.preferred_leaders.mark(assignment.replicas[0], tp, sign)
+
+    def _count_preferred(self, tp: TopicPartition, assignment: ReplicaAssignment, sign: int) -> None:
+        if assignment.replicas and tp.topic not in self.topics_to_be_deleted:
+            self.preferred_leaders.count(assignment.replicas[0], sign)

@@ -1,0 +1,247 @@
+"""The state-change records of a change: made of the very value that the context takes over.
+
+Called before the change is applied, so that the state which is left is still there to be named.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch, RegisteredBroker
+from cluster.partition import Leadership, TopicPartition
+from cluster.state_change_log import Cause, Kind, LoadedPartition, StateChange
+from cluster.state_tables import PartitionState
+from controller.changes import (
+    BrokerModified,
+    BrokersBounced,
+    BrokersDied,
+    BrokerShuttingDown,
+    BrokersJoined,
+    Change,
+    ControllerActivated,
+    ControllerResigned,
+    DeletionsQueued,
+    LeadersElected,
+    LeadershipsWritten,
+    PartitionsMoved,
+    ReassignmentsCompleted,
+    ReassignmentsWritten,
+    ReplicasMoved,
+    TopicsCreated,
+    TopicsRemoved,
+)
+from controller.context import ControllerContext
+from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
+
+_Record = Callable[..., StateChange]
+"""StateChange with what all records of one change share."""
+
+
+def state_changes(change: Change, context: ControllerContext, cause: Cause) -> list[StateChange]:
+    """What the log is to say of `change`, which `context` does not know yet; empty for those that nobody is told.
+
+    Records about a topic carry its id, which tells it from an earlier one of the same name.
+    """
+    make = _RECORDS.get(type(change))
+    record = partial(StateChange, cause=cause, controller_epoch=context.epoch)
+    return [] if make is None else make(change, context, record)
+
+
+def _brokers(registered: Iterable[RegisteredBroker], to_state: str, record: _Record) -> list[StateChange]:
+    return [
+        record(kind=Kind.BROKER, broker=r.broker.id, to_state=to_state, reason=f"broker epoch {r.epoch}")
+        for r in registered
+    ]
+
+
+def _joined(change: BrokersJoined, _context: ControllerContext, record: _Record) -> list[StateChange]:
+    return _brokers(change.registered, "live", record) if change.recorded else []
+
+
+def _bounced(change: BrokersBounced, _context: ControllerContext, record: _Record) -> list[StateChange]:
+    return _brokers(change.registered, "bounced", record)
+
+
+def _died(change: BrokersDied, _context: ControllerContext, record: _Record) -> list[StateChange]:
+    return [record(kind=Kind.BROKER, broker=broker, to_state="dead") for broker in change.brokers]
+
+
+def _modified(change: BrokerModified, _context: ControllerContext, record: _Record) -> list[StateChange]:
+    return _brokers([change.registered], "changed", record)
+
+
+def _shutting_down(change: BrokerShuttingDown, _context: ControllerContext, record: _Record) -> list[StateChange]:
+    reason = f"broker epoch {change.broker_epoch}"
+    return [record(kind=Kind.BROKER, broker=change.broker, to_state="shutting_down", reason=reason)]
+
+
+def _topics(topics: Iterable[str], to_state: str, context: ControllerContext, record: _Record) -> list[StateChange]:
+    ids = context.topic_ids
+    return [record(kind=Kind.TOPIC, topic=topic, topic_id=ids.get(topic), to_state=to_state) for topic in topics]
+
+
+def _created(change: TopicsCreated, context: ControllerContext, record: _Record) -> list[StateChange]:
+    return _topics(change.topics, "created", context, record)
+
+
+def _removed(change: TopicsRemoved, context: ControllerContext, record: _Record) -> list[StateChange]:
+    return _topics(change.topics, "deleted" if change.deleted else "removed", context, record)
+
+
+def _queued(change: DeletionsQueued, context: ControllerContext, record: _Record) -> list[StateChange]:
+    topics = (*change.queued, *change.postponed) if change.recorded else ()
+    return _topics(topics, "queued for deletion", context, record)
+
+
+def _assignments(
+    change: ReassignmentsWritten | ReassignmentsCompleted, context: ControllerContext, record: _Record
+) -> list[StateChange]:
+    completed = isinstance(change, ReassignmentsCompleted)
+    return [
+        record(
+            kind=Kind.ASSIGNMENT,
+            topic=tp.topic,
+            topic_id=context.topic_ids.get(tp.topic),
+            partition=tp.partition,
+            to_state=REASSIGNMENT_COMPLETED if completed else recorded_as(context, tp, assignment),
+            replicas=assignment.replicas,
+            reason=f"adding {list(assignment.adding)}, removing {list(assignment.removing)}",
+        )
+        for tp, assignment in change.assignments.items()
+    ]
+
+
+def _elected(change: LeadersElected, context: ControllerContext, record: _Record) -> list[StateChange]:
+    online = PartitionState.ONLINE.value
+    return [
+        record(
+            kind=Kind.PARTITION,
+            topic=tp.topic,
+            topic_id=context.topic_ids.get(tp.topic),
+            partition=tp.partition,
+            from_state=context.partition_state(tp).value,
+            to_state=online,
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            partition_epoch=leadership.partition_epoch,
+            isr=leadership.isr,
+            replicas=context.assignment(tp).replicas,
+            reason=change.reason,
+        )
+        for tp, leadership in change.leaderships.items()
+    ]
+
+
+def _written(change: LeadershipsWritten, context: ControllerContext, record: _Record) -> list[StateChange]:
+    return [
+        record(
+            kind=Kind.ISR,
+            topic=tp.topic,
+            topic_id=context.topic_ids.get(tp.topic),
+            partition=tp.partition,
+            broker=change.broker,
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            partition_epoch=leadership.partition_epoch,
+            isr=leadership.isr,
+            replicas=_with_removing(context.assignment(tp).replicas, change.removing.get(tp)),
+            reason=change.reason,
+        )
+        for tp, leadership in change.leaderships.items()
+    ]
+
+
+def _with_removing(replicas: tuple[BrokerId, ...], removing: tuple[BrokerId, ...] | None) -> tuple[BrokerId, ...]:
+    return replicas if removing is None else tuple(dict.fromkeys((*replicas, *removing)))
+
+
+def _partitions_moved(change: PartitionsMoved, context: ControllerContext, record: _Record) -> list[StateChange]:
+    return [
+        record(
+            kind=Kind.PARTITION,
+            topic=tp.topic,
+            topic_id=context.topic_ids.get(tp.topic),
+            partition=tp.partition,
+            from_state=before.value,
+            to_state=change.target.value,
+            replicas=context.assignment(tp).replicas,
+        )
+        for tp in change.partitions
+        if (before := context.partition_state(tp)) is not change.target
+    ]
+
+
+def _replicas_moved(change: ReplicasMoved, context: ControllerContext, record: _Record) -> list[StateChange]:
+    if not change.recorded:
+        return []
+    return [
+        record(
+            kind=Kind.REPLICA,
+            topic=tp.topic,
+            topic_id=context.topic_ids.get(tp.topic),
+            partition=tp.partition,
+            broker=change.broker,
+            from_state=before.value,
+            to_state=change.target.value,
+        )
+        for tp, before in change.partitions.items()
+        if before is not change.target
+    ]
+
+
+def _activated(change: ControllerActivated, context: ControllerContext, record: _Record) -> list[StateChange]:
+    """Who is active now and, per topic, where each partition stands, so that an audit has start states."""
+    active = record(kind=Kind.CONTROLLER, broker=change.controller, to_state="active")
+    return [
+        active,
+        *(
+            record(
+                kind=Kind.LOADED,
+                topic=topic,
+                topic_id=context.topic_ids.get(topic),
+                partitions=tuple(_loaded(context, TopicPartition(topic, p)) for p in context.assignments[topic]),
+            )
+            for topic in sorted(context.assignments)
+        ),
+    ]
+
+
+def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
+    replicas = context.assignment(tp).replicas
+    known = context.leaderships.get(tp, _NEVER_LED)
+    return LoadedPartition(
+        tp.partition,
+        known.leader,
+        known.leader_epoch,
+        known.partition_epoch,
+        known.isr,
+        replicas,
+        known.controller_epoch,
+    )
+
+
+_NEVER_LED: Final = Leadership(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
+
+
+def _resigned(change: ControllerResigned, _context: ControllerContext, record: _Record) -> list[StateChange]:
+    return [record(kind=Kind.CONTROLLER, broker=change.controller, to_state="resigned")]
+
+
+_RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[StateChange]]]] = {
+    BrokersJoined: _joined,
+    BrokersBounced: _bounced,
+    BrokersDied: _died,
+    BrokerModified: _modified,
+    BrokerShuttingDown: _shutting_down,
+    TopicsCreated: _created,
+    TopicsRemoved: _removed,
+    DeletionsQueued: _queued,
+    ReassignmentsWritten: _assignments,
+    ReassignmentsCompleted: _assignments,
+    LeadersElected: _elected,
+    LeadershipsWritten: _written,
+    PartitionsMoved: _partitions_moved,
+    ReplicasMoved: _replicas_moved,
+    ControllerActivated: _activated,
+    ControllerResigned: _resigned,
+}
