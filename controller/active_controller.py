@@ -7,6 +7,7 @@ the next one.
 import asyncio
 from collections.abc import Callable, Iterable
 from random import Random
+from typing import Final
 
 from msgspec import Struct
 
@@ -26,12 +27,15 @@ from controller.controller_election import Office
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.dynamic_settings import DynamicSettings
 from controller.event_feed import EventFeed
-from controller.events import AutoPreferredReplicaLeaderElection, Event
+from controller.events import AutoPreferredReplicaLeaderElection, Event, ProcedureResumption
 from controller.fenced_writes import FencedWriter
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
 from controller.unfenced_store import UnfencedStore
+
+RESUMPTION_PAUSE_S: Final = 30
+"""Between a refusal of ZooKeeper, such as by an access list, and the next attempt at what it stopped."""
 
 
 class UnsentDecisionsError(ClusterError):
@@ -61,7 +65,7 @@ class ActiveController:
         self.config = config
         self.settings = settings
         self.context = ControllerContext(office.epoch, office.epoch_zk_version)
-        fenced = FencedWriter(zookeeper, office.epoch_zk_version, CONTROLLER_EPOCH)
+        fenced = FencedWriter(zookeeper, office.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
         self.store = ControllerStore(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
         self.unfenced = UnfencedStore(zookeeper)
@@ -76,6 +80,9 @@ class ActiveController:
         """What is being processed; set by the event loop before each event."""
         self._sink = sink
         self._balance: asyncio.TimerHandle | None = None
+        self._resumption: asyncio.TimerHandle | None = None
+        self.reassignments_to_resume: set[TopicPartition] = set()
+        """Partitions whose move ZooKeeper stopped by refusing something; until `ProcedureResumption`."""
         self._awaiting_leaders: dict[str, _AwaitedLeaders] = {}
         self._concerned: dict[str, None] = {}
         """Topics of `_awaiting_leaders` that the event in progress changed, or began to wait for."""
@@ -121,6 +128,16 @@ class ActiveController:
         loop = asyncio.get_running_loop()
         self._balance = loop.call_later(delay_s, self.enqueue, AutoPreferredReplicaLeaderElection())
 
+    def resume_later(self) -> None:
+        """ZooKeeper refused something: take up in a while what is left half done by it."""
+        if self._resumption is None:
+            loop = asyncio.get_running_loop()
+            self._resumption = loop.call_later(RESUMPTION_PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        self._resumption = None
+        self.enqueue(ProcedureResumption())
+
     # Who asked for a topic, or for its end, may wait for it; the event loop goes on meanwhile.
 
     def leaders_elected(self, topic: str, partitions: int = 1) -> asyncio.Future[bool]:
@@ -149,8 +166,9 @@ class ActiveController:
         """The end of the reign."""
         self.channels.stop()
         self.feed.close()
-        if self._balance is not None:
-            self._balance.cancel()
+        for timer in (self._balance, self._resumption):
+            if timer is not None:
+                timer.cancel()
         for awaited in self._awaiting_leaders.values():
             _answer(awaited.futures.values(), there=False)
         _answer(self._awaiting_deletion.values(), there=False)

@@ -154,8 +154,15 @@ class Controller:
             case _ if self._active is None:
                 preempt(event)
             case _:
-                self._active.cause = cause
-                await dispatch(self._active, event)
+                await self._dispatch(self._active, event, cause)
+
+    async def _dispatch(self, active: ActiveController, event: Event, cause: Cause) -> None:
+        active.cause = cause
+        try:
+            await dispatch(active, event)
+        except ZooKeeperError:
+            active.resume_later()
+            raise
 
     async def look_who_rules(self) -> None:
         """After a write was fenced: resign if the office is lost, and give it up if it is not.

@@ -17,6 +17,7 @@ from controller.events import (
     LogDirEventNotification,
     PartitionModifications,
     PartitionReassignmentIsrChange,
+    ProcedureResumption,
     ReplicaLeaderElection,
     TopicChange,
     TopicDeletion,
@@ -47,6 +48,7 @@ from controller.handlers.reassignment_requests import (
     zk_partition_reassignment,
 )
 from controller.handlers.reassignments import complete_reassignments
+from controller.handlers.resumption import resume_procedures
 from controller.handlers.topic_changes import partition_modifications, topic_change
 from controller.handlers.topic_deletions import deletion_answered, topic_deletion
 from controller.handlers.topic_requests import create_partitions, create_topics
@@ -120,6 +122,7 @@ _REACTIONS: Final = dict(
         _on(IsrChangeNotification, lambda active, _: isr_change_notification(active)),
         _on(LogDirEventNotification, lambda active, _: log_dir_event_notification(active)),
         _on(AutoPreferredReplicaLeaderElection, lambda active, _: balance_leaders(active)),
+        _on(ProcedureResumption, lambda active, _: resume_procedures(active)),
         _on(UncleanLeaderElectionEnable, lambda active, _: trigger_online_elections(active)),
         _on(TopicUncleanLeaderElectionEnable, lambda active, event: trigger_online_elections(active, event.topic)),
         _on(
@@ -142,3 +145,5 @@ _REACTIONS: Final = dict(
         _answering(QueryReceived, answer_query),
     )
 )
+EVENTS: Final = frozenset(_REACTIONS)
+"""What a controller in office reacts to."""

@@ -151,6 +151,12 @@ class TopicUncleanLeaderElectionEnable(Event, frozen=True):
     topic: str
 
 
+class ProcedureResumption(Event, frozen=True):
+    """Some time ago ZooKeeper refused something: what was left half done is to be taken up again."""
+
+    state = ControllerState.IDLE
+
+
 # Answers of brokers
 
 

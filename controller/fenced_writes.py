@@ -5,13 +5,13 @@ is taken out and the rest is sent again in two halves, which isolates any number
 rounds. Results stay per item, as if each had been sent alone (FN-2, D-24).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from cluster.broker import ZkVersion
-from cluster.errors import ControllerMovedError, OutcomeUnknownError, ZooKeeperError
+from cluster.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 
 MAX_OPS: Final = 250
@@ -47,9 +47,9 @@ class TooLarge(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """Any other refusal."""
+    """Any other refusal, of the unit or of all that ZooKeeper was asked for with it."""
 
-    error: ZkError
+    reason: str
 
 
 Outcome = Written | Conflict | Missing | TooLarge | Failed
@@ -68,16 +68,21 @@ class _Pending(NamedTuple):
 class FencedWriter:
     """Writes of one reign, with the check that ties them to it."""
 
-    def __init__(self, zookeeper: ZooKeeper, epoch_zk_version: ZkVersion, fence_path: str) -> None:
+    def __init__(
+        self, zookeeper: ZooKeeper, epoch_zk_version: ZkVersion, fence_path: str, *, on_refusal: Callable[[], None]
+    ) -> None:
+        """`on_refusal` is called when units failed for a reason that may pass, such as an access list."""
         assert epoch_zk_version >= 0, f"epoch version {epoch_zk_version} fences nothing"
         self._zookeeper = zookeeper
+        self._on_refusal = on_refusal
         self._fence = Check(fence_path, epoch_zk_version)
 
     async def write(self, units: Sequence[Unit]) -> list[Outcome]:
         """Write every unit; one outcome per unit, in order.
 
         Raises ControllerMovedError when the epoch moved on, SessionExpiredError when the session is gone;
-        then some units may have been written, by this controller and before its successor's first write.
+        then some units may have been written, by this controller and before its successor's first write. Whatever
+        else ZooKeeper says against it is the outcome of the units concerned.
         """
         outcomes: list[Outcome | None] = [
             TooLarge(size) if (size := bytes_of(ops)) > MAX_UNIT_BYTES else None for ops in units
@@ -88,14 +93,27 @@ class FencedWriter:
             answers = await self._zookeeper.multi_many(transactions)
             retry: list[list[_Pending]] = []
             for chunk, answer in zip(chunks, answers, strict=True):
-                if isinstance(answer, OutcomeUnknownError):
-                    retry.append(await self._settle(chunk, outcomes))
-                elif isinstance(answer, Exception):
-                    raise answer
-                else:
-                    retry.extend(await self._take_results(chunk, answer, outcomes))
+                try:
+                    retry += await self._take_answer(chunk, answer, outcomes)
+                except SessionExpiredError:
+                    raise
+                except ZooKeeperError as error:
+                    # The other chunks may be written, and whoever asked must hear of those.
+                    for pending in chunk:
+                        outcomes[pending.slot] = outcomes[pending.slot] or Failed(str(error))
             chunks = [chunk for chunk in retry if chunk]
+        if any(isinstance(outcome, Failed) for outcome in outcomes):
+            self._on_refusal()
         return [_known(outcome) for outcome in outcomes]
+
+    async def _take_answer(
+        self, chunk: list[_Pending], answer: list[OpResult] | Exception, outcomes: list[Outcome | None]
+    ) -> list[list[_Pending]]:
+        if isinstance(answer, OutcomeUnknownError):
+            return [await self._settle(chunk, outcomes)]
+        if isinstance(answer, Exception):
+            raise answer
+        return await self._take_results(chunk, answer, outcomes)
 
     async def _take_results(
         self, chunk: list[_Pending], results: list[OpResult], outcomes: list[Outcome | None]
@@ -194,7 +212,7 @@ def _refused(op: Op, position: int, error: ZkError) -> Outcome:
         case ZkError.NO_NODE:
             return Written(-1) if isinstance(op, Delete) else Missing(position)
         case _:
-            return Failed(error)
+            return Failed(f"{op.path}: {error.name}")
 
 
 def _version_after(op: Op, result: OpResult) -> int:

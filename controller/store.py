@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
-from cluster.errors import MalformedZnodeError
+from cluster.errors import MalformedZnodeError, ZooKeeperError
 from cluster.partition import Leadership, TopicAssignment, TopicPartition
 from cluster.znodes import (
     BROKERS_IDS,
@@ -232,8 +232,8 @@ class ControllerStore:
         node = await self._zookeeper.get(PREFERRED_REPLICA_ELECTION, watch=True)
         return None if node is None else decode_partitions(PREFERRED_REPLICA_ELECTION, node.data)
 
-    async def delete_requested_elections(self) -> None:
-        await self._writer.write([(Delete(PREFERRED_REPLICA_ELECTION),)])
+    async def delete_requested_elections(self) -> Outcome:
+        return (await self._writer.write([(Delete(PREFERRED_REPLICA_ELECTION),)]))[0]
 
     # Partition states
 
@@ -312,8 +312,10 @@ class ControllerStore:
     # The office
 
     async def leave_office(self) -> None:
-        """Delete `/controller`; raises ControllerMovedError when another controller was elected (EL-12)."""
-        await self._writer.write([(Delete(CONTROLLER),)])
+        """Delete `/controller` (EL-12). Raises ControllerMovedError when another controller was elected."""
+        (outcome,) = await self._writer.write([(Delete(CONTROLLER),)])
+        if not isinstance(outcome, Written):
+            raise ZooKeeperError(f"{CONTROLLER} cannot be deleted: {outcome}")
 
 
 def _decode_registration(broker: BrokerId, node: Node | None) -> RegisteredBroker | None:

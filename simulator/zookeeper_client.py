@@ -30,14 +30,15 @@ from simulator.zookeeper import Line, ServerSession, SimulatedZooKeeper
 from simulator.zookeeper_calls import BelievedWatches, Call, CallQueue, in_requests, list_children
 
 RECONNECT_SECONDS: Final = 0.1
+Refusals = Callable[[Sequence[Op]], list[OpResult] | None]
 
 
 class SimulatedZooKeeperClient:
     """`cluster.zookeeper.port.ZooKeeper` on the simulated server.
 
-    The faults: `disconnect`, `expire`, `lose_answer_of_next_write`, `pause` and `resume` (the process stands still,
-    which is the client alone unless it is told of another), `crash` (nothing is heard of it any more, and it hears
-    nothing).
+    The faults: `disconnect`, `expire`, `lose_answer_of_next_write`, `refuse_writes`, `pause` and `resume` (the process
+    stands still, which is the client alone unless it is told of another), `crash` (nothing is heard of it any more, and
+    it hears nothing).
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class SimulatedZooKeeperClient:
         self._is_connected = self._is_crashed = self._loses_next_answer = False
         self._up, self._down = Line(server.latency, OUTSIDE), Line(server.latency, self._process.context)
         self._calls = CallQueue()
+        self._refuses: Refusals | None = None
         self._watches = BelievedWatches()
         self.requests = 0
         self.round_trips = 0
@@ -179,6 +181,10 @@ class SimulatedZooKeeperClient:
     def lose_answer_of_next_write(self) -> None:
         """The server carries out the next write, and the connection breaks before its answer arrives."""
         self._loses_next_answer = True
+
+    def refuse_writes(self, refuses: Refusals | None) -> None:
+        """Ask `refuses` about each transaction of this client at its server: the answer, or None to carry it out."""
+        self._refuses = refuses
 
     def pause(self) -> None:
         """Stop the process, as by SIGSTOP: nothing is received, nothing sent, and no pings keep the session alive."""
@@ -298,7 +304,11 @@ class SimulatedZooKeeperClient:
     def _write_call(self, ops: Sequence[Op]) -> Call:
         if self._chroot.path:
             ops = [structs.replace(op, path=self._chroot.absolute(op.path)) for op in ops]
-        return Call(lambda session: self._server.write(session, ops), is_write=True)
+        return Call(lambda session: self._write(session, ops), is_write=True)
+
+    def _write(self, session: ServerSession, ops: Sequence[Op]) -> list[OpResult]:
+        refused = None if self._refuses is None else self._refuses(ops)
+        return self._server.write(session, ops) if refused is None else refused
 
     async def _ask(self, calls: Sequence[Call]) -> list[Any]:
         """Queue the calls and wait for all answers. Raises what any of them became instead of an answer."""

@@ -26,6 +26,7 @@ from controller.decisions.requested_elections import (
     sort_out,
 )
 from controller.events import ReplicaLeaderElection
+from controller.fenced_writes import Written
 from controller.handlers.partition_transitions import move_partitions
 from controller.request_events import ElectionsDecided
 
@@ -100,8 +101,11 @@ async def replica_leader_election(active: ActiveController) -> None:
             refused={str(tp): refusal.message for tp, refusal in refusals.items()},
         )
     finally:
-        await active.store.delete_requested_elections()
-        active.enqueue(ReplicaLeaderElection())
+        outcome = await active.store.delete_requested_elections()
+        if isinstance(outcome, Written):
+            active.enqueue(ReplicaLeaderElection())
+        else:
+            _log.error("Requested elections cannot be deleted, and would be held again and again", outcome=str(outcome))
 
 
 async def balance_leaders(active: ActiveController) -> None:

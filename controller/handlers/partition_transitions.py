@@ -55,6 +55,7 @@ async def move_partitions(
         raise
     except ZooKeeperError as error:
         _log.error("Partitions cannot be moved", target=target.value, partitions=len(partitions), error=str(error))
+        active.resume_later()
         results = dict.fromkeys(partitions, ElectionFailure(str(error), error.code))
     # Also after an error: what was written before it must be told.
     active.send(batch)

@@ -13,7 +13,7 @@ from cluster.partition import TopicPartition
 from controller.active_controller import ActiveController
 from controller.decisions.reassignment import remaining_entries
 from controller.events import ZkPartitionReassignment
-from controller.fenced_writes import Conflict, Missing
+from controller.fenced_writes import Conflict, Missing, Written
 
 _log = structlog.stdlib.get_logger()
 
@@ -39,6 +39,9 @@ async def drop_reassignment_entries(
         outcome = await active.store.write_reassignments(remaining, found.version)
         if isinstance(outcome, Conflict | Missing):
             continue
+        if not isinstance(outcome, Written):
+            _log.error("Reassignment requests that are done cannot be taken out of their node", outcome=str(outcome))
+            return
         if not remaining:
             # Arms the watch again, or picks up a node that was created in between.
             active.enqueue(ZkPartitionReassignment())

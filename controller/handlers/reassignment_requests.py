@@ -94,6 +94,16 @@ async def resume_reassignments(active: ActiveController) -> None:
     await reassign(active, {tp: context.assignment(tp) for tp in rest})
 
 
+async def resume_stopped_reassignments(active: ActiveController) -> None:
+    """Carry on where ZooKeeper refused a write: with strays that are to go, and with the moves that it stopped."""
+    context = active.context
+    stopped, active.reassignments_to_resume = active.reassignments_to_resume, set()
+    await _stop_strays(active)
+    await zk_partition_reassignment(active)
+    rest = sorted(stopped & context.partitions_being_reassigned)
+    await reassign(active, {tp: context.assignment(tp) for tp in rest})
+
+
 async def list_partition_reassignments(
     active: ActiveController, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:

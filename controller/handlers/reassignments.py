@@ -65,7 +65,9 @@ async def reassign(active: ActiveController, moves: Moves) -> Refusals:
         raise
     except ZooKeeperError as error:
         _log.error("Partitions cannot be moved to other brokers", partitions=len(moves), error=str(error))
+        active.resume_later()
         failures = dict.fromkeys(moves, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+    active.reassignments_to_resume |= failures.keys()
     # A deletion that a move held back may begin (RA-27).
     await resume_deletions(active, {tp.topic for tp in moves if tp not in active.context.partitions_being_reassigned})
     return failures

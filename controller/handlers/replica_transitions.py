@@ -71,6 +71,7 @@ async def move_replicas(
         raise
     except ZooKeeperError as error:
         _log.error("Replicas cannot be moved", target=target.value, error=str(error))
+        active.resume_later()
     # Also after an error: what was written before it must be told.
     active.send(batch)
 

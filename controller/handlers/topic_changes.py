@@ -68,6 +68,13 @@ async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssi
     _record_assignments(active, topics)
 
 
+async def record_missing_ids(active: ActiveController) -> None:
+    """Give an id to the topics whose node ZooKeeper did not let be written with one."""
+    context = active.context
+    if active.config.protocol_version.assigns_topic_ids:
+        await _record_ids(active, await active.store.read_topics(sorted(context.topics - context.topic_ids.keys())))
+
+
 def _record_assignments(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
     active.commit(
         AssignmentsRead(

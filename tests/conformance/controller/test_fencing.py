@@ -35,7 +35,7 @@ async def writer(*paths: str) -> tuple[CountingClient, FencedWriter]:
     await client.start_session()
     await client.multi([Create("/epoch", b"1"), *(Create(path, b"old") for path in paths)])
     client.transactions = 0
-    return client, FencedWriter(client, ZkVersion(0), "/epoch")
+    return client, FencedWriter(client, ZkVersion(0), "/epoch", on_refusal=lambda: None)
 
 
 @pytest.mark.rule("FN-1", "FN-2", "D-24")
@@ -174,7 +174,9 @@ def test_a_lost_session_ends_the_write() -> None:
 @pytest.mark.rule("FN-3")
 def test_a_writer_without_a_fence_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="fences nothing"):
-        FencedWriter(SimulatedZooKeeperClient(SimulatedZooKeeper(Random(1))), ZkVersion(-1), "/epoch")
+        FencedWriter(
+            SimulatedZooKeeperClient(SimulatedZooKeeper(Random(1))), ZkVersion(-1), "/epoch", on_refusal=lambda: None
+        )
 
 
 @pytest.mark.rule("FN-4", "EV-9", "INV-5", "INV-11")

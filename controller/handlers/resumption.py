@@ -1,0 +1,46 @@
+"""What ZooKeeper refused is tried again, without a failover: nothing stays half done until somebody notices.
+
+Kafka's controller goes on with whatever comes next; there only its successor finishes what was refused.
+"""
+
+from typing import Final
+
+import structlog
+
+from cluster.state_tables import ReplicaState
+from controller.active_controller import ActiveController
+from controller.handlers.broker_changes import broker_change, replicas_went_offline
+from controller.handlers.elections import replica_leader_election
+from controller.handlers.notifications import isr_change_notification, log_dir_event_notification
+from controller.handlers.partition_transitions import trigger_online_elections
+from controller.handlers.reassignment_requests import resume_stopped_reassignments
+from controller.handlers.topic_changes import record_missing_ids, topic_change
+from controller.handlers.topic_deletions import topic_deletion
+
+_STARTED: Final = frozenset({ReplicaState.NEW, ReplicaState.ONLINE})
+_log = structlog.stdlib.get_logger()
+
+
+async def resume_procedures(active: ActiveController) -> None:
+    """Compare with ZooKeeper once more, as if every watch had fired, and carry on with what was stopped.
+
+    In the order of a failover. What is refused again asks for the next attempt by itself.
+    """
+    context = active.context
+    _log.info("Taking up what ZooKeeper refused")
+    await broker_change(active)
+    await topic_change(active)
+    await record_missing_ids(active)
+    dead = {
+        broker: [tp for tp in context.partitions_on_broker(broker) if context.replica_state(broker, tp) in _STARTED]
+        for broker in context.hosting_brokers()
+        if broker not in context.live_or_shutting_down_ids
+    }
+    if any(dead.values()):
+        await replicas_went_offline(active, dead)
+    await trigger_online_elections(active)
+    await resume_stopped_reassignments(active)
+    await topic_deletion(active)
+    await replica_leader_election(active)
+    await isr_change_notification(active)
+    await log_dir_event_notification(active)

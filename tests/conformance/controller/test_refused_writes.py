@@ -1,0 +1,327 @@
+"""Whatever write ZooKeeper refuses, memory says what ZooKeeper says, and what was stopped is carried on (INV-4).
+
+Each procedure of the controller is run once to count its writes, and then once for each of them and each way of
+refusing it. A handler is covered as soon as its event is in the table; a test tells which are not.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.protocol_version import ProtocolVersion
+from cluster.requests import (
+    PREFERRED,
+    TOPIC_RESOURCE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterPartitionItem,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    ControlledShutdownRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    NewPartitions,
+    NewTopic,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicToDelete,
+)
+from cluster.znodes import (
+    CONFIG_CHANGES,
+    DEFAULT_ENTITY,
+    DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+    ConfigEntity,
+    encode_config,
+    encode_config_change,
+    encode_log_dir_event,
+    encode_partitions,
+    encode_reassignments,
+    encode_state,
+    encode_topic,
+    state_path,
+    topic_path,
+)
+from cluster.zookeeper.port import SetData
+from controller import dispatch
+from controller.events import (
+    AutoPreferredReplicaLeaderElection,
+    BrokerChange,
+    BrokerModifications,
+    IsrChangeNotification,
+    LeaderAndIsrResponseReceived,
+    LogDirEventNotification,
+    PartitionModifications,
+    PartitionReassignmentIsrChange,
+    ProcedureResumption,
+    ReplicaLeaderElection,
+    TopicChange,
+    TopicDeletion,
+    TopicDeletionStopReplicaResponseReceived,
+    TopicUncleanLeaderElectionEnable,
+    UncleanLeaderElectionEnable,
+    UpdateMetadataResponseReceived,
+    ZkPartitionReassignment,
+)
+from controller.request_events import (
+    AllocateProducerIdsReceived,
+    AlterConfigsReceived,
+    AlterPartitionReceived,
+    ApiPartitionReassignment,
+    ControlledShutdownReceived,
+    CreatePartitionsReceived,
+    CreateTopicsReceived,
+    DeleteTopicsReceived,
+    ElectLeadersReceived,
+    ListPartitionReassignments,
+    QueryReceived,
+    UpdateFeaturesReceived,
+)
+from tests.contexts import ids
+from tests.controllers import RunningController, World, run_virtually, running_cluster, settle
+from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
+
+Step = Callable[[World, RunningController], Awaitable[object]]
+T = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)]
+
+WRITE_NOTHING = {
+    QueryReceived,
+    ListPartitionReassignments,
+    UpdateMetadataResponseReceived,
+    BrokerModifications,
+    UpdateFeaturesReceived,  # Not fenced: one write, whose refusal is the answer (FT-4).
+    AllocateProducerIdsReceived,  # The same (AX-3).
+}
+"""Events whose handlers have no fenced write, so that there is nothing between memory and ZooKeeper."""
+
+
+async def topic(world: World, c: RunningController) -> None:
+    await world.create_topic("t", [1, 2], [2, 1], [1, 2])
+    for tp, leader in zip(T, (1, 2, 1), strict=True):
+        await world.leads("t", tp.partition, leader=leader)
+
+
+async def in_sync(world: World, c: RunningController, *isr: int) -> None:
+    """The leader of each partition asks for this ISR."""
+    for tp in T:
+        state = await world.state("t", tp.partition)
+        if state is not None and state.leader >= 0 and set(state.isr) != set(isr):
+            item = AlterPartitionItem("t", None, tp.partition, state.leader_epoch, ids(*isr), state.partition_epoch)
+            await c.ask(AlterPartitionRequest(state.leader, await world.broker_epoch(state.leader), (item,)))
+
+
+def reassign(*target: int) -> Step:
+    partitions = tuple(ReassignablePartition(tp.partition, ids(*target) if target else None) for tp in T)
+
+    async def ask(world: World, c: RunningController) -> object:
+        return await c.ask(AlterPartitionReassignmentsRequest((ReassignableTopic("t", partitions),)))
+
+    return ask
+
+
+def after(*steps: Step) -> Step:
+    async def all_of_them(world: World, c: RunningController) -> None:
+        for step in steps:
+            await step(world, c)
+            await settle()
+
+    return all_of_them
+
+
+def asking(request: Any) -> Step:
+    return lambda _world, c: c.ask(request)
+
+
+async def catch_up(world: World, c: RunningController) -> None:
+    await in_sync(world, c, 1, 2, 3)
+
+
+async def both_in_sync(world: World, c: RunningController) -> None:
+    await in_sync(world, c, 1, 2)
+
+
+async def broker_dies(world: World, c: RunningController) -> None:
+    await world.stop_broker(1)
+
+
+async def both_die(world: World, c: RunningController) -> None:
+    await world.stop_broker(1)
+    await settle()
+    await world.stop_broker(2)
+
+
+async def broker_returns(world: World, c: RunningController) -> None:
+    await world.start_broker(1)
+
+
+async def nothing(world: World, c: RunningController) -> None:
+    pass
+
+
+async def disk_fails(world: World, c: RunningController) -> None:
+    c.brokers.results[BrokerId(1)] = dict.fromkeys(T, ErrorCode.KAFKA_STORAGE_ERROR)
+    await world.create(f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000", encode_log_dir_event(BrokerId(1)))
+
+
+async def leaders_write_isrs(world: World, c: RunningController) -> None:
+    """As leaders do where the protocol has no AlterPartition."""
+    for tp in T:
+        state = await world.state("t", tp.partition)
+        assert state is not None
+        written = replace(state, isr=ids(1, 2, 3), partition_epoch=state.partition_epoch + 1)
+        await world.write(SetData(state_path(tp), encode_state(written)))
+    await world.create(f"{ISR_CHANGE_NOTIFICATION}/isr_change_0000000000", encode_partitions(T))
+
+
+async def unclean_is_allowed(world: World, c: RunningController) -> None:
+    entity = ConfigEntity("topics", "t")
+    await world.create(entity.path, encode_config({"unclean.leader.election.enable": "true"}))
+    await world.create(CONFIG_CHANGES + "/config_change_0000000000", encode_config_change(entity))
+
+
+async def unclean_is_allowed_everywhere(world: World, c: RunningController) -> None:
+    entity = ConfigEntity("brokers", DEFAULT_ENTITY)
+    await world.create(entity.path, encode_config({"unclean.leader.election.enable": "true"}))
+    await world.create(CONFIG_CHANGES + "/config_change_0000000000", encode_config_change(entity))
+
+
+async def shut_down(world: World, c: RunningController) -> None:
+    await c.ask(ControlledShutdownRequest(BrokerId(1), await world.broker_epoch(1)))
+
+
+async def grow(world: World, c: RunningController) -> None:
+    known = await world.topic("t")
+    assert known is not None
+    grown = known.partitions | {3: ReplicaAssignment(ids(1, 3)), 4: ReplicaAssignment(ids(3, 2))}
+    await world.write(SetData(topic_path("t"), encode_topic(TopicAssignment(grown, known.topic_id))))
+
+
+async def moved_by_tool(world: World, c: RunningController) -> None:
+    await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp: ids(1, 3) for tp in T}))
+
+
+async def balance(world: World, c: RunningController) -> None:
+    c.controller.events.put(AutoPreferredReplicaLeaderElection())
+
+
+async def unclean_wanted(world: World, c: RunningController) -> None:
+    """Broker 1 lives, but only broker 2, which does not, was in sync."""
+    await after(topic, broker_dies, both_die_after_the_first, broker_returns)(world, c)
+
+
+async def both_die_after_the_first(world: World, c: RunningController) -> None:
+    await world.stop_broker(2)
+
+
+CREATION = CreateTopicsRequest((NewTopic("a", 3, 2), NewTopic("b", 2, 2)), timeout_ms=1000)
+EXPANSION = CreatePartitionsRequest((NewPartitions("t", 5),), timeout_ms=1000)
+DELETION = DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=1000)
+SETTINGS = AlterConfigsRequest((AlterConfigsResource(TOPIC_RESOURCE, "t", (AlterableConfig("retention.ms", 0, "7"),)),))
+leader_2 = after(topic, both_in_sync, broker_dies, broker_returns, both_in_sync)
+"""Broker 1 is back in the ISRs that broker 2 leads now."""
+
+PROCEDURES = [
+    Procedure("create topics", (CreateTopicsReceived, TopicChange), nothing, asking(CREATION), always_ends=False),
+    Procedure("topics written by a tool", (TopicChange,), nothing, topic),
+    Procedure("add partitions", (CreatePartitionsReceived,), topic, asking(EXPANSION), always_ends=False),
+    Procedure("partitions written by a tool", (PartitionModifications,), topic, grow),
+    Procedure("delete topics", (DeleteTopicsReceived,), topic, asking(DELETION), always_ends=False),
+    Procedure(
+        "deletion asked for by a tool",
+        (TopicDeletion, TopicDeletionStopReplicaResponseReceived),
+        topic,
+        lambda world, _: world.create(f"{DELETE_TOPICS}/t"),
+    ),
+    Procedure("a broker dies", (BrokerChange,), topic, broker_dies),
+    Procedure("the last broker dies", (BrokerChange,), topic, both_die),
+    Procedure("a broker returns", (BrokerChange,), after(topic, both_die), broker_returns),
+    Procedure("a disk fails", (LogDirEventNotification, LeaderAndIsrResponseReceived), topic, disk_fails),
+    Procedure("controlled shutdown", (ControlledShutdownReceived,), topic, shut_down, always_ends=False),
+    Procedure("an ISR grows", (AlterPartitionReceived,), after(topic, reassign(1, 2, 3)), catch_up),
+    Procedure(
+        "elect leaders",
+        (ElectLeadersReceived,),
+        leader_2,
+        asking(ElectLeadersRequest(PREFERRED, timeout_ms=1000)),
+        always_ends=False,
+    ),
+    Procedure(
+        "elections asked for by a tool",
+        (ReplicaLeaderElection,),
+        leader_2,
+        lambda world, _: world.create(PREFERRED_REPLICA_ELECTION, encode_partitions(T)),
+        always_ends=False,
+    ),
+    Procedure("elections by timer", (AutoPreferredReplicaLeaderElection,), leader_2, balance),
+    Procedure("unclean elections", (TopicUncleanLeaderElectionEnable,), unclean_wanted, unclean_is_allowed),
+    Procedure("unclean everywhere", (UncleanLeaderElectionEnable,), unclean_wanted, unclean_is_allowed_everywhere),
+    Procedure("start a move", (ApiPartitionReassignment,), topic, reassign(1, 3), always_ends=False),
+    Procedure("complete a move", (AlterPartitionReceived,), after(topic, reassign(1, 3)), catch_up),
+    Procedure("complete a move of leaders", (AlterPartitionReceived,), after(topic, reassign(3, 2)), catch_up),
+    Procedure("cancel a move", (ApiPartitionReassignment,), after(topic, reassign(3, 4)), reassign()),
+    Procedure("replace a move", (ApiPartitionReassignment,), after(topic, reassign(3, 2)), reassign(1, 3)),
+    Procedure(
+        "a move asked for by a tool",
+        (ZkPartitionReassignment,),
+        topic,
+        lambda world, _: world.create(REASSIGN_PARTITIONS, encode_reassignments({tp: ids(1, 3) for tp in T})),
+        always_ends=False,
+    ),
+    Procedure("complete what a tool asked for", (AlterPartitionReceived,), after(topic, moved_by_tool), catch_up),
+    Procedure(
+        "leaders write ISRs themselves",
+        (IsrChangeNotification, PartitionReassignmentIsrChange),
+        after(topic, reassign(1, 3)),
+        leaders_write_isrs,
+        settings={"protocol_version": ProtocolVersion((2, 6))},
+    ),
+    Procedure("alter settings", (AlterConfigsReceived,), topic, asking(SETTINGS), always_ends=False),
+]
+
+
+def run(procedure: Procedure, refusals: WriteRefusals) -> Outcome:
+    async def main() -> Outcome:
+        world, c = await running_cluster(1, 2, 3, 4, auto_leader_rebalance_enable=False, **procedure.settings)
+        outcome = await carry_out(procedure, world, c, refusals)
+        await c.stop()
+        return outcome
+
+    return run_virtually(main)
+
+
+def test_every_handler_takes_part() -> None:
+    covered = {event for procedure in PROCEDURES for event in procedure.events}
+    assert set(dispatch.EVENTS) - WRITE_NOTHING - {ProcedureResumption} == covered
+
+
+@pytest.mark.rule("INV-4", "PS-3", "RM-2", "RA-3", "FN-2")
+@pytest.mark.parametrize("procedure", PROCEDURES, ids=lambda procedure: procedure.name)
+@pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name.lower())
+def test_memory_says_what_zookeeper_says_after_a_refused_write(procedure: Procedure, refusal: Refusal) -> None:
+    undisturbed = run(procedure, WriteRefusals())
+    assert undisturbed.writes > 0
+    for number in range(undisturbed.writes):
+        refusals = WriteRefusals(refusal, number)
+        try:
+            outcome = run(procedure, refusals)
+            check(procedure, undisturbed, outcome)
+        except AssertionError as error:
+            raise AssertionError(f"write {number} of {undisturbed.writes}: {refusals.refused}") from error
+
+
+def check(procedure: Procedure, undisturbed: Outcome, outcome: Outcome) -> None:
+    for item in undisturbed.before.keys() | undisturbed.after.keys() | outcome.after.keys():
+        ends = undisturbed.after.get(item)
+        possible = [ends] if procedure.always_ends else [ends, undisturbed.before.get(item)]
+        assert outcome.after.get(item) in possible, item

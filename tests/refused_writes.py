@@ -1,0 +1,198 @@
+"""Procedures of the controller, each run while ZooKeeper refuses one of its writes: what is compared afterwards."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from cluster.broker import BrokerId
+from cluster.errors import ApiError
+from cluster.partition import TopicPartition
+from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest
+from cluster.znodes import (
+    BROKERS_TOPICS,
+    DELETE_TOPICS,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+)
+from cluster.zookeeper.port import Check, Create, Op, OpResult, ZkError
+from controller.events import Event
+from tests.controllers import RunningController, World, settle, until
+
+AFTER_RESUMPTION_S = 100
+"""Longer than the controller waits before it tries a refused write again, three times over."""
+
+
+class Refusal(Enum):
+    """What becomes of one transaction of the controller."""
+
+    NO_AUTH = "the last operation is not allowed"
+    FENCE_UNREADABLE = "the check of the epoch is not allowed"
+    SERVER_ERROR = "an error of the server's own"
+    BAD_VERSION = "the last operation meets another version"
+    FENCED = "another controller was elected, as it seems"
+    NO_NODE = "the last operation does not find its znode"
+    HALF = "the last operation is not allowed, nor is the second half of the others"
+
+
+def refused_at(refusal: Refusal, ops: Sequence[Op]) -> tuple[int, ZkError]:
+    """Position of the operation that fails, and how."""
+    last = len(ops) - 1
+    match refusal:
+        case Refusal.NO_AUTH | Refusal.HALF:
+            return last, ZkError.NO_AUTH
+        case Refusal.FENCE_UNREADABLE:
+            return 0, ZkError.NO_AUTH
+        case Refusal.SERVER_ERROR:
+            return last, ZkError.INVALID_ACL
+        case Refusal.BAD_VERSION:
+            return last, ZkError.NODE_EXISTS if isinstance(ops[last], Create) else ZkError.BAD_VERSION
+        case Refusal.FENCED:
+            return 0, ZkError.BAD_VERSION
+        case Refusal.NO_NODE:
+            return last, ZkError.NO_NODE
+
+
+class WriteRefusals:
+    """Counts the writes of a controller, and refuses the one with the given number."""
+
+    def __init__(self, refusal: Refusal | None = None, number: int = -1) -> None:
+        self._refusal, self._numbers = refusal, {number}
+        if refusal is Refusal.HALF:
+            # After a refusal the writer sends what else there was in two halves.
+            self._numbers.add(number + 2)
+        self.count = 0
+        self.refused: list[Sequence[Op]] = []
+
+    def __call__(self, ops: Sequence[Op]) -> list[OpResult] | None:
+        if not (len(ops) > 1 and isinstance(ops[0], Check)):
+            return None
+        self.count += 1
+        if self._refusal is None or self.count - 1 not in self._numbers:
+            return None
+        self.refused.append(ops)
+        position, error = refused_at(self._refusal, ops)
+        answer = [OpResult(ZkError.RUNTIME_INCONSISTENCY) for _ in ops]
+        answer[position] = OpResult(error)
+        return answer
+
+
+Step = Callable[[World, RunningController], Awaitable[object]]
+
+
+class Procedure(NamedTuple):
+    """`prepare` runs undisturbed, `run` while a write is refused. `events`: what the controller handles meanwhile.
+
+    `always_ends`: whoever asked is not there to be refused, so in the end the procedure must have come to its end.
+    """
+
+    name: str
+    events: tuple[type[Event], ...]
+    prepare: Step
+    run: Step
+    always_ends: bool = True
+    settings: dict[str, Any] = {}
+
+
+class Outcome(NamedTuple):
+    before: dict[str, object]
+    after: dict[str, object]
+    writes: int
+
+
+async def carry_out(procedure: Procedure, world: World, c: RunningController, refusals: WriteRefusals) -> Outcome:
+    """Run a procedure to its end, with what is resumed later; memory is compared with ZooKeeper on the way."""
+    await procedure.prepare(world, c)
+    await settle()
+    before = await items(world)
+    c.zookeeper.refuse_writes(refusals)
+    try:
+        await procedure.run(world, c)
+    except ApiError:
+        # Whoever asked was told that it did not come about.
+        pass
+    await settle(2)
+    await until(lambda: c.rules, "active again")
+    await memory_equals_zookeeper(world, c)
+    await settle(AFTER_RESUMPTION_S)
+    await memory_equals_zookeeper(world, c)
+    await nothing_is_left_over(world, c)
+    return Outcome(before, await items(world), refusals.count)
+
+
+async def items(world: World) -> dict[str, object]:
+    """What ZooKeeper has of each topic and partition, without the epochs, which count attempts."""
+    found: dict[str, object] = {}
+    for topic in await world.tool.children(BROKERS_TOPICS) or ():
+        assigned = await world.topic(topic)
+        assert assigned is not None
+        found[topic] = sorted(assigned.partitions)
+        for partition, assignment in assigned.partitions.items():
+            state = await world.state(topic, partition)
+            found[f"{topic}-{partition} replicas"] = assignment
+            found[f"{topic}-{partition} leader"] = None if state is None else (state.leader, sorted(state.isr))
+    return found
+
+
+async def memory_equals_zookeeper(world: World, c: RunningController) -> None:
+    context = c.context
+    names = set(await world.tool.children(BROKERS_TOPICS) or ())
+    assert set(context.topics) == names
+    for name in names:
+        topic = await world.topic(name)
+        assert topic is not None
+        assert context.assignments.get(name, {}) == topic.partitions
+        assert context.topic_ids.get(name) == topic.topic_id
+        for partition in topic.partitions:
+            state, known = await world.state(name, partition), context.leaderships.get(TopicPartition(name, partition))
+            assert (state is None) == (known is None)
+            if state is not None:
+                # In memory a leadership that was sent again bears the epoch of who sent it.
+                assert (known.leader, known.leader_epoch, known.isr, known.partition_epoch) == (
+                    state.leader,
+                    state.leader_epoch,
+                    state.isr,
+                    state.partition_epoch,
+                )
+    assert context.recount() == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+
+
+async def nothing_is_left_over(world: World, c: RunningController) -> None:
+    """Requests in ZooKeeper are answered, moves are what topic nodes say, and brokers were told what is in force."""
+    context = c.context
+    moving = {
+        TopicPartition(topic, p)
+        for topic, of_topic in context.assignments.items()
+        for p, a in of_topic.items()
+        if a.is_being_reassigned
+    }
+    assert context.partitions_being_reassigned == moving
+    assert await world.tool.exists(PREFERRED_REPLICA_ELECTION) is None
+    if not moving:
+        assert await world.tool.exists(REASSIGN_PARTITIONS) is None
+    for parent in (DELETE_TOPICS, ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION):
+        assert not await world.tool.children(parent)
+    for tp, leadership in context.leaderships.items():
+        assert set(leadership.isr) <= set(context.assignment(tp).replicas)
+        for broker in context.live_broker_ids.intersection(context.assignment(tp).replicas):
+            assert _last_heard(c, broker, tp) == leadership.leader_epoch, (tp, broker)
+
+
+def _last_heard(c: RunningController, broker: BrokerId, tp: TopicPartition) -> int | None:
+    """The leader epoch that the broker was told last; None where it was told to delete its replica after that."""
+    last: int | None = None
+    for to, request in c.brokers.received:
+        match request:
+            case LeaderAndIsrRequest() if to == broker:
+                for topic in request.topic_states:
+                    for state in topic.partition_states:
+                        if (topic.topic_name, state.partition_index) == tp:
+                            last = state.leader_epoch
+            case StopReplicaRequest() if to == broker:
+                for stopped in request.partition_states:
+                    if (stopped.topic_name, stopped.partition_index) == tp and stopped.delete_partition:
+                        last = None
+            case _:
+                pass
+    return last
