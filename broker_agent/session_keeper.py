@@ -50,8 +50,8 @@ class SessionKeeper:
         while True:
             event = await self._events.get()
             match event:
-                case WatchEvent(path=path) if path == CONFIG_CHANGES:
-                    self._setting_changes.changed()
+                case WatchEvent(path=path, kind=kind) if path == CONFIG_CHANGES:
+                    self._setting_changes.changed(kind)
                 case WatchEvent():
                     self._finder.look_again()
                 case SessionEvent(state=SessionState.CONNECTED):

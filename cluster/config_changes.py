@@ -13,7 +13,8 @@ import structlog
 from cluster.errors import MalformedZnodeError
 from cluster.node import WallClock
 from cluster.znodes import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, ConfigEntity, decode_config, decode_config_change
-from cluster.zookeeper.port import Delete, Node, ZooKeeper
+from cluster.zookeeper.listing import watched_children
+from cluster.zookeeper.port import Delete, Node, WatchKind, ZooKeeper
 
 EXPIRY_MS: Final = 15 * 60 * 1000
 """After this time every listener has seen a change, or reads everything anew when it comes back (EP-34)."""
@@ -56,12 +57,14 @@ class ConfigChanges:
         self._is_new_session = True
         self._highest = -1
 
-    def changed(self) -> None:
-        """The watch on `/config/changes` fired."""
+    def changed(self, kind: WatchKind) -> None:
+        """The watch on `/config/changes` fired. Once the node is created again, its children are numbered anew."""
+        if kind is WatchKind.DELETED:
+            self.start_session()
         self._woken.set()
 
     def start_session(self) -> None:
-        """A new session has no watches: everything is read and processed again."""
+        """There are no watches, as in a new session: everything is read and processed again."""
         self._is_new_session = True
         self._woken.set()
 
@@ -83,7 +86,7 @@ class ConfigChanges:
     async def _catch_up(self, *, is_new_session: bool) -> None:
         if is_new_session:
             self._highest = -1
-        names = await self._zookeeper.children(CONFIG_CHANGES, watch=True) or ()
+        names = await watched_children(self._zookeeper, CONFIG_CHANGES) or ()
         changes = sorted((sequence, name) for name in names if (sequence := _sequence(name)) is not None)
         paths = [f"{CONFIG_CHANGES}/{name}" for _, name in changes]
         nodes = await self._zookeeper.get_many(paths)

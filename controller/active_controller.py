@@ -18,6 +18,7 @@ from cluster.partition import TopicPartition
 from cluster.state_change_log import Cause, StateChange, StateChangeSink
 from cluster.znodes import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
+from controller.admin_requests import AdminRequests
 from controller.broker_channels import BrokerChannels
 from controller.changes import Assignments, Change
 from controller.config import ControllerConfig
@@ -67,6 +68,7 @@ class ActiveController:
         self.context = ControllerContext(office.epoch, office.epoch_zk_version)
         fenced = FencedWriter(zookeeper, office.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
         self.store = ControllerStore(zookeeper, fenced)
+        self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
         self.unfenced = UnfencedStore(zookeeper)
         self.channels = channels

@@ -322,9 +322,10 @@ class Controller:
             _log.info("ZooKeeper session", state=notification.state.value)
             return
         if notification.path == CONFIG_CHANGES:
-            self._config_listener.changes.changed()
+            self._config_listener.changes.changed(notification.kind)
             return
-        event = event_of_watch(notification, self._own_registration)
+        unresolved = () if self._active is None else self._active.admin_requests.unresolved
+        event = event_of_watch(notification, self._own_registration, unresolved)
         if event is not None:
             self.events.put(event)
 

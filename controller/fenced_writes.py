@@ -12,7 +12,18 @@ from msgspec import Struct
 
 from cluster.broker import ZkVersion
 from cluster.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
-from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
+from cluster.zookeeper.port import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Op,
+    OpResult,
+    SetData,
+    ZkError,
+    ZooKeeper,
+    refusal,
+)
 
 MAX_OPS: Final = 250
 MAX_BYTES: Final = 400_000
@@ -71,7 +82,7 @@ class FencedWriter:
     def __init__(
         self, zookeeper: ZooKeeper, epoch_zk_version: ZkVersion, fence_path: str, *, on_refusal: Callable[[], None]
     ) -> None:
-        """`on_refusal` is called when units failed for a reason that may pass, such as an access list."""
+        """`on_refusal` is called when units were not written for a reason that may pass, such as an access list."""
         assert epoch_zk_version >= 0, f"epoch version {epoch_zk_version} fences nothing"
         self._zookeeper = zookeeper
         self._on_refusal = on_refusal
@@ -102,7 +113,7 @@ class FencedWriter:
                     for pending in chunk:
                         outcomes[pending.slot] = outcomes[pending.slot] or Failed(str(error))
             chunks = [chunk for chunk in retry if chunk]
-        if any(isinstance(outcome, Failed) for outcome in outcomes):
+        if any(isinstance(outcome, Failed | Missing) for outcome in outcomes):
             self._on_refusal()
         return [_known(outcome) for outcome in outcomes]
 
@@ -206,13 +217,17 @@ def _find_failure(chunk: list[_Pending], results: list[OpResult]) -> tuple[int, 
 def _refused(op: Op, position: int, error: ZkError) -> Outcome:
     match error:
         case ZkError.BAD_VERSION:
-            return Conflict(position, exists=False)
+            return Failed(f"{op.path}: {error.name}") if _takes_any_version(op) else Conflict(position, exists=False)
         case ZkError.NODE_EXISTS:
             return Conflict(position, exists=True)
         case ZkError.NO_NODE:
             return Written(-1) if isinstance(op, Delete) else Missing(position)
         case _:
             return Failed(f"{op.path}: {error.name}")
+
+
+def _takes_any_version(op: Op) -> bool:
+    return isinstance(op, SetData | Delete) and op.version == ANY_VERSION
 
 
 def _version_after(op: Op, result: OpResult) -> int:

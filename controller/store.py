@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
-from msgspec import Struct
 
 from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
 from cluster.errors import MalformedZnodeError, ZooKeeperError
@@ -18,19 +17,14 @@ from cluster.znodes import (
     BROKERS_TOPICS,
     CONTROLLER,
     DELETE_TOPICS,
-    PREFERRED_REPLICA_ELECTION,
-    REASSIGN_PARTITIONS,
     broker_of_name,
     broker_path,
     decode_broker,
     decode_config,
-    decode_partitions,
-    decode_reassignments,
     decode_state,
     decode_topic,
     delete_topic_path,
     encode_config,
-    encode_reassignments,
     encode_state,
     encode_topic,
     partition_path,
@@ -39,6 +33,7 @@ from cluster.znodes import (
     topic_config_path,
     topic_path,
 )
+from cluster.zookeeper.listing import watched_children
 from cluster.zookeeper.port import Create, Delete, Node, Op, SetData, ZooKeeper
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
@@ -47,25 +42,20 @@ _DELETION_ROUNDS: Final = 3
 _log = structlog.stdlib.get_logger()
 
 
-class RequestedMoves(Struct, frozen=True):
-    """Partition -> target replicas, and the data version of the node that says so."""
-
-    targets: dict[TopicPartition, tuple[BrokerId, ...]]
-    version: int
-
-
 class ControllerStore:
     """Reads and writes of one reign."""
 
     def __init__(self, zookeeper: ZooKeeper, writer: FencedWriter) -> None:
         self._zookeeper = zookeeper
         self._writer = writer
+        self.malformed_topics: set[str] = set()
+        """Those that are listed, as far as they have been read."""
 
     # Brokers
 
     async def read_brokers(self) -> list[RegisteredBroker]:
         """All registered brokers by id, with a watch on the list and on each registration."""
-        names = await self._zookeeper.children(BROKERS_IDS, watch=True) or ()
+        names = await self._children(BROKERS_IDS)
         ids = sorted(broker for name in names if (broker := broker_of_name(name)) is not None)
         nodes = await self._zookeeper.get_many([broker_path(b) for b in ids], watch=True)
         found: list[RegisteredBroker] = []
@@ -83,12 +73,15 @@ class ControllerStore:
 
     async def list_topics(self) -> tuple[str, ...]:
         """Names of all topics, with a watch on the list."""
-        return await self._zookeeper.children(BROKERS_TOPICS, watch=True) or ()
+        names = await self._children(BROKERS_TOPICS)
+        self.malformed_topics.intersection_update(names)
+        return names
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         """Topic nodes, with a watch on each; absent and malformed ones are left out."""
         nodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics], watch=True)
         found: dict[str, TopicAssignment] = {}
+        self.malformed_topics.difference_update(topics)
         for topic, node in zip(topics, nodes, strict=True):
             if node is None:
                 continue
@@ -96,6 +89,7 @@ class ControllerStore:
                 found[topic] = decode_topic(topic, node.data)
             except MalformedZnodeError as error:
                 _report(error)
+                self.malformed_topics.add(topic)
         return found
 
     async def read_topics_to_change(self, topics: Sequence[str]) -> dict[str, tuple[TopicAssignment, ZkVersion]]:
@@ -159,7 +153,7 @@ class ControllerStore:
 
     async def list_deletion_markers(self) -> tuple[str, ...]:
         """Topics marked for deletion, with a watch on the list."""
-        return await self._zookeeper.children(DELETE_TOPICS, watch=True) or ()
+        return await self._children(DELETE_TOPICS)
 
     async def mark_for_deletion(self, topics: Sequence[str]) -> dict[str, Outcome]:
         """A Conflict means that the topic is marked already."""
@@ -204,36 +198,6 @@ class ControllerStore:
             outcomes = await self._writer.write([(Delete(path),) for path in level])
             deleted = dict(zip(level, outcomes, strict=True))
         return [root not in deleted or isinstance(deleted[root], Written) for root in roots]
-
-    # Requested moves
-
-    async def read_reassignments(self, *, watch: bool = False) -> RequestedMoves | None:
-        """What tools ask to be moved, None without the node; `watch` also waits for its creation.
-
-        Raises MalformedZnodeError.
-        """
-        node = await self._zookeeper.get(REASSIGN_PARTITIONS, watch=watch)
-        return None if node is None else RequestedMoves(decode_reassignments(node.data), node.stat.version)
-
-    async def write_reassignments(self, targets: Mapping[TopicPartition, Sequence[BrokerId]], version: int) -> Outcome:
-        """Overwrite the node, or delete it when nothing is left; a Conflict when it is not at this version."""
-        op: Op = Delete(REASSIGN_PARTITIONS, version)
-        if targets:
-            op = SetData(REASSIGN_PARTITIONS, encode_reassignments(targets), version)
-        return (await self._writer.write([(op,)]))[0]
-
-    # Requested elections
-
-    async def read_requested_elections(self) -> list[TopicPartition] | None:
-        """Partitions that tools want to be led by their preferred replicas, with a watch; None without the node.
-
-        Raises MalformedZnodeError.
-        """
-        node = await self._zookeeper.get(PREFERRED_REPLICA_ELECTION, watch=True)
-        return None if node is None else decode_partitions(PREFERRED_REPLICA_ELECTION, node.data)
-
-    async def delete_requested_elections(self) -> Outcome:
-        return (await self._writer.write([(Delete(PREFERRED_REPLICA_ELECTION),)]))[0]
 
     # Partition states
 
@@ -292,18 +256,21 @@ class ControllerStore:
 
     async def delete_children(self, parent: str) -> int:
         """Delete all children of a node, with a watch left on the list; how many there were."""
-        names = await self._zookeeper.children(parent, watch=True) or ()
+        names = await self._children(parent)
         await self._writer.write([(Delete(f"{parent}/{name}"),) for name in names])
         return len(names)
 
     async def read_children(self, parent: str) -> dict[str, bytes | None]:
         """Path -> content of all children, None for those gone meanwhile, with a watch left on the list."""
-        paths = [f"{parent}/{name}" for name in await self._zookeeper.children(parent, watch=True) or ()]
+        paths = [f"{parent}/{name}" for name in await self._children(parent)]
         nodes = await self._zookeeper.get_many(paths)
         return {path: None if node is None else node.data for path, node in zip(paths, nodes, strict=True)}
 
     async def delete_nodes(self, paths: Collection[str]) -> None:
         await self._writer.write([(Delete(path),) for path in paths])
+
+    async def _children(self, parent: str) -> tuple[str, ...]:
+        return await watched_children(self._zookeeper, parent) or ()
 
     async def read_node(self, path: str) -> bytes | None:
         node = await self._zookeeper.get(path)

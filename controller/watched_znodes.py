@@ -3,6 +3,7 @@
 Source: the ZNodeChangeHandlers of Kafka's KafkaController.
 """
 
+from collections.abc import Container
 from typing import Final
 
 from cluster.znodes import (
@@ -36,23 +37,24 @@ from controller.events import (
 )
 
 
-def event_of_watch(watch: WatchEvent, own_registration: str) -> Event | None:
-    """Which event the notification of a znode means; None for those that mean nothing here."""
+def event_of_watch(watch: WatchEvent, own_registration: str, unresolved: Container[str] = ()) -> Event | None:
+    """Which event the notification of a znode means; None for those that mean nothing here.
+
+    `unresolved`: requests that could not be read or removed, so that any change of theirs counts as their creation.
+    """
     path, kind = watch.path, watch.kind
     if path == CONTROLLER:
         return Reelect() if kind is WatchKind.DELETED else ControllerChange()
     if path == own_registration:
-        return RegisterAndReelect() if kind is WatchKind.DELETED else None
-    match kind:
-        case WatchKind.CHILDREN:
-            return _EVENT_OF_LIST.get(path)
-        case WatchKind.CREATED:
-            return _EVENT_OF_CREATION.get(path)
-        case WatchKind.CHANGED:
-            return _event_of_change(path)
-        case WatchKind.DELETED:
-            # Whether such a node went shows in its parent's list.
-            return None
+        # After a change, too: that spends the watch, and registering leaves the next one.
+        return None if kind is WatchKind.CREATED else RegisterAndReelect()
+    if path in _EVENT_OF_LIST:
+        # Where the parent itself went or came, its list must be watched anew.
+        return _EVENT_OF_LIST[path]
+    if kind is WatchKind.CREATED or path in unresolved:
+        return _EVENT_OF_CREATION.get(path)
+    # Whether a child was deleted shows in its parent's list.
+    return _event_of_change(path) if kind is WatchKind.CHANGED else None
 
 
 def _event_of_change(path: str) -> Event | None:
@@ -70,7 +72,7 @@ _EVENT_OF_CREATION: Final[dict[str, Event]] = {
     REASSIGN_PARTITIONS: ZkPartitionReassignment(),
     PREFERRED_REPLICA_ELECTION: ReplicaLeaderElection(),
 }
-"""Only their creation: changes of such nodes and a deletion by hand go unnoticed, as in Kafka (RA-33, D-20)."""
+"""Only their creation: changes and a deletion by hand of requests that are in order go unnoticed, as in Kafka."""
 
 _EVENT_OF_LIST: Final[dict[str, Event]] = {
     BROKERS_IDS: BrokerChange(),

@@ -29,3 +29,20 @@ class Interfering:
                 return [OpResult(found)]
             await found()
         return await self._multi(ops)
+
+
+class RefusingFenced:
+    """Answers fenced writes of a node with an error, until `is_over`; the transaction holds nothing else."""
+
+    def __init__(self, c: RunningController, path: str, error: ZkError) -> None:
+        self._multi_many = c.zookeeper.multi_many
+        self._path, self._error = path, error
+        self.attempts = 0
+        self.is_over = False
+        c.zookeeper.multi_many = self.multi_many  # type: ignore[method-assign]
+
+    async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | Exception]:
+        if self.is_over or self._path not in {op.path for ops in transactions for op in ops}:
+            return await self._multi_many(transactions)
+        self.attempts += 1
+        return [[OpResult(ZkError.RUNTIME_INCONSISTENCY), OpResult(self._error)] for _ in transactions]

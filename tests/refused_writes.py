@@ -1,6 +1,7 @@
 """Procedures of the controller, each run while ZooKeeper refuses one of its writes: what is compared afterwards."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from cluster.znodes import (
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
 )
-from cluster.zookeeper.port import Check, Create, Op, OpResult, ZkError
+from cluster.zookeeper.port import Check, Delete, Op, OpResult, SetData, ZkError
 from controller.events import Event
 from tests.controllers import RunningController, World, settle, until
 
@@ -30,14 +31,14 @@ class Refusal(Enum):
     NO_AUTH = "the last operation is not allowed"
     FENCE_UNREADABLE = "the check of the epoch is not allowed"
     SERVER_ERROR = "an error of the server's own"
-    BAD_VERSION = "the last operation meets another version"
+    BAD_VERSION = "the last conditional operation meets another version"
     FENCED = "another controller was elected, as it seems"
-    NO_NODE = "the last operation does not find its znode"
+    NO_NODE = "the last operation that needs a znode does not find it"
     HALF = "the last operation is not allowed, nor is the second half of the others"
 
 
-def refused_at(refusal: Refusal, ops: Sequence[Op]) -> tuple[int, ZkError]:
-    """Position of the operation that fails, and how."""
+def refused_at(refusal: Refusal, ops: Sequence[Op]) -> tuple[int, ZkError] | None:
+    """Position of the operation that fails, and how; None where none of them can meet this."""
     last = len(ops) - 1
     match refusal:
         case Refusal.NO_AUTH | Refusal.HALF:
@@ -46,12 +47,15 @@ def refused_at(refusal: Refusal, ops: Sequence[Op]) -> tuple[int, ZkError]:
             return 0, ZkError.NO_AUTH
         case Refusal.SERVER_ERROR:
             return last, ZkError.INVALID_ACL
-        case Refusal.BAD_VERSION:
-            return last, ZkError.NODE_EXISTS if isinstance(ops[last], Create) else ZkError.BAD_VERSION
         case Refusal.FENCED:
             return 0, ZkError.BAD_VERSION
+        case Refusal.BAD_VERSION:
+            met = [i for i, op in enumerate(ops[1:], 1) if isinstance(op, SetData | Delete) and op.version >= 0]
+            return (met[-1], ZkError.BAD_VERSION) if met else None
         case Refusal.NO_NODE:
-            return last, ZkError.NO_NODE
+            # Of a deletion that would be no failure.
+            met = [i for i, op in enumerate(ops[1:], 1) if not isinstance(op, Delete)]
+            return (met[-1], ZkError.NO_NODE) if met else None
 
 
 class WriteRefusals:
@@ -71,8 +75,11 @@ class WriteRefusals:
         self.count += 1
         if self._refusal is None or self.count - 1 not in self._numbers:
             return None
+        refused = refused_at(self._refusal, ops)
+        if refused is None:
+            return None
         self.refused.append(ops)
-        position, error = refused_at(self._refusal, ops)
+        position, error = refused
         answer = [OpResult(ZkError.RUNTIME_INCONSISTENCY) for _ in ops]
         answer[position] = OpResult(error)
         return answer
@@ -107,11 +114,9 @@ async def carry_out(procedure: Procedure, world: World, c: RunningController, re
     await settle()
     before = await items(world)
     c.zookeeper.refuse_writes(refusals)
-    try:
+    # Whoever asked may be told that it did not come about.
+    with suppress(ApiError):
         await procedure.run(world, c)
-    except ApiError:
-        # Whoever asked was told that it did not come about.
-        pass
     await settle(2)
     await until(lambda: c.rules, "active again")
     await memory_equals_zookeeper(world, c)
@@ -131,7 +136,8 @@ async def items(world: World) -> dict[str, object]:
         for partition, assignment in assigned.partitions.items():
             state = await world.state(topic, partition)
             found[f"{topic}-{partition} replicas"] = assignment
-            found[f"{topic}-{partition} leader"] = None if state is None else (state.leader, sorted(state.isr))
+            # Who was refused to leave may be the one that is remembered as the last in sync.
+            found[f"{topic}-{partition} ISR"] = None if state is None else (state.leader >= 0, len(state.isr))
     return found
 
 
@@ -175,7 +181,7 @@ async def nothing_is_left_over(world: World, c: RunningController) -> None:
         assert not await world.tool.children(parent)
     for tp, leadership in context.leaderships.items():
         assert set(leadership.isr) <= set(context.assignment(tp).replicas)
-        for broker in context.live_broker_ids.intersection(context.assignment(tp).replicas):
+        for broker in context.online_brokers(tp).intersection(context.assignment(tp).replicas):
             assert _last_heard(c, broker, tp) == leadership.leader_epoch, (tp, broker)
 
 

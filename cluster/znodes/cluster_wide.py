@@ -1,13 +1,13 @@
 """Of the whole cluster: its id, its finalized features (KIP-584), and the producer ids given out."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cluster.broker import BrokerId
 from cluster.errors import MalformedZnodeError
-from cluster.znodes.bodies import Int32, decode
+from cluster.znodes.bodies import INT32_MAX, Int32, decode
 from cluster.znodes.paths import CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK
 
 
@@ -36,14 +36,14 @@ class FinalizedFeatures(Struct, frozen=True):
 
 
 class _FeatureLevel(Struct):
-    max_version_level: Int32
+    max_version_level: Annotated[int, Meta(ge=1, le=INT32_MAX)]
     min_version_level: Int32 | None = None
 
 
 class _Features(Struct):
     version: int
     status: int
-    features: dict[str, _FeatureLevel] = {}
+    features: dict[str, _FeatureLevel]
 
 
 _features_decoder = msgspec.json.Decoder(_Features)
@@ -61,6 +61,10 @@ def encode_features(features: FinalizedFeatures) -> bytes:
 
 
 def decode_features(data: bytes) -> FinalizedFeatures:
+    """Version, status and features must be there, whatever the status; so must the levels of each feature (ZK-8).
+
+    Raises MalformedZnodeError. Source: Kafka FeatureZNode.decode.
+    """
     body = decode(_features_decoder, FEATURE, data)
     if body.version not in {1, 2} or body.status not in {0, 1}:
         raise MalformedZnodeError(FEATURE, data, f"version {body.version}, status {body.status}")

@@ -15,7 +15,7 @@ from cluster.znodes.paths import broker_path, controller_registration_path
 class _Registration(Struct):
     version: int
     host: str | None = None
-    port: Port = -1
+    port: Port | None = None
     endpoints: list[str] | None = None
     rack: str | None = None
     listener_security_protocol_map: dict[str, str] | None = None
@@ -57,11 +57,11 @@ def decode_broker(broker: BrokerId, data: bytes) -> Broker:
         raise MalformedZnodeError(path, data, f"version {body.version} is below 1")
     protocols = (body.listener_security_protocol_map or {}) if body.version >= 4 else {}
     if body.version == 1:
-        if body.host is None:
-            raise MalformedZnodeError(path, data, "host is missing")
-        endpoints: tuple[Endpoint, ...] = (Endpoint(body.host, body.port),)
+        endpoints: tuple[Endpoint, ...] = (_host_and_port(path, data, body),)
+    elif body.endpoints is None:
+        raise MalformedZnodeError(path, data, "endpoints are missing")
     else:
-        endpoints = tuple(_endpoint(path, data, text, protocols) for text in body.endpoints or ())
+        endpoints = tuple(_endpoint(path, data, text, protocols) for text in body.endpoints)
     listeners = [e.listener for e in endpoints]
     if len(set(listeners)) != len(listeners):
         raise MalformedZnodeError(path, data, "two endpoints have the same listener name")
@@ -71,6 +71,12 @@ def decode_broker(broker: BrokerId, data: bytes) -> Broker:
         rack=body.rack if body.version >= 3 else None,
         features=(body.features or {}) if body.version >= 5 else {},
     )
+
+
+def _host_and_port(path: str, data: bytes, body: _Registration) -> Endpoint:
+    if body.host is None or body.port is None:
+        raise MalformedZnodeError(path, data, "host or port is missing")
+    return Endpoint(body.host, body.port)
 
 
 def _endpoint(path: str, data: bytes, text: str, protocols: Mapping[str, str]) -> Endpoint:
@@ -97,7 +103,4 @@ def encode_controller_registration(controller: ControllerId, endpoint: Endpoint,
 
 def decode_controller_registration(controller: ControllerId, data: bytes) -> Endpoint:
     path = controller_registration_path(controller)
-    body = decode(_registration_decoder, path, data)
-    if body.host is None:
-        raise MalformedZnodeError(path, data, "host is missing")
-    return Endpoint(body.host, body.port)
+    return _host_and_port(path, data, decode(_registration_decoder, path, data))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.errors import ApiError, ErrorCode
 from cluster.partition import Leadership, TopicPartition
 from cluster.requests import PREFERRED, ElectLeadersRequest, ElectLeadersResponse
 from cluster.state_tables import PartitionState
@@ -26,7 +26,7 @@ from controller.decisions.requested_elections import (
     sort_out,
 )
 from controller.events import ReplicaLeaderElection
-from controller.fenced_writes import Written
+from controller.fenced_writes import Failed
 from controller.handlers.partition_transitions import move_partitions
 from controller.request_events import ElectionsDecided
 
@@ -84,13 +84,10 @@ async def replica_leader_election(active: ActiveController) -> None:
     There is nobody to answer. Whatever comes of it, the node is deleted and looked for once more, because the next
     one may be there already (EP-8, EP-10, EP-11).
     """
-    try:
-        partitions = await active.store.read_requested_elections()
-    except MalformedZnodeError as error:
-        _log.error("Requested elections are unreadable", error=str(error))
-        partitions = []
-    if partitions is None:
+    requested = await active.admin_requests.read_requested_elections()
+    if requested is None:
         return
+    partitions, version = requested
     try:
         elections = sort_out(active.context, PREFERRED, dict.fromkeys(partitions))
         outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
@@ -101,11 +98,11 @@ async def replica_leader_election(active: ActiveController) -> None:
             refused={str(tp): refusal.message for tp, refusal in refusals.items()},
         )
     finally:
-        outcome = await active.store.delete_requested_elections()
-        if isinstance(outcome, Written):
-            active.enqueue(ReplicaLeaderElection())
+        outcome = await active.admin_requests.delete_requested_elections(version)
+        if isinstance(outcome, Failed):
+            _log.error("The request for elections cannot be removed", outcome=str(outcome))
         else:
-            _log.error("Requested elections cannot be deleted, and would be held again and again", outcome=str(outcome))
+            active.enqueue(ReplicaLeaderElection())
 
 
 async def balance_leaders(active: ActiveController) -> None:

@@ -10,6 +10,7 @@ import structlog
 from cluster.broker import BrokerId
 from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
+from cluster.znodes import REASSIGN_PARTITIONS
 from controller.active_controller import ActiveController
 from controller.decisions.reassignment import remaining_entries
 from controller.events import ZkPartitionReassignment
@@ -27,20 +28,22 @@ async def drop_reassignment_entries(
     """
     while True:
         try:
-            found = await active.store.read_reassignments()
+            found = await active.admin_requests.read_reassignments()
         except MalformedZnodeError:
-            # It was reported when it was read as a request, and stays until somebody removes it (ZK-34).
+            if REASSIGN_PARTITIONS not in active.admin_requests.unresolved:
+                # Written over one that was in order: to be reported, and watched for the next (ZK-34).
+                active.enqueue(ZkPartitionReassignment())
             return
         if found is None:
             return
         remaining = remaining_entries(found.targets, is_dropped)
         if remaining and len(remaining) == len(found.targets):
             return
-        outcome = await active.store.write_reassignments(remaining, found.version)
+        outcome = await active.admin_requests.write_reassignments(remaining, found.version)
         if isinstance(outcome, Conflict | Missing):
             continue
         if not isinstance(outcome, Written):
-            _log.error("Reassignment requests that are done cannot be taken out of their node", outcome=str(outcome))
+            _log.error("Reassignment requests cannot be removed", outcome=str(outcome))
             return
         if not remaining:
             # Arms the watch again, or picks up a node that was created in between.

@@ -43,7 +43,7 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
     Which partitions are on their way now. Refused entries leave the node; the others stay until they are done.
     """
     try:
-        found = await active.store.read_reassignments(watch=True)
+        found = await active.admin_requests.read_reassignments(watch=True)
     except MalformedZnodeError as error:
         _log.error("Requested reassignments are unreadable and stay until somebody removes them", error=str(error))
         return set()

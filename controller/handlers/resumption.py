@@ -32,9 +32,13 @@ async def resume_procedures(active: ActiveController) -> None:
     await topic_change(active)
     await record_missing_ids(active)
     dead = {
-        broker: [tp for tp in context.partitions_on_broker(broker) if context.replica_state(broker, tp) in _STARTED]
+        broker: [
+            tp
+            for tp in context.partitions_on_broker(broker)
+            if context.replica_state(broker, tp) in _STARTED
+            and broker not in context.online_brokers(tp, include_shutting_down=True)
+        ]
         for broker in context.hosting_brokers()
-        if broker not in context.live_or_shutting_down_ids
     }
     if any(dead.values()):
         await replicas_went_offline(active, dead)

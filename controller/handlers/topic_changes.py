@@ -15,6 +15,7 @@ from controller.active_controller import ActiveController
 from controller.changes import AssignmentsRead, TopicIdRead, TopicsCreated, TopicsListed, TopicsRemoved
 from controller.decisions.leader_election import Offline
 from controller.decisions.topic_creation import new_topic_id
+from controller.events import PartitionModifications
 from controller.fenced_writes import Written
 from controller.handlers.partition_transitions import move_partitions
 from controller.handlers.reassignment_node import drop_reassignments_of_topics
@@ -28,6 +29,9 @@ async def topic_change(active: ActiveController) -> None:
     """Compare the topics with those known; create the partitions of new ones (TP-10 to TP-14)."""
     context = active.context
     listed = await active.store.list_topics()
+    for topic in sorted(active.store.malformed_topics):
+        # It may have been deleted and created again in between: that spends the watch on it.
+        active.enqueue(PartitionModifications(topic))
     new = [topic for topic in listed if topic not in context.topics]
     vanished = sorted(context.topics.difference(listed))
     topics = await active.store.read_topics(new)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from cluster.errors import SessionExpiredError
+from cluster.zookeeper.listing import watched_children
 from cluster.zookeeper.port import (
     Check,
     Create,
@@ -279,6 +280,33 @@ def test_a_child_watch_sees_children_come_and_go_and_nothing_else(world: World) 
         await other.multi([Delete("/p")])
         await eventually(lambda: len(events.watches) == 3)
         assert events.watches[2] == ("/p", WatchKind.DELETED)
+
+    world.run(test)
+
+
+def test_a_list_whose_node_is_deleted_is_watched_for_its_next_creation(world: World) -> None:
+    async def test(world: World) -> None:
+        client, events = await world.client()
+        other, _ = await world.client()
+        expected: list[tuple[str, WatchKind]] = []
+        assert await watched_children(client, "/p") is None
+        for data in (b"1", b"2"):
+            await create(other, "/p", data=data)
+            expected.append(("/p", WatchKind.CREATED))
+            await eventually(lambda: events.watches == expected)
+            assert await watched_children(client, "/p") == ()
+            await create(other, "/p/a")
+            expected.append(("/p", WatchKind.CHILDREN))
+            await eventually(lambda: events.watches == expected)
+            assert await watched_children(client, "/p") == ("a",)
+            await other.multi([Delete("/p/a")])
+            expected.append(("/p", WatchKind.CHILDREN))
+            await eventually(lambda: events.watches == expected)
+            assert await watched_children(client, "/p") == ()
+            await other.multi([Delete("/p")])
+            expected.append(("/p", WatchKind.DELETED))
+            await eventually(lambda: events.watches == expected)
+            assert await watched_children(client, "/p") is None
 
     world.run(test)
 

@@ -1,6 +1,8 @@
 """Node contents against literal JSON as Kafka's ZooKeeper mode writes it (controller rules §1, agent R1.6)."""
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -125,6 +127,8 @@ def test_registration_without_a_plaintext_endpoint_has_null_host_and_port_minus_
             b'{"version":3,"host":"h","port":1,"endpoints":["SSL://h:1"],"rack":"r"}',
             Broker(BrokerId(1), (Endpoint("h", 1, "SSL", "SSL"),), "r"),
         ),
+        (b'{"version":5,"endpoints":["SSL://h:1"]}', Broker(BrokerId(1), (Endpoint("h", 1, "SSL", "SSL"),))),
+        (b'{"version":5,"endpoints":[]}', Broker(BrokerId(1), ())),
         (
             b'{"version":4,"host":null,"port":-1,"endpoints":["INTERNAL://[::1]:1"],"rack":"r",'
             b'"listener_security_protocol_map":{"INTERNAL":"SASL_SSL"}}',
@@ -142,7 +146,11 @@ def test_older_registrations_are_read_by_what_their_version_has(data: bytes, bro
     [
         (b'{"version":0,"host":"h","port":1}', "version 0 is below 1"),
         (b'{"host":"h","port":1}', "version"),
-        (b'{"version":1,"port":1}', "host is missing"),
+        (b'{"version":1,"port":1}', "host or port is missing"),
+        (b'{"version":1,"host":"h"}', "host or port is missing"),
+        (b'{"version":1,"host":"h","port":null}', "host or port is missing"),
+        (b'{"version":2,"host":"h","port":1}', "endpoints are missing"),
+        (b'{"version":5,"host":"h","port":1,"endpoints":null}', "endpoints are missing"),
         (b'{"version":5,"endpoints":["A://h:1","A://h:2"]}', "same listener"),
         (b'{"version":5,"endpoints":["h:1"]}', "LISTENER://host:port"),
         (b'{"version":5,"endpoints":["A://h:x"]}', "LISTENER://host:port"),
@@ -264,8 +272,91 @@ def test_feature_node_of_both_versions() -> None:
     older = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":2}}}'
     assert znodes.decode_features(older) == FinalizedFeatures(False, {"f": 2}, version=1)
     assert json.loads(znodes.encode_features(FinalizedFeatures(False, {"f": 2}, version=1))) == json.loads(older)
-    with pytest.raises(MalformedZnodeError, match="status 7"):
-        znodes.decode_features(b'{"version":2,"status":7}')
+    assert znodes.decode_features(b'{"version":2,"status":1,"features":{}}') == FinalizedFeatures(True)
+
+
+@pytest.mark.rule("ZK-8")
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'{"version":2,"status":7,"features":{}}', "status 7"),
+        (b'{"version":3,"status":1,"features":{}}', "version 3"),
+        (b'{"version":0,"status":1,"features":{}}', "version 0"),
+        (b'{"status":1,"features":{}}', "version"),
+        (b'{"version":2,"features":{}}', "status"),
+        (b'{"version":2,"status":1}', "features"),
+        (b'{"version":1,"status":0}', "features"),
+        (b'{"version":2,"status":1,"features":null}', "features"),
+        (b'{"version":2,"status":1,"features":{"f":{}}}', "max_version_level"),
+        (b'{"version":2,"status":1,"features":{"f":{"max_version_level":0}}}', "max_version_level"),
+        (b'{"version":1,"status":1,"features":{"f":{"min_version_level":1}}}', "max_version_level"),
+    ],
+)
+def test_a_feature_node_that_lacks_what_it_must_have_is_malformed(data: bytes, why: str) -> None:
+    with pytest.raises(MalformedZnodeError, match=why) as caught:
+        znodes.decode_features(data)
+    assert (caught.value.path, caught.value.data) == ("/feature", data)
+
+
+REQUIRED = {
+    "reassignment": (znodes.decode_reassignments, b'{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}'),
+    "partitions": (lambda data: znodes.decode_partitions("/x", data), b'{"partitions":[{"topic":"t","partition":0}]}'),
+    "log directory": (lambda data: znodes.decode_log_dir_event("/x", data), b'{"broker":1}'),
+    "producer ids": (znodes.decode_producer_id_block, b'{"broker":1,"block_start":"0","block_end":"9"}'),
+    "cluster id": (znodes.decode_cluster_id, b'{"id":"x"}'),
+    "state": (
+        lambda data: znodes.decode_state(T0, data, PartitionEpoch(0)),
+        b'{"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1]}',
+    ),
+    "config change, version 1": (
+        lambda data: znodes.decode_config_change("/x", data),
+        b'{"version":1,"entity_type":"topics","entity_name":"t"}',
+    ),
+    "config change, version 2": (
+        lambda data: znodes.decode_config_change("/x", data),
+        b'{"version":2,"entity_path":"topics/t"}',
+    ),
+    "broker, version 1": (lambda data: znodes.decode_broker(BrokerId(1), data), b'{"version":1,"host":"h","port":1}'),
+    "broker": (lambda data: znodes.decode_broker(BrokerId(1), data), b'{"version":5,"endpoints":["P://h:1"]}'),
+    "controller": (
+        lambda data: znodes.decode_controller_registration(ControllerId(1), data),
+        b'{"version":1,"host":"h","port":1}',
+    ),
+    "features, version 1": (
+        znodes.decode_features,
+        b'{"version":1,"status":1,"features":{"f":{"min_version_level":1,"max_version_level":2}}}',
+    ),
+    "features": (znodes.decode_features, b'{"version":2,"status":1,"features":{"f":{"max_version_level":2}}}'),
+}
+
+
+def without_each_field(body: Any) -> Iterator[Any]:
+    """The document with one field less, at any depth."""
+    match body:
+        case dict():
+            for name, value in body.items():
+                yield {other: kept for other, kept in body.items() if other != name}
+                # A map of features may have any names, or none.
+                yield from (body | {name: shorter} for shorter in without_each_field(value) if shorter != {})
+        case [first]:
+            yield from ([shorter] for shorter in without_each_field(first))
+
+
+@pytest.mark.rule("ZK-8")
+@pytest.mark.parametrize("node", REQUIRED)
+def test_no_field_that_a_reader_needs_may_be_missing(node: str) -> None:
+    decode, data = REQUIRED[node]
+    decode(data)
+    for body in without_each_field(json.loads(data)):
+        with pytest.raises(MalformedZnodeError):
+            decode(json.dumps(body).encode())
+
+
+@pytest.mark.rule("ZK-8", "ZK-21")
+def test_fields_that_have_a_meaning_when_they_are_missing_may_be() -> None:
+    assert znodes.decode_config("/config/topics/t", b'{"version":1}') == {}
+    assert znodes.decode_reassignments(b'{"partitions":[]}') == {}
+    assert znodes.decode_topic("t", b'{"partitions":{"0":[1]}}').partitions[0] == ReplicaAssignment(brokers(1))
 
 
 @pytest.mark.parametrize("lowest", ["", '"min_version_level":0,', '"min_version_level":3,'])

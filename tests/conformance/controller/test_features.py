@@ -231,9 +231,17 @@ def test_a_node_that_is_missing_disabled_or_spoiled_meanwhile() -> None:
         await world.delete(FEATURE)
         assert await update(c, FeatureUpdate("g", 2)) == {"g": E.NONE}
         assert await features(world) == FinalizedFeatures(True, {"g": 2})
-        await world.write(SetData(FEATURE, b"no json"))
-        with pytest.raises(ApiError, match="malformed"):
-            await update(c, FeatureUpdate("f", 2))
+        for malformed in (b"no json", b'{"version":2,"status":1}'):
+            await world.write(SetData(FEATURE, malformed))
+            with pytest.raises(ApiError, match="malformed"):
+                await update(c, FeatureUpdate("f", 2))
         await c.stop()
+        # It could be repaired: levels that somebody finalized are not to be lost.
+        second = world.start_controller(1002, supported_features=SUPPORTED)
+        await until(lambda: second.rules, "active")
+        node = await world.tool.get(FEATURE)
+        assert node is not None
+        assert node.data == malformed
+        await second.stop()
 
     run_virtually(main)

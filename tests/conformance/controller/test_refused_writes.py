@@ -113,12 +113,17 @@ async def topic(world: World, c: RunningController) -> None:
 
 
 async def in_sync(world: World, c: RunningController, *isr: int) -> None:
-    """The leader of each partition asks for this ISR."""
+    """The leader of each partition asks for this ISR, again and again as agents do."""
     for tp in T:
-        state = await world.state("t", tp.partition)
-        if state is not None and state.leader >= 0 and set(state.isr) != set(isr):
+        while True:
+            state = await world.state("t", tp.partition)
+            assert state is not None
             item = AlterPartitionItem("t", None, tp.partition, state.leader_epoch, ids(*isr), state.partition_epoch)
-            await c.ask(AlterPartitionRequest(state.leader, await world.broker_epoch(state.leader), (item,)))
+            epoch = await world.broker_epoch(state.leader)
+            answer = await c.ask(AlterPartitionRequest(state.leader, epoch, (item,)))
+            if answer.error_code is ErrorCode.NONE and answer.partitions[0].error_code is ErrorCode.NONE:
+                break
+            await settle()
 
 
 def reassign(*target: int) -> Step:
@@ -147,6 +152,11 @@ async def catch_up(world: World, c: RunningController) -> None:
     await in_sync(world, c, 1, 2, 3)
 
 
+async def three_in_sync(world: World, c: RunningController) -> None:
+    """Of the two that are on their way in, one."""
+    await in_sync(world, c, 1, 2, 3)
+
+
 async def both_in_sync(world: World, c: RunningController) -> None:
     await in_sync(world, c, 1, 2)
 
@@ -163,6 +173,10 @@ async def both_die(world: World, c: RunningController) -> None:
 
 async def broker_returns(world: World, c: RunningController) -> None:
     await world.start_broker(1)
+
+
+async def last_returns(world: World, c: RunningController) -> None:
+    await world.start_broker(2)
 
 
 async def nothing(world: World, c: RunningController) -> None:
@@ -245,7 +259,7 @@ PROCEDURES = [
     ),
     Procedure("a broker dies", (BrokerChange,), topic, broker_dies),
     Procedure("the last broker dies", (BrokerChange,), topic, both_die),
-    Procedure("a broker returns", (BrokerChange,), after(topic, both_die), broker_returns),
+    Procedure("a broker returns", (BrokerChange,), after(topic, both_die), last_returns),
     Procedure("a disk fails", (LogDirEventNotification, LeaderAndIsrResponseReceived), topic, disk_fails),
     Procedure("controlled shutdown", (ControlledShutdownReceived,), topic, shut_down, always_ends=False),
     Procedure("an ISR grows", (AlterPartitionReceived,), after(topic, reassign(1, 2, 3)), catch_up),
@@ -263,14 +277,25 @@ PROCEDURES = [
         lambda world, _: world.create(PREFERRED_REPLICA_ELECTION, encode_partitions(T)),
         always_ends=False,
     ),
-    Procedure("elections by timer", (AutoPreferredReplicaLeaderElection,), leader_2, balance),
+    Procedure("elections by timer", (AutoPreferredReplicaLeaderElection,), leader_2, balance, always_ends=False),
     Procedure("unclean elections", (TopicUncleanLeaderElectionEnable,), unclean_wanted, unclean_is_allowed),
     Procedure("unclean everywhere", (UncleanLeaderElectionEnable,), unclean_wanted, unclean_is_allowed_everywhere),
     Procedure("start a move", (ApiPartitionReassignment,), topic, reassign(1, 3), always_ends=False),
     Procedure("complete a move", (AlterPartitionReceived,), after(topic, reassign(1, 3)), catch_up),
     Procedure("complete a move of leaders", (AlterPartitionReceived,), after(topic, reassign(3, 2)), catch_up),
-    Procedure("cancel a move", (ApiPartitionReassignment,), after(topic, reassign(3, 4)), reassign()),
-    Procedure("replace a move", (ApiPartitionReassignment,), after(topic, reassign(3, 2)), reassign(1, 3)),
+    Procedure(
+        "cancel a move", (ApiPartitionReassignment,), after(topic, reassign(3, 4)), reassign(), always_ends=False
+    ),
+    Procedure(
+        "cancel a move that was nearly over",
+        (ApiPartitionReassignment,),
+        after(topic, reassign(3, 4), three_in_sync),
+        reassign(),
+        always_ends=False,
+    ),
+    Procedure(
+        "replace a move", (ApiPartitionReassignment,), after(topic, reassign(3, 2)), reassign(1, 3), always_ends=False
+    ),
     Procedure(
         "a move asked for by a tool",
         (ZkPartitionReassignment,),

@@ -47,7 +47,7 @@ class Listener:
 def run(scenario: Callable[[Listener], Awaitable[None]], **settings: int) -> None:
     async def main() -> None:
         listener = Listener(**settings)
-        listener.client.listen(lambda event: isinstance(event, WatchEvent) and listener.changes.changed())
+        listener.client.listen(lambda event: isinstance(event, WatchEvent) and listener.changes.changed(event.kind))
         await listener.client.start_session()
         await listener.client.multi([Create("/config")])
         await listener.client.multi([Create(CONFIG_CHANGES)])

@@ -27,7 +27,7 @@ from cluster.state_change_log import Cause
 from cluster.zookeeper.port import WatchEvent, WatchKind
 from controller.active_controller import UnsentDecisionsError
 from controller.controller_state import TIMER_OF_STATE, ControllerState
-from controller.dispatch import _REACTIONS
+from controller.dispatch import EVENTS
 from controller.event_loop import QUEUE_TIME_RESET_S, Disposition, EventLoop, error_disposition
 from controller.events import (
     BrokerChange,
@@ -44,6 +44,8 @@ from controller.events import (
     ShutdownEventLoop,
     Startup,
     TopicChange,
+    TopicDeletion,
+    ZkPartitionReassignment,
 )
 from controller.metrics import ControllerMetrics
 from controller.request_events import AlterPartitionReceived, Asked, CreateTopicsReceived, QueryReceived
@@ -265,9 +267,9 @@ def kinds_of(base: type[Event]) -> set[type[Event]]:
 
 def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
     kinds = kinds_of(Event)
-    assert len(kinds) == 34
+    assert len(kinds) == 35
     assert {type(kind.state) for kind in kinds} == {ControllerState}
-    assert kinds == OWN_AFFAIRS | _REACTIONS.keys()
+    assert kinds == OWN_AFFAIRS | EVENTS
 
 
 @pytest.mark.rule("EL-9", "ZC-4", "ZC-7")
@@ -278,7 +280,8 @@ def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
         ("/controller", WatchKind.CHANGED, ControllerChange()),
         ("/controller", WatchKind.DELETED, Reelect()),
         ("/controllers/ids/1001", WatchKind.DELETED, RegisterAndReelect()),
-        ("/controllers/ids/1001", WatchKind.CHANGED, None),
+        ("/controllers/ids/1001", WatchKind.CHANGED, RegisterAndReelect()),
+        ("/controllers/ids/1001", WatchKind.CREATED, None),
         ("/brokers/ids", WatchKind.CHILDREN, BrokerChange()),
         ("/brokers/topics", WatchKind.CHILDREN, TopicChange()),
         ("/brokers/ids/7", WatchKind.CHANGED, BrokerModifications(BrokerId(7))),
@@ -290,9 +293,30 @@ def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
         ("/log_dir_event_notification", WatchKind.CHILDREN, LogDirEventNotification()),
         ("/admin/preferred_replica_election", WatchKind.CREATED, ReplicaLeaderElection()),
         ("/admin/preferred_replica_election", WatchKind.DELETED, None),
+        ("/admin/reassign_partitions", WatchKind.CREATED, ZkPartitionReassignment()),
+        ("/admin/reassign_partitions", WatchKind.CHANGED, None),
+        ("/admin/reassign_partitions", WatchKind.DELETED, None),
+        ("/admin/delete_topics", WatchKind.CHILDREN, TopicDeletion()),
+        ("/admin/delete_topics", WatchKind.DELETED, TopicDeletion()),
+        ("/admin/delete_topics", WatchKind.CREATED, TopicDeletion()),
         ("/elsewhere", WatchKind.CHILDREN, None),
         ("/elsewhere/t", WatchKind.CHANGED, None),
     ],
 )
 def test_each_notification_means_one_event_or_none(path: str, kind: WatchKind, expected: Event | None) -> None:
     assert event_of_watch(WatchEvent(path, kind), "/controllers/ids/1001") == expected
+
+
+@pytest.mark.rule("ZK-34", "EP-11")
+@pytest.mark.parametrize("kind", [WatchKind.CREATED, WatchKind.CHANGED, WatchKind.DELETED])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/admin/reassign_partitions", ZkPartitionReassignment()),
+        ("/admin/preferred_replica_election", ReplicaLeaderElection()),
+    ],
+)
+def test_every_notification_of_an_unresolved_request_means_its_event(
+    path: str, kind: WatchKind, expected: Event
+) -> None:
+    assert event_of_watch(WatchEvent(path, kind), "/controllers/ids/1001", {path}) == expected
