@@ -31,6 +31,7 @@ from audit.source import FORMAT, StateChangeSource
 from cluster.errors import ClusterError
 from cluster.state_change_files import write_audited
 
+_APPLICATION: Final = Path(__file__).resolve().parents[1]
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The work is done in Python; the JVM only has to be there soon."""
@@ -92,6 +93,9 @@ def start_session(output: Path, parallelism: int = 2) -> SparkSession:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # And they must find ours before those of any distribution, or of the folder that the JVM was started in.
+        "spark.executorEnv.PYTHONPATH": str(_APPLICATION),
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from benchmarks.synthetic_cluster import PartitionInZooKeeper
 from cluster.broker import LEADER_DURING_DELETE, BrokerEpoch, BrokerId
 from cluster.partition import TopicPartition
-from cluster.rpc.v1 import control_pb2 as pb
+from klamm.v1 import control_pb2 as pb
 
 Message = pb.LeaderAndIsrRequest | pb.UpdateMetadataRequest | pb.StopReplicaRequest
 

@@ -52,7 +52,9 @@ class ControllerProcess:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "launcher", "controller", "--config", str(self._config)], stdout=log, stderr=log
+                [sys.executable, "-P", "-m", "klamm", "controller", "--config", str(self._config)],
+                stdout=log,
+                stderr=log,
             )
 
     def check_alive(self) -> None:
@@ -101,7 +103,7 @@ class StubProcesses:
         for _ in range(self._count):
             self._processes.append(
                 await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "benchmarks.stub_agents", "--zookeeper", self._zookeeper,
+                    sys.executable, "-P", "-m", "benchmarks.stub_agents", "--zookeeper", self._zookeeper,
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=2**26,
                 )
             )  # fmt: skip

@@ -22,11 +22,11 @@ from cluster import znodes
 from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
 from cluster.errors import ErrorCode
 from cluster.rpc.channels import server_options
-from cluster.rpc.v1 import control_pb2 as pb
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create
+from klamm.v1 import control_pb2 as pb
 
-SERVICE = "cluster.rpc.v1.BrokerAgentService"
+SERVICE = "klamm.v1.BrokerAgentService"
 DIFFERENCES_SHOWN = 20
 STOP_GRACE_S = 0.2
 

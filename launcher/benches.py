@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from admin.cli.options import Format
+from launcher.installation import require_clone
 
 app = typer.Typer(no_args_is_help=True, help="Measure; nothing passes or fails but for wrong results.")
 
@@ -22,6 +23,7 @@ def control_plane(
     form: Annotated[Format, typer.Option("-o", "--format", help="table or json.")] = Format.TABLE,
 ) -> None:
     """Controller failover, death of an agent and creation of a large topic: real processes, five stub agents."""
+    require_clone("benchmarks", "./klamm bench")
     from benchmarks.control_plane import run
 
     if form is Format.YAML:

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from admin.cli.output import say
-from cluster.errors import StartupError
+from launcher.installation import ROOT, require_clone
 
-_ROOT = Path(__file__).resolve().parent.parent
 # Seconds, so that running them once more under coverage costs little: decisions have no branch without a test.
 _TESTS_OF_DECISIONS = ("tests/unit/controller", "tests/unit/broker_agent/decisions")
 
@@ -23,8 +22,7 @@ def run_checks(
 
     With arguments for pytest only the tests run: klamm test tests/unit -k partitioner
     """
-    if not (_ROOT / "tests").is_dir():
-        raise StartupError("the tests are in the repository only: run ./klamm test in a clone")
+    require_clone("tests", "./klamm test")
     pytest_arguments = list(context.args)
     if not deep and not any(a == "-m" or a.startswith("-m=") for a in pytest_arguments):
         pytest_arguments += ["-m", "not deep"]
@@ -42,7 +40,7 @@ def run_checks(
     for command in [pytest] if context.args else [*checks, pytest]:
         shown = " ".join(["python" if part == sys.executable else part for part in command])
         say(f"--- {shown}")
-        if subprocess.run(command, cwd=_ROOT, check=False).returncode != 0:
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
             failed.append(shown)
     for shown in failed:
         say(f"failed: {shown}")

@@ -12,6 +12,7 @@ import typer
 
 from admin.cli.options import Format, FormatOption
 from admin.cli.output import say, write_json
+from launcher.installation import require_extras
 
 if TYPE_CHECKING:
     from deploy.local.cluster import LocalCluster
@@ -34,6 +35,7 @@ def demo(
     from cluster.errors import StartupError
     from deploy.local.cluster import LocalCluster
 
+    require_extras("embedded", "audit")
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="klamm-demo-")) if data is None else data
     cluster = LocalCluster.create_or_open(folder, controllers=None, brokers=None)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import app
 
-LAUNCHER: Final = (sys.executable, "-P", "-m", "launcher")
+LAUNCHER: Final = (sys.executable, "-P", "-m", "klamm")
 
 
 def run_klamm(

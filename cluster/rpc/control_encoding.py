@@ -18,8 +18,8 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from cluster.rpc.v1 import control_pb2
-from cluster.rpc.v1.partition_pb2 import Endpoint
+from klamm.v1 import control_pb2
+from klamm.v1.partition_pb2 import Endpoint
 
 
 def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:

@@ -6,7 +6,7 @@ from cluster import requests
 from cluster.errors import ApiError, ErrorCode
 from cluster.rpc import control_encoding
 from cluster.rpc.codec import Codec, codec_for
-from cluster.rpc.v1 import (
+from klamm.v1 import (
     broker_agent_pb2,
     cluster_pb2,
     configs_pb2,
@@ -44,7 +44,7 @@ def _methods(service: str, modules: tuple[Any, ...], names: tuple[str, ...]) -> 
 def _method(service: str, modules: tuple[Any, ...], name: str) -> Method:
     request, response = (_codec(modules, name + suffix) for suffix in ("Request", "Response"))
     request_type = getattr(requests, f"{name}Request")
-    return Method(f"cluster.rpc.v1.{service}", name, request_type, request, response, name in _STREAMED)
+    return Method(f"klamm.v1.{service}", name, request_type, request, response, name in _STREAMED)
 
 
 def _codec(modules: tuple[Any, ...], name: str) -> Codec:

@@ -220,7 +220,7 @@ class LocalCluster:
                 raise StartupError(
                     f"port {port} of {member.name} is in use by another program; free it, or use another --data folder"
                 )
-        command = [sys.executable, "-P", "-m", "launcher", *self._files.make_ready(member, self.state)]
+        command = [sys.executable, "-P", "-m", "klamm", *self._files.make_ready(member, self.state)]
         child = processes.spawn(
             command, log=self._files.log(member.name), folder=self.folder, environment=_environment()
         )

@@ -246,8 +246,8 @@ def _class_path() -> list[str]:
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:
         raise StartupError(
-            "the embedded ZooKeeper needs pyspark's jars: install klamm with the extra `embedded`, or name a running "
-            "server with --zookeeper"
+            "the embedded ZooKeeper needs the extra 'embedded', for pyspark's jars: pip install 'klamm[embedded]', or "
+            "name a running server with --zookeeper"
         )
     jars = Path(package.origin).parent / "jars"
     found = {pattern: sorted(glob.glob(str(jars / f"{pattern}.jar"))) for pattern in JARS}

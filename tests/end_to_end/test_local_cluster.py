@@ -309,7 +309,7 @@ def test_up_in_the_foreground_ends_its_processes_when_it_is_interrupted(tmp_path
         sys.executable,
         "-P",
         "-m",
-        "launcher",
+        "klamm",
         "up",
         "--controllers",
         "1",

@@ -50,7 +50,7 @@ def test_a_large_reassignment_survives_its_controller_and_a_target(cluster: Loca
     file.write_text(json.dumps({"version": 1, "partitions": moves}))
     lines = tmp_path / "lines"
     lines.write_text("".join(f"{number}\n" for number in range(LINES)))
-    command = [sys.executable, "-P", "-m", "launcher", "produce", "big", "--acks", "all", "--file", str(lines)]
+    command = [sys.executable, "-P", "-m", "klamm", "produce", "big", "--acks", "all", "--file", str(lines)]
     with subprocess.Popen([*command, "--data", str(cluster.folder)], stdout=subprocess.PIPE, text=True) as producer:
         klamm(cluster, "reassign", "execute", str(file))
         cluster.kill(active_controller(cluster))

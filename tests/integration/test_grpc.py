@@ -133,7 +133,7 @@ async def test_a_call_without_a_deadline_has_no_timeout() -> None:
     async with controller(lambda _: DESCRIPTION) as (server, handler, _):
         async with grpc.aio.insecure_channel(server.address) as channel:
             headers = (("klamm-principal", "alice"),)
-            await channel.unary_unary("/cluster.rpc.v1.ClusterService/DescribeCluster")(b"", metadata=headers)
+            await channel.unary_unary("/klamm.v1.ClusterService/DescribeCluster")(b"", metadata=headers)
         assert handler.asked[0][0].timeout_ms is None
         assert handler.asked[0][0].principal == "alice"
 
@@ -198,7 +198,7 @@ async def test_a_request_that_lacks_what_matters_is_refused_naming_the_field(dat
     async with controller(lambda _: AlterPartitionResponse(ErrorCode.NONE)) as (server, handler, _):
         async with grpc.aio.insecure_channel(server.address) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await channel.unary_unary("/cluster.rpc.v1.ControllerService/AlterPartition")(data)
+                await channel.unary_unary("/klamm.v1.ControllerService/AlterPartition")(data)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert field in (caught.value.details() or "")
         assert handler.asked == []
@@ -248,7 +248,7 @@ async def test_produce_without_acknowledgement_answers_nothing_or_fails() -> Non
 async def test_health_and_reflection_are_served() -> None:
     async with agent(lambda _: None) as (server, _, _client), grpc.aio.insecure_channel(server.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        for service in ("", "cluster.rpc.v1.BrokerAgentService", "cluster.rpc.v1.ClusterService"):
+        for service in ("", "klamm.v1.BrokerAgentService", "klamm.v1.ClusterService"):
             state = await stub.Check(health_pb2.HealthCheckRequest(service=service))
             assert state.status == health_pb2.HealthCheckResponse.SERVING
         await server.set_serving(False)
@@ -258,7 +258,7 @@ async def test_health_and_reflection_are_served() -> None:
         asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
         async for answer in reflection.ServerReflectionInfo(asked):
             names = {service.name for service in answer.list_services_response.service}
-            assert {"cluster.rpc.v1.BrokerAgentService", "grpc.health.v1.Health"} <= names
+            assert {"klamm.v1.BrokerAgentService", "grpc.health.v1.Health"} <= names
 
 
 async def test_a_port_in_use_is_a_startup_error_that_names_it() -> None:

@@ -9,10 +9,10 @@ from benchmarks.processes import StubProcesses
 from benchmarks.synthetic_cluster import Shape, populate, read_partitions
 from cluster import znodes
 from cluster.broker import BrokerId
-from cluster.rpc.v1 import control_pb2 as pb
-from cluster.rpc.v1.broker_agent_pb2_grpc import BrokerAgentServiceStub
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import ZooKeeper
+from klamm.v1 import control_pb2 as pb
+from klamm.v1.broker_agent_pb2_grpc import BrokerAgentServiceStub
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

@@ -72,7 +72,7 @@ class RealCluster:
         config.write_text(self._config(node))
         with (self._directory / f"{role}-{node}.log").open("ab") as log:
             self._processes[node] = subprocess.Popen(
-                [sys.executable, "-m", "launcher", role, "--config", str(config)],
+                [sys.executable, "-P", "-m", "klamm", role, "--config", str(config)],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -189,7 +189,7 @@ class RealCluster:
         running = sorted(self._processes.keys() - self._paused)
         bootstrap = ",".join(f"127.0.0.1:{self._ports[node]}" for node in running)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "launcher", "produce", topic, "--bootstrap", bootstrap,
+            sys.executable, "-P", "-m", "klamm", "produce", topic, "--bootstrap", bootstrap,
             "--partition", str(partition), "--count", str(count), "--acks", acks,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

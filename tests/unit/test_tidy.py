@@ -10,8 +10,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("cluster", "controller", "broker_agent", "admin", "audit", "simulator", "deploy", "launcher", "benchmarks")
-GENERATED = "cluster/rpc/v1"
+PACKAGES = (
+    "proto/klamm",
+    "cluster",
+    "controller",
+    "broker_agent",
+    "admin",
+    "audit",
+    "simulator",
+    "deploy",
+    "launcher",
+    "benchmarks",
+)
+GENERATED = "proto/klamm/v1"
 
 FILE_LINES_MAX = 400
 TEST_FILE_LINES_MAX = 500

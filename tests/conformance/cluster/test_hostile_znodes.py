@@ -12,7 +12,7 @@ from cluster import znodes
 from cluster.broker import BrokerId, ControllerId, PartitionEpoch
 from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
-from cluster.rpc.v1 import control_pb2
+from klamm.v1 import control_pb2
 
 T0: Final = TopicPartition("t", 0)
 DECODERS: Final[dict[str, Callable[[bytes], object]]] = {

@@ -6,8 +6,8 @@ from benchmarks.partition_table import Message, PartitionTable
 from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.partition import Leadership, TopicPartition
-from cluster.rpc.v1 import control_pb2 as pb
 from cluster.zookeeper.port import Stat
+from klamm.v1 import control_pb2 as pb
 
 BROKER, BROKER_EPOCH = BrokerId(1), BrokerEpoch(70)
 TP = TopicPartition("t", 0)

@@ -103,4 +103,4 @@ def test_an_installed_environment_is_used_without_asking_python_for_anything(tmp
     checksum = subprocess.run(["cksum"], input=(root / "pyproject.toml").read_bytes(), capture_output=True, check=True)
     (root / ".venv" / bootstrap.STAMP).write_text(f"{checksum.stdout.decode().strip()} {root}\nembedded,audit\n")
     answer = run(root / "klamm", path_with(tmp_path))
-    assert (answer.returncode, answer.stdout) == (0, "ran -P -m launcher --help\n")
+    assert (answer.returncode, answer.stdout) == (0, "ran -P -m klamm --help\n")

@@ -46,7 +46,7 @@ from cluster.requests import (
 )
 from cluster.rpc.codec import codec_for
 from cluster.rpc.methods import METHOD_OF_REQUEST, encode_request
-from cluster.rpc.v1 import broker_agent_pb2, control_pb2
+from klamm.v1 import broker_agent_pb2, control_pb2
 
 WIDE = {BrokerEpoch, Offset}
 WIDE_FIELDS = {"timestamp", "log_append_time_ms", "producer_id_start", "at_ms"}

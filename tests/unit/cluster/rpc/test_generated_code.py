@@ -8,7 +8,7 @@ from cluster import requests
 from cluster.rpc.methods import METHOD_OF_REQUEST
 
 ROOT = Path(__file__).parents[4]
-PACKAGE = Path("cluster/rpc/v1")
+PACKAGE = Path("klamm/v1")
 
 
 def test_generated_code_is_up_to_date(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_generated_code_is_up_to_date(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}", *outputs, *map(str, sources)]
     subprocess.run(command, check=True)
     fresh = {path.name: path.read_text() for path in (tmp_path / PACKAGE).iterdir()}
-    checked_in = {path.name: path.read_text() for path in (ROOT / PACKAGE).glob("*_pb2*.py*")}
+    checked_in = {path.name: path.read_text() for path in (ROOT / "proto" / PACKAGE).glob("*_pb2*.py*")}
     assert fresh.keys() == checked_in.keys()
     assert [name for name in fresh if fresh[name] != checked_in[name]] == []
 
@@ -26,7 +26,9 @@ def test_generated_code_is_up_to_date(tmp_path: Path) -> None:
 def test_the_proto_files_have_the_form_that_buf_asks_for() -> None:
     for source in (ROOT / "proto" / PACKAGE).glob("*.proto"):
         text = source.read_text()
-        assert "package cluster.rpc.v1;" in text
+        assert "package klamm.v1;" in text
+        assert 'option go_package = "klamm/v1;klammv1";' in text
+        assert 'option java_package = "klamm.v1";' in text
         for line in text.splitlines():
             if line.strip().startswith("rpc "):
                 name = line.split("rpc ")[1].split("(")[0]

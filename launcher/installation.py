@@ -1,0 +1,26 @@
+"""What an installation may lack: the extras of the distribution, and what only a clone has."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from cluster.errors import StartupError
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+"""The folder of our packages; in a clone, the clone."""
+
+_MODULES_OF_EXTRA: Final = {"embedded": ("pyspark",), "audit": ("pyspark", "pandas", "pyarrow")}
+
+
+def require_extras(*extras: str) -> None:
+    """Raises StartupError that names those of the extras which are not installed. Imports nothing."""
+    missing = [extra for extra in extras if any(find_spec(module) is None for module in _MODULES_OF_EXTRA[extra])]
+    if missing:
+        named = " and ".join(f"the extra '{extra}'" for extra in missing)
+        raise StartupError(f"this command needs {named}: pip install 'klamm[{','.join(missing)}]'")
+
+
+def require_clone(folder: str, command: str) -> None:
+    """Raises StartupError where there is no such folder, as in a wheel. `command`: what to run in a clone."""
+    if not (ROOT / folder).is_dir():
+        raise StartupError(f"{folder} are in the repository only: run {command} in a clone")

@@ -1,0 +1,70 @@
+from klamm.v1 import partition_pb2 as _partition_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DescribeClusterRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeClusterResponse(_message.Message):
+    __slots__ = ("cluster_id", "controller_id", "controller_address", "controller_epoch", "brokers", "node_id", "node_role", "controllers")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ROLE_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    controller_id: int
+    controller_address: str
+    controller_epoch: int
+    brokers: _containers.RepeatedCompositeFieldContainer[DescribedBroker]
+    node_id: int
+    node_role: str
+    controllers: _containers.RepeatedCompositeFieldContainer[DescribedController]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., controller_address: _Optional[str] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., node_id: _Optional[int] = ..., node_role: _Optional[str] = ..., controllers: _Optional[_Iterable[_Union[DescribedController, _Mapping]]] = ...) -> None: ...
+
+class DescribedController(_message.Message):
+    __slots__ = ("id", "address")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    address: str
+    def __init__(self, id: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+
+class DescribedBroker(_message.Message):
+    __slots__ = ("id", "endpoint", "epoch", "rack", "state")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    endpoint: _partition_pb2.Endpoint
+    epoch: int
+    rack: str
+    state: str
+    def __init__(self, id: _Optional[int] = ..., endpoint: _Optional[_Union[_partition_pb2.Endpoint, _Mapping]] = ..., epoch: _Optional[int] = ..., rack: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+
+class ReadStateChangesRequest(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class ReadStateChangesResponse(_message.Message):
+    __slots__ = ("lines", "truncated")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedScalarFieldContainer[bytes]
+    truncated: bool
+    def __init__(self, lines: _Optional[_Iterable[bytes]] = ..., truncated: _Optional[bool] = ...) -> None: ...
