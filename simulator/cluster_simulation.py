@@ -30,8 +30,8 @@ class ClusterSimulation(Simulation):
         cluster = SimulatedCluster(seed, controllers=_CONTROLLERS, brokers=_BROKERS, settings=settings)
         super().__init__(cluster, Random(seed), request_timeout_s=_REQUEST_TIMEOUT_S)
         self.supervisor = Supervisor(cluster)
-        self.faults = Faults(cluster, self.random, self.background, self.supervisor)
-        self.admin = AdminWorkload(cluster, self.random, self.background)
+        self.faults = Faults(cluster, self._random, self.background, self.supervisor)
+        self.admin = AdminWorkload(cluster, self._random, self.background)
 
     def weights(self) -> Weights:
         """What may be done, and how often in proportion."""
@@ -44,10 +44,10 @@ class ClusterSimulation(Simulation):
         await self.cluster.until(lambda: self.cluster.active_controller() is not None, "an active controller")
 
     def choose(self) -> Action:
-        return draw_action(self.random, self.weights())
+        return draw_action(self._random, self.weights())
 
     async def pause(self) -> None:
-        await asyncio.sleep(self.random.choice((0.0, 0.002, 0.02, 0.3, 2.0)))
+        await asyncio.sleep(self._random.choice((0.0, 0.002, 0.02, 0.3, 2.0)))
         self.supervisor.end_failed_starts()
 
     async def converge(self) -> None:
@@ -78,12 +78,12 @@ class LoadedClusterSimulation(ClusterSimulation):
     workload = "load"
 
     def __init__(self, seed: int) -> None:
-        random = Random(f"settings/{seed}")
-        super().__init__(seed, _draw_settings(random))
-        self.power_fails = random.random() < 0.4
-        if random.random() < 0.5:
-            self.cluster.network.latency_s = (0.0002, random.choice((0.02, 0.2, 0.8)))
-        self.producers = Producers(self.cluster, self.random, self.background)
+        chance = Random(f"settings/{seed}")
+        super().__init__(seed, _draw_settings(chance))
+        self.power_fails = chance.random() < 0.4
+        if chance.random() < 0.5:
+            self.cluster.network.latency_s = (0.0002, chance.choice((0.02, 0.2, 0.8)))
+        self.producers = Producers(self.cluster, self._random, self.background)
 
     def weights(self) -> Weights:
         more = self.admin.leader_and_config_requests() | self.faults.partitions()
@@ -108,18 +108,18 @@ class LoadedClusterSimulation(ClusterSimulation):
         await super().converge()
 
 
-def _draw_settings(random: Random) -> Settings:
+def _draw_settings(chance: Random) -> Settings:
     return Settings(
-        zookeeper_session_timeout_ms=random.choice((2000, 6000)),
-        replica_lag_time_max_ms=random.choice((1000, 4000)),
-        min_insync_replicas=random.choice((1, 2)),
-        auto_leader_rebalance_enable=random.random() < 0.5,
+        zookeeper_session_timeout_ms=chance.choice((2000, 6000)),
+        replica_lag_time_max_ms=chance.choice((1000, 4000)),
+        min_insync_replicas=chance.choice((1, 2)),
+        auto_leader_rebalance_enable=chance.random() < 0.5,
         leader_imbalance_check_interval_seconds=3,
-        replica_socket_timeout_ms=random.choice((1000, 30_000)),
-        num_replica_fetchers=random.choice((1, 3)),
-        klamm_replica_truncation_mode=random.choice(("fetch", "epoch-query")),
-        log_segment_bytes=random.choice((400, 5000)),
-        log_segment_delete_delay_ms=random.choice((10, 60_000)),
-        log_flush_interval_ms=random.choice((500, 60_000)),
-        replica_high_watermark_checkpoint_interval_ms=random.choice((300, 5000)),
+        replica_socket_timeout_ms=chance.choice((1000, 30_000)),
+        num_replica_fetchers=chance.choice((1, 3)),
+        klamm_replica_truncation_mode=chance.choice(("fetch", "epoch-query")),
+        log_segment_bytes=chance.choice((400, 5000)),
+        log_segment_delete_delay_ms=chance.choice((10, 60_000)),
+        log_flush_interval_ms=chance.choice((500, 60_000)),
+        replica_high_watermark_checkpoint_interval_ms=chance.choice((300, 5000)),
     )

@@ -10,8 +10,6 @@ from simulator.replication_simulation import ReplicationSimulation
 from simulator.run import Run, Simulation, run_simulation
 from simulator.topic_simulation import TopicSimulation
 
-DEFAULT_MINUTES: Final = 3.0
-
 _SIMULATIONS: Final[dict[Callable[[int], Simulation], int]] = {
     ClusterSimulation: 1,
     LoadedClusterSimulation: 4,

@@ -4,6 +4,7 @@ cut, ZooKeeper restarts, power fails. And the supervisor, which starts again wha
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -15,7 +16,7 @@ from simulator.nodes import SimulatedAgent, SimulatedNode
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
 _STARTUP_FAILURE_S: Final = 30
-"""How long a process may take to find out that it cannot start."""
+"""How long a process may take to find out that it cannot start, but for the time that it hung meanwhile."""
 
 
 class Supervisor:
@@ -51,8 +52,11 @@ class Supervisor:
     def end_failed_starts(self) -> None:
         """A process ends when ZooKeeper cannot be reached while it starts; another one may be started then."""
         for node, began in self._began.items():
-            task = node.incarnations[-1].task
-            if task is None or not node.is_running or not task.done() or self._ended[task] - began > _STARTUP_FAILURE_S:
+            incarnation = node.incarnations[-1]
+            task = incarnation.task
+            if task is None or not node.is_running or not task.done():
+                continue
+            if self._ended[task] - began - incarnation.process.paused_s > _STARTUP_FAILURE_S:
                 continue
             error = task.exception()
             while isinstance(error, BaseExceptionGroup):
@@ -110,7 +114,7 @@ class Faults:
     async def stop_a_node(self) -> None:
         running = [node for node in self._cluster.nodes if node.is_running]
         if running:
-            self._background.start(self._random.choice(running).stop())
+            self._background.start(_stop(self._random.choice(running)))
 
     async def start_a_node(self) -> None:
         startable = self._supervisor.startable()
@@ -173,6 +177,12 @@ class Faults:
         running = [node for node in self._cluster.nodes if node.is_running]
         node = self._random.choice(running if running else self._cluster.nodes)
         return node.incarnations[-1].zookeeper
+
+
+async def _stop(node: SimulatedNode) -> None:
+    """How it ends is for others to see: the supervisor, or `raise_if_a_node_died`."""
+    with suppress(ExceptionGroup):
+        await node.stop()
 
 
 def source_of(node: SimulatedNode) -> str:

@@ -24,7 +24,7 @@ from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
-from cluster.state_change_log import MemoryStateChangeLog, StateChange
+from cluster.state_change_log import MemoryStateChangeLog, StateChange, incarnation_id
 from cluster.znodes import broker_path, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig
@@ -62,7 +62,7 @@ class Incarnation:
         self.address = f"{node}:{_PORT}"
         # What was cut off from others is this process; its successor makes connections of its own.
         self.source = f"{node}/{number}"
-        self.log = MemoryStateChangeLog(node, f"{number:04d}", world.clock)
+        self.log = MemoryStateChangeLog(node, incarnation_id(world.clock.now_ms(), number), world.clock)
         self.process = Process()
         self.zookeeper = SimulatedZooKeeperClient(
             world.zookeeper,

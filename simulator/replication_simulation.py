@@ -46,23 +46,23 @@ class ReplicationSimulation(Simulation):
 
     def __init__(self, seed: int, truncation_mode: TruncationMode) -> None:
         """`truncation_mode`: of followers, the setting `klamm.replica.truncation.mode`."""
-        random = Random(f"replication-safety/{seed}/{truncation_mode}")
+        chance = Random(f"replication-safety/{seed}/{truncation_mode}")
         settings = Settings(
-            min_insync_replicas=random.choice((1, 2)),
+            min_insync_replicas=chance.choice((1, 2)),
             zookeeper_session_timeout_ms=2000,
             replica_lag_time_max_ms=1500,
-            replica_fetch_wait_max_ms=random.choice((50, 500)),
+            replica_fetch_wait_max_ms=chance.choice((50, 500)),
             replica_fetch_backoff_ms=100,
             replica_socket_timeout_ms=1000,
             request_timeout_ms=1000,
             replica_high_watermark_checkpoint_interval_ms=700,
-            log_flush_interval_ms=random.choice((500, 60_000)),
+            log_flush_interval_ms=chance.choice((500, 60_000)),
             log_flush_offset_checkpoint_interval_ms=900,
             # From a generator of its own, so that the seeds that once found something still draw the same faults.
             log_segment_bytes=Random(f"segments/{seed}/{truncation_mode}").choice((300, 2000, 1 << 30)),
             klamm_replica_truncation_mode=truncation_mode,
         )
-        super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS), settings=settings), random)
+        super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS), settings=settings), chance)
         self.checker = ReplicationChecker(self.cluster, _PARTITION)
         self._sent = 0
         self._out_of_contact_until = 0.0
@@ -88,10 +88,10 @@ class ReplicationSimulation(Simulation):
         }
 
     def choose(self) -> Action:
-        return draw_action(self.random, self.weights())
+        return draw_action(self._random, self.weights())
 
     async def pause(self) -> None:
-        await asyncio.sleep(self.random.expovariate(1))
+        await asyncio.sleep(self._random.expovariate(1))
 
     async def _create_topic(self) -> None:
         cluster = self.cluster
@@ -108,22 +108,22 @@ class ReplicationSimulation(Simulation):
 
     async def _load(self) -> None:
         while not self._is_over:
-            act = self.random.choices((self._produce, self._consume), (6, 1))[0]
-            for _ in range(self.random.choice((1, 1, 1, 4))):
+            act = self._random.choices((self._produce, self._consume), (6, 1))[0]
+            for _ in range(self._random.choice((1, 1, 1, 4))):
                 self.background.start(act())
-            await asyncio.sleep(self.random.expovariate(5))
+            await asyncio.sleep(self._random.expovariate(5))
 
     def _some_leader(self) -> SimulatedAgent | None:
         """Whoever takes itself for the leader; with several, any of them."""
         leaders = [broker for broker, replica in sorted(self.checker.replicas.items()) if replica.view.leads]
-        return self.cluster.agents[BrokerId(self.random.choice(leaders))] if leaders else None
+        return self.cluster.agents[BrokerId(self._random.choice(leaders))] if leaders else None
 
     async def _produce(self) -> None:
         leader = self._some_leader()
         if leader is None:
             return
         self._sent += 1
-        count, acks = self.random.randint(1, 3), self.random.choice((-1, -1, 1, 0))
+        count, acks = self._random.randint(1, 3), self._random.choice((-1, -1, 1, 0))
         records = encode_batch(b"%08d" % self._sent * count, count, max_timestamp=self.cluster.clock.now_ms())
         crc = parse_header(records).crc
         self.checker.sent.add(crc)
@@ -139,7 +139,7 @@ class ReplicationSimulation(Simulation):
             return
         end = self.checker.replicas[leader.id].view.high_watermark
         item = FetchPartition(
-            _PARTITION.topic, None, _PARTITION.partition, Offset(self.random.randint(0, end)), 1 << 20
+            _PARTITION.topic, None, _PARTITION.partition, Offset(self._random.randint(0, end)), 1 << 20
         )
         request = FetchRequest(BrokerId(-1), (item,), 500, 1, 1 << 20)
         answer = await self.cluster.network.call("client", leader.address, request)
@@ -154,7 +154,7 @@ class ReplicationSimulation(Simulation):
 
     async def crash(self) -> None:
         if len(self._running()) > 1:
-            victim = self.random.choice(self._running())
+            victim = self._random.choice(self._running())
             victim.crash()
             self.checker.process_ended(victim, power_failed=False)
 
@@ -163,7 +163,7 @@ class ReplicationSimulation(Simulation):
         with suppress(TimeoutError):
             await self.cluster.until(self._is_calm, "all that run are registered", timeout_s=8)
             running = self._running()
-            victim = self.random.choice(running)
+            victim = self._random.choice(running)
             if any(agent.id in self.checker.sound_isr for agent in running if agent is not victim):
                 victim.lose_power()
                 self.checker.process_ended(victim, power_failed=True)
@@ -189,7 +189,7 @@ class ReplicationSimulation(Simulation):
         if dead:
             # Its registration must have expired, or another process would hold its id.
             await asyncio.sleep(2.5)
-            self.random.choice(dead).start()
+            self._random.choice(dead).start()
 
     def _link(self, one: SimulatedNode, other: SimulatedNode) -> list[tuple[str, str]]:
         ends = [(node.incarnations[-1].source, node.address) for node in (one, other) if node.incarnations]
@@ -203,10 +203,10 @@ class ReplicationSimulation(Simulation):
 
     async def cut(self) -> None:
         """Break one direction or both between two nodes, for good or for a while."""
-        agent = self.random.choice(list(self.cluster.agents.values()))
-        other = self.random.choice([node for node in self.cluster.nodes if node is not agent])
+        agent = self._random.choice(list(self.cluster.agents.values()))
+        other = self._random.choice([node for node in self.cluster.nodes if node is not agent])
         directions = self._link(agent, other)
-        for source, target in directions if self.random.random() < 0.6 else directions[:2]:
+        for source, target in directions if self._random.random() < 0.6 else directions[:2]:
             self.cluster.network.cut(source, target)
 
     async def heal(self) -> None:
@@ -217,8 +217,8 @@ class ReplicationSimulation(Simulation):
         registered = self._registered()
         if not registered:
             return
-        process = self.random.choice(registered).incarnations[-1]
-        if self.random.random() < 0.5:
+        process = self._random.choice(registered).incarnations[-1]
+        if self._random.random() < 0.5:
             process.zookeeper.expire()
             return
         process.zookeeper.disconnect(self._some_seconds_out_of_contact())
@@ -227,10 +227,10 @@ class ReplicationSimulation(Simulation):
         """A process stands still, with its requests unanswered, for less or for more than its session."""
         awake = self.cluster.awake()
         if awake:
-            self.cluster.hang(self.random.choice(awake), self._some_seconds_out_of_contact())
+            self.cluster.hang(self._random.choice(awake), self._some_seconds_out_of_contact())
 
     def _some_seconds_out_of_contact(self) -> float:
-        seconds = self.random.uniform(0.5, 5)
+        seconds = self._random.uniform(0.5, 5)
         self._out_of_contact_until = max(self._out_of_contact_until, asyncio.get_running_loop().time() + seconds)
         return seconds
 

@@ -27,7 +27,7 @@ class Simulation(ABC):
     """Its name in results."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random, *, request_timeout_s: float | None = None) -> None:
-        self.cluster, self.random = cluster, random
+        self.cluster, self._random = cluster, random
         self.background = BackgroundRequests(request_timeout_s)
         self.actions: list[str] = []
         """What was done, each with its virtual time in seconds."""

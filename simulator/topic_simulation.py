@@ -40,6 +40,7 @@ class TopicSimulation(Simulation):
     workload = "topics"
 
     def __init__(self, seed: int) -> None:
+        # The name of its generator stays, so that the seeds that once found something still draw the same.
         super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS)), Random(f"{seed}/life"))
         self.zookeeper = SimulatedZooKeeperClient(self.cluster.zookeeper, session_timeout_ms=600_000)
         self.zookeeper.listen(lambda _: None)
@@ -50,20 +51,20 @@ class TopicSimulation(Simulation):
         await self.cluster.until(lambda: self.cluster.active_controller() is not None, "an active controller")
 
     def choose(self) -> Action:
-        topic, broker = self.random.choice(_TOPICS), BrokerId(self.random.choice(_BROKERS))
+        topic, broker = self._random.choice(_TOPICS), BrokerId(self._random.choice(_BROKERS))
         topic_actions = [self.create, self.create, self.delete, self.delete, self.expand]
         faults = [self.crash_or_start_agent, self.crash_or_start_agent, self.crash_controller]
-        act: Callable[[str, BrokerId], Awaitable[None]] = self.random.choice([*topic_actions, *faults])
+        act: Callable[[str, BrokerId], Awaitable[None]] = self._random.choice([*topic_actions, *faults])
         return Action(f"{act.__name__} {topic} {broker}", partial(act, topic, broker))
 
     async def pause(self) -> None:
-        await asyncio.sleep(self.random.choice((0.0, 0.003, 0.02, 0.2, 3.0)))
+        await asyncio.sleep(self._random.choice((0.0, 0.003, 0.02, 0.2, 3.0)))
 
     async def create(self, topic: str, broker: BrokerId) -> None:
         """Tools check first whether a topic of the name is being deleted."""
         tree = self.cluster.zookeeper.tree
         if tree.get(delete_topic_path(topic)) is None and tree.get(topic_path(topic)) is None:
-            partitions = {p: self._replicas(broker) for p in range(self.random.randint(1, 3))}
+            partitions = {p: self._replicas(broker) for p in range(self._random.randint(1, 3))}
             config = encode_config({"file.delete.delay.ms": "10"})
             await self.zookeeper.multi([Create(topic_config_path(topic), config)])
             await self.zookeeper.multi([Create(topic_path(topic), encode_topic(TopicAssignment(partitions)))])
@@ -124,7 +125,7 @@ class TopicSimulation(Simulation):
 
     def _replicas(self, first: BrokerId) -> ReplicaAssignment:
         others = [BrokerId(b) for b in _BROKERS if b != first]
-        return ReplicaAssignment((first, *others[: self.random.randint(0, 2)]))
+        return ReplicaAssignment((first, *others[: self._random.randint(0, 2)]))
 
     def _has_converged(self) -> bool:
         tree = self.cluster.zookeeper.tree
