@@ -53,7 +53,7 @@ class ClusterSimulation(Simulation):
     async def converge(self) -> None:
         self.faults.end_all()
         await self.background.wait()
-        self.background.raise_first_error()
+        self.raise_first_error()
         try:
             await self.cluster.until(self._has_converged, "the cluster has converged", _CONVERGENCE_S)
         except TimeoutError as error:

@@ -258,7 +258,6 @@ class ReplicationSimulation(Simulation):
             await self.cluster.until(self._is_level, "all replicas the same", timeout_s=60)
         except TimeoutError as error:
             raise violated(CONVERGENCE, f"{error}: {self.checker.state}") from None
-        self.background.raise_first_error()
 
     def check(self) -> None:
         self.checker.check_end(self.cluster.agents)

@@ -14,6 +14,8 @@ from simulator.actions import Action, BackgroundRequests, Limit
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.violations import Violation, violations_of
 from simulator.virtual_time_loop import VirtualTimeLoop, virtual_loop
+from simulator.write_checker import WriteChecker, Writer
+from simulator.zookeeper import ServerSession
 
 _STEPS_MAX: Final = 5_000_000
 _STEPS_PER_SECOND_MAX: Final = 20_000
@@ -29,6 +31,7 @@ class Simulation(ABC):
     def __init__(self, cluster: SimulatedCluster, random: Random, *, request_timeout_s: float | None = None) -> None:
         self.cluster, self._random = cluster, random
         self.background = BackgroundRequests(request_timeout_s)
+        self.writes = WriteChecker(cluster.zookeeper, self._writer_of)
         self.actions: list[str] = []
         """What was done, each with its virtual time in seconds."""
 
@@ -45,9 +48,22 @@ class Simulation(ABC):
             await action.act()
             await self.pause()
             self.cluster.raise_if_a_node_died()
-            self.background.raise_first_error()
+            self.raise_first_error()
         await self.converge()
+        self.raise_first_error()
         self.check()
+
+    def raise_first_error(self) -> None:
+        """What was found where raising it would have changed the run."""
+        self.background.raise_first_error()
+        self.writes.raise_first_error()
+
+    def _writer_of(self, session: ServerSession) -> Writer | None:
+        for controller in self.cluster.controllers.values():
+            if controller.is_active and session.client is controller.incarnations[-1].zookeeper:
+                version = self.cluster.settings.inter_broker_protocol_version
+                return Writer(controller.context, version.has_leader_recovery_state)
+        return None
 
     @abstractmethod
     async def prepare(self) -> None:

@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from admin.cli.options import Format
+from cluster.broker import LeaderEpoch
 from cluster.state_change_files import parse_segment_name
 from cluster.state_change_log import Kind, StateChange
 from cluster.state_change_reader import find_segments, read_state_changes
+from cluster.znodes import encode_state, state_path
+from cluster.zookeeper.port import SetData
 from simulator.actions import Limit
 from simulator.cluster_simulation import ClusterSimulation
 from simulator.command import Order, execute, replay
+from simulator.partition_znodes import assignments, partition_state
 from simulator.replication_simulation import ReplicationSimulation
 from simulator.run import Run, Simulation, run_simulation
 from tests.commands import LAUNCHER, run_klamm
@@ -72,6 +77,21 @@ class WithBrokenRequest(ClusterSimulation):
         self.background.start(fail())
 
 
+class WithWriteThatSkipsAnEpoch(ClusterSimulation):
+    """The active controller writes a state whose leader epoch is two higher."""
+
+    async def converge(self) -> None:
+        await super().converge()
+        active = self.cluster.active_controller()
+        assert active is not None
+        tree = self.cluster.zookeeper.tree
+        [tp, *_] = assignments(tree)
+        state = partition_state(tree, tp)
+        assert state is not None
+        body = encode_state(replace(state, leader_epoch=LeaderEpoch(state.leader_epoch + 2)))
+        await active.incarnations[-1].zookeeper.multi([SetData(state_path(tp), body, state.partition_epoch)])
+
+
 def run_with_record_outside_the_tables(seed: int, minutes: float) -> Run:
     return run_simulation(seed, lambda: WithRecordOutsideTheTables(seed), Limit(seconds=60 * minutes))
 
@@ -123,11 +143,12 @@ def test_a_table_shows_what_was_violated_and_the_command_that_replays_it(capsys:
     ("make", "rule", "says"),
     [
         (lambda: WithLostRecord(7, "fetch"), "P28", "acknowledged at 1000000"),
+        (lambda: WithWriteThatSkipsAnEpoch(7), "INV-1", "leader_epoch="),
         (lambda: WithBrokenRequest(7), "unexpected-error", "ValueError: a broken handler"),
     ],
 )
 def test_whatever_a_run_finds_is_its_result(make: Callable[[], Simulation], rule: str, says: str) -> None:
-    run = run_simulation(7, make, Limit(actions=3))
+    run = run_simulation(7, make, Limit(actions=20))
     [violation] = run.result.violations
     assert violation.rule == rule
     assert says in violation.message
