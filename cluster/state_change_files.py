@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,6 +48,14 @@ def parse_segment_name(name: str) -> SegmentName | None:
     """None for the name of a file that is no segment of ours."""
     match = _SEGMENT_NAME.fullmatch(name)
     return SegmentName(match["node"], match["incarnation"], int(match["first_seq"])) if match else None
+
+
+def write_segment(directory: Path, name: SegmentName, lines: Iterable[bytes]) -> Path:
+    """Write a whole segment at once, into a folder that is made where it is missing; `lines` without newlines."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / str(name)
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
 
 
 def read_audited(directory: Path) -> dict[str, int]:

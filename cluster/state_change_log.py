@@ -215,6 +215,7 @@ class MemoryStateChangeLog:
     """A StateChangeSink that keeps its lines in memory, stamped as the files are."""
 
     def __init__(self, node: str, incarnation: str, clock: WallClock) -> None:
+        self.node, self.incarnation = node, incarnation
         self._stamper = Stamper(node, incarnation)
         self._clock = clock
         self.lines: list[bytes] = []

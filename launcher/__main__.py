@@ -1,6 +1,6 @@
 """`klamm`: every command of the project, from one list. What a command needs is imported when it runs.
 
-Exit codes: 0 done, 1 the cluster refused or is not there, 2 wrong usage, 3 an audit found something.
+Exit codes: 0 done, 1 the cluster refused or is not there, 2 wrong usage, 3 an audit or a simulation found something.
 """
 
 import os
@@ -21,6 +21,7 @@ from cluster.errors import ApiError, ClusterError, ConfigError
 from launcher import audits, benches, local_cluster, nodes
 from launcher.checks import run_checks
 from launcher.demo_command import demo
+from launcher.simulations import SIMULATE_EXAMPLES, simulate
 
 EXIT_REFUSED: Final = 1
 EXIT_WRONG_USAGE: Final = 2
@@ -96,6 +97,7 @@ app.command(rich_help_panel=_PROCESSES)(nodes.zookeeper)
 app.command(rich_help_panel=_PROCESSES)(nodes.controller)
 app.command(rich_help_panel=_PROCESSES)(nodes.broker)
 app.add_typer(audits.app, name="audit", rich_help_panel=_CHECKS)
+app.command(rich_help_panel=_CHECKS, epilog=SIMULATE_EXAMPLES)(simulate)
 app.add_typer(benches.app, name="bench", rich_help_panel=_CHECKS)
 app.command(
     "test", rich_help_panel=_CHECKS, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}

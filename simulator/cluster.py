@@ -116,14 +116,21 @@ class SimulatedCluster:
         return digest.hexdigest()
 
 
-def simulate(main: Callable[[], Coroutine[Any, Any, T]], *, max_steps: int = 5_000_000) -> T:
-    """Run a coroutine on a fresh virtual-time loop."""
+def simulate(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    max_steps: int = 5_000_000,
+    at_end: Callable[[], None] = lambda: None,
+) -> T:
+    """Run a coroutine on a fresh virtual-time loop; `at_end` is called when it has ended, however it did."""
     # Typeshed calls methods abstract that the base class has, raising NotImplementedError: there is no I/O here.
     loop = VirtualTimeLoop(max_steps=max_steps)  # type: ignore[abstract]
     try:
         return loop.run_until_complete(main())
     finally:
-        # Only now may what crashed processes left behind unwind: nobody looks any more.
+        loop.after_step = None
+        at_end()
+        # Only now may what crashed processes left behind unwind: nobody observes it any more.
         loop.resume_all()
         left_over = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
         for task in left_over:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Final, Protocol
 
 from broker_agent.agent import Agent, Surroundings
+from broker_agent.hosted_partition import HostedPartition
 from broker_agent.identity import agree_on_cluster_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.opening import LoadOptions, open_log_directories
@@ -18,14 +19,16 @@ from broker_agent.node import AgentNode
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.node import RequestHandler, WallClock
+from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
-from cluster.state_change_log import MemoryStateChangeLog, StateChange
+from cluster.state_change_log import MemoryStateChangeLog, StateChange, incarnation_id
 from cluster.znodes import broker_path, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig
+from controller.context import ControllerContext
 from controller.controller import Controller
 from controller.node import ControllerNode
 from simulator.disk import SimulatedDisk
@@ -35,7 +38,7 @@ from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
 _PORT: Final = 9092
-_DIRECTORY: Final = "/data"
+LOG_DIRECTORY: Final = "/data"
 
 
 class World(Protocol):
@@ -59,7 +62,7 @@ class Incarnation:
         self.address = f"{node}:{_PORT}"
         # What was cut off from others is this process; its successor makes connections of its own.
         self.source = f"{node}/{number}"
-        self.log = MemoryStateChangeLog(node, f"{number:04d}", world.clock)
+        self.log = MemoryStateChangeLog(node, incarnation_id(world.clock.now_ms(), number), world.clock)
         self.process = Process()
         self.zookeeper = SimulatedZooKeeperClient(
             world.zookeeper,
@@ -193,6 +196,13 @@ class SimulatedController(SimulatedNode):
     def is_active(self) -> bool:
         return self.is_running and self.controller is not None and self.controller.in_office
 
+    @property
+    def context(self) -> ControllerContext:
+        """What the active controller knows, for checkers to compare with what it should know."""
+        assert self.controller is not None, f"{self.name} has not started"
+        assert self.controller._active is not None, f"{self.name} is not the active controller"
+        return self.controller._active.context
+
 
 class SimulatedAgent(SimulatedNode):
     """A broker agent with one log directory that outlives its crashes."""
@@ -203,6 +213,10 @@ class SimulatedAgent(SimulatedNode):
         self.disk = self._empty_disk()
         self.rack: str | None = None
         self.agent: Agent | None = None
+
+    def hosted(self, tp: TopicPartition) -> HostedPartition | None:
+        """The partition as its present process hosts it; None where it does not, or where it is offline."""
+        return None if self.agent is None else self.agent.manager.online(tp)
 
     def crash(self) -> None:
         super().crash()
@@ -232,7 +246,7 @@ class SimulatedAgent(SimulatedNode):
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         logs = await open_log_directories(
             LogSurroundings(self.disk, self._world.clock, self.random),
-            (_DIRECTORY,),
+            (LOG_DIRECTORY,),
             MetaProperties(self.id, cluster_id),
             lambda directory, _error: failed.put_nowait(directory),
             options=LoadOptions(default_config=configs.defaults, topic_configs=await configs.read_all()),

@@ -39,6 +39,9 @@ class Process:
 
     def __init__(self) -> None:
         self.is_paused = False
+        self.paused_s = 0.0
+        """For how long it has been paused in all, without a pause that still lasts; in virtual seconds."""
+        self.paused_since = 0.0
         self.held: deque[Handle] = deque()
         """What has become ready while it was paused, in that order."""
         self.context = Context()
@@ -129,13 +132,14 @@ class VirtualTimeLoop(AbstractEventLoop):
     def pause(self, process: Process) -> None:
         """Run nothing of this process until `resume`, as after SIGSTOP. Its timers do not fire, but time passes."""
         assert not process.is_paused, "it is paused already"
-        process.is_paused = True
+        process.is_paused, process.paused_since = True, self._now
         self._paused.append(process)
 
     def resume(self, process: Process) -> None:
         """Make ready whatever became due meanwhile, in the order in which it did."""
         self._paused.remove(process)
         process.is_paused = False
+        process.paused_s += self._now - process.paused_since
         self._ready.extend(process.held)
         process.held.clear()
 

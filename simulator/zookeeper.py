@@ -7,7 +7,7 @@ as its connection stands and expires one session timeout after that broke (or af
 
 import asyncio
 from asyncio import TimerHandle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from random import Random
 from typing import Protocol
@@ -32,6 +32,10 @@ class Peer(Protocol):
         """Break the connection now; what is under way is lost."""
 
 
+WriteObserver = Callable[["ServerSession", Mapping[str, Node | None], bool], None]
+"""Called after each write: by whom, what was at each of its paths before it, and whether all of it was done."""
+
+
 class SimulatedZooKeeper:
     """The server. Latencies of single messages are drawn from `random`, between the two bounds in seconds."""
 
@@ -39,6 +43,7 @@ class SimulatedZooKeeper:
         self.tree = ZnodeTree()
         self.is_reachable = True
         self._random, self._latency = random, latency_seconds
+        self.write_observers: list[WriteObserver] = []
         self._sessions: dict[int, ServerSession] = {}
         self._last_session_id = 0x1000
 
@@ -73,7 +78,10 @@ class SimulatedZooKeeper:
 
     def write(self, session: "ServerSession", ops: Sequence[Op]) -> list[OpResult]:
         now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
+        before = {op.path: self.tree.get(op.path) for op in ops} if self.write_observers else {}
         results, changes = self.tree.apply(ops, session.author, now_ms)
+        for observe in self.write_observers:
+            observe(session, before, all(result.ok for result in results))
         self._notify(changes)
         return results
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cluster.broker import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.partition import Leadership
-from cluster.state_change_files import SegmentName
+from cluster.state_change_files import SegmentName, write_segment
 from cluster.state_change_log import (
     Cause,
     Kind,
@@ -173,11 +173,8 @@ def write_logs(logs: Logs, directory: Path) -> dict[Incarnation, Path]:
     """One segment per incarnation, in a folder per node, as nodes would leave them."""
     paths = {}
     for (node, incarnation), changes in logs.items():
-        path = directory / node / str(SegmentName(node, incarnation, 0))
-        path.parent.mkdir(parents=True, exist_ok=True)
         lines = Stamper(node, incarnation).stamp(changes, 1_700_000_000_000)
-        path.write_bytes(b"".join(line + b"\n" for line in lines))
-        paths[node, incarnation] = path
+        paths[node, incarnation] = write_segment(directory / node, SegmentName(node, incarnation, 0), lines)
     return paths
 
 

@@ -10,8 +10,8 @@ from cluster.process.settings import Settings
 from cluster.record_batch import encode_batch, parse_header
 from cluster.requests import CreateTopicsRequest, NewTopic, ProducePartition, ProduceRequest
 from simulator.cluster import SimulatedCluster, simulate
+from simulator.replication_checker import ReplicationChecker
 from simulator.virtual_time_loop import VirtualTimeLoop
-from tests.simulation.replication_checker import ReplicationChecker
 
 TP = TopicPartition("orders", 0)
 SETTINGS = Settings(
@@ -45,7 +45,7 @@ def test_a_proposal_that_its_replica_has_not_survived_is_refused() -> None:
         await cluster.until(lambda: len(ids("/brokers/ids") or ()) == 2 and controller.is_active, "a cluster")
         topic = NewTopic(TP.topic, assignments={0: (leader.id, follower.id)})
         await cluster.network.call("client", controller.address, CreateTopicsRequest((topic,)))
-        loop.after_step = checker.look
+        loop.after_step = checker.observe
 
         def isr() -> set[int]:
             return set() if checker.state is None else set(checker.state.isr)
@@ -59,22 +59,22 @@ def test_a_proposal_that_its_replica_has_not_survived_is_refused() -> None:
         # The follower catches up, but the leader's proposal does not reach the controller before its power fails.
         cluster.network.cut(leader.incarnations[-1].source, controller.address)
         follower.start()
-        await cluster.until(lambda: 2 in checker.replicas and checker.replicas[2].look.end == 20, "caught up")
-        await cluster.until(lambda: checker.replicas[1].look.maximal == {1, 2}, "the proposal")
+        await cluster.until(lambda: 2 in checker.replicas and checker.replicas[2].view.end == 20, "caught up")
+        await cluster.until(lambda: checker.replicas[1].view.maximal == {1, 2}, "the proposal")
         follower.lose_power()
         checker.process_ended(follower, power_failed=True)
         await cluster.until(lambda: "2" not in (ids("/brokers/ids") or ()), "its registration has expired")
         cluster.network.cut(f"{follower.name}/{len(follower.incarnations)}", leader.address)
         follower.start()
         await cluster.until(lambda: 2 in checker.replicas, "it is back")
-        assert checker.replicas[2].look.end < 20
+        assert checker.replicas[2].view.end < 20
 
         cluster.network.heal(leader.incarnations[-1].source, controller.address)
         await asyncio.sleep(40)
         assert isr() == {1}
         cluster.network.heal_all()
         await cluster.until(lambda: isr() == {1, 2}, "it joins with what it has fetched in this life")
-        assert checker.replicas[2].look.end == 20
+        assert checker.replicas[2].view.end == 20
         loop.after_step = None
 
     simulate(run)

@@ -4,7 +4,7 @@ A real controller on the in-memory ZooKeeper, with brokers that only answer; the
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.partition import RECOVERING, Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests import (
     PREFERRED,
@@ -31,12 +31,10 @@ from cluster.requests import (
 )
 from cluster.state_tables import ReplicaState
 from cluster.znodes import (
-    BROKERS_TOPICS,
     DELETE_TOPICS,
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     REASSIGN_PARTITIONS,
-    decode_state,
     decode_topic,
     delete_topic_path,
     encode_log_dir_event,
@@ -47,10 +45,12 @@ from cluster.znodes import (
     state_path,
     topic_path,
 )
-from cluster.zookeeper.port import Create, Op, OpResult, SetData
+from cluster.zookeeper.port import Create, Node, SetData
+from simulator.partition_znodes import assignments, partition_state
+from simulator.write_checker import WriteChecker, Writer, partition_of_state_path
 from simulator.zookeeper import ServerSession
 from tests.contexts import ids
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import World, run_virtually, settle, until
 
 BROKERS: Final = (1, 2, 3, 4)
 TOPICS: Final = ("a", "b")
@@ -77,95 +77,32 @@ steps = st.one_of(
 )
 
 
-class Watchman:
-    """Looks at every write that a controller makes, against what was there before it."""
+class Znodes:
+    """What ZooKeeper says, and everything that its state nodes ever said."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.written: set[tuple[TopicPartition, int, int, int, tuple[BrokerId, ...]]] = set()
-        """Everything that state nodes ever said: partition, partition epoch, leader epoch, leader, ISR."""
-        self.controller: RunningController | None = None
-        self._carry_out = world.server.write
-        world.server.write = self._write  # type: ignore[method-assign]
+        """Partition, partition epoch, leader epoch, leader, ISR."""
+        world.server.write_observers.append(self._record)
 
-    def _write(self, session: ServerSession, ops: Sequence[Op]) -> list[OpResult]:
-        before = {op.path: self._read(op.path) for op in ops}
-        controller = self.controller
-        by_controller = controller is not None and session.client is controller.zookeeper
-        results = self._carry_out(session, ops)
-        for path, old in before.items():
-            new = self._read(path)
-            if isinstance(new, Leadership):
-                tp = _partition_of(path)
-                self.written.add((tp, new.partition_epoch, new.leader_epoch, new.leader, new.isr))
-                if by_controller and all(result.ok for result in results):
-                    assert old is None or isinstance(old, Leadership)
-                    self._check_state(tp, old, new)
-            elif isinstance(new, TopicAssignment) and isinstance(old, TopicAssignment) and by_controller:
-                self._check_topic(path.rpartition("/")[2], old, new)
-        return results
+    def _record(self, _session: ServerSession, before: Mapping[str, Node | None], _is_done: bool) -> None:
+        for path in before:
+            if path.endswith("/state"):
+                tp = partition_of_state_path(path)
+                state = self.state(tp)
+                if state is not None:
+                    self.written.add((tp, state.partition_epoch, state.leader_epoch, state.leader, state.isr))
 
     def state(self, tp: TopicPartition) -> Leadership | None:
-        node = self.world.server.tree.get(state_path(tp))
-        return None if node is None else decode_state(tp, node.data, node.stat.version)  # type: ignore[arg-type]
+        return partition_state(self.world.server.tree, tp)
 
     def topic(self, topic: str) -> TopicAssignment | None:
         node = self.world.server.tree.get(topic_path(topic))
         return None if node is None else decode_topic(topic, node.data)
 
     def partitions(self) -> dict[TopicPartition, ReplicaAssignment]:
-        found: dict[TopicPartition, ReplicaAssignment] = {}
-        for topic in sorted(self.world.server.tree.children(BROKERS_TOPICS) or ()):
-            assignment = self.topic(topic)
-            assert assignment is not None
-            found |= {TopicPartition(topic, p): a for p, a in assignment.partitions.items()}
-        return found
-
-    def _read(self, path: str) -> Leadership | TopicAssignment | None:
-        if path.endswith("/state"):
-            return self.state(_partition_of(path))
-        parent, _, topic = path.rpartition("/")
-        return self.topic(topic) if parent == BROKERS_TOPICS else None
-
-    def _check_state(self, tp: TopicPartition, old: Leadership | None, new: Leadership) -> None:
-        assert self.controller is not None
-        context = self.controller.context
-        assert new.isr, f"the ISR of {tp} is empty"
-        assert new.leader == -1 or new.leader in new.isr, f"{new.leader} leads {tp} out of sync"
-        if old is None:
-            assert (new.leader_epoch, new.partition_epoch) == (0, 0)
-            assert set(new.isr) <= context.live_broker_ids
-            return
-        assert new.partition_epoch == old.partition_epoch + 1
-        assert new.leader_epoch in {old.leader_epoch, old.leader_epoch + 1}
-        if new.leader in {-1, old.leader}:
-            return
-        assert new.leader_epoch == old.leader_epoch + 1
-        assert new.leader in context.online_brokers(tp), f"{new.leader} is elected for {tp} and is not online"
-        assert new.leader in context.assignment(tp).replicas
-        if new.leader not in old.isr:
-            assert context.online_brokers(tp).isdisjoint(old.isr), f"{tp} need not have lost records"
-            assert new.isr == (new.leader,)
-            marks = self.controller.controller.config.protocol_version.has_leader_recovery_state
-            assert not marks or new.leader_recovery_state == RECOVERING
-
-    def _check_topic(self, topic: str, old: TopicAssignment, new: TopicAssignment) -> None:
-        """Who leaves the list was on its way in, or everybody who stays is in sync."""
-        assert old.topic_id in {None, new.topic_id}
-        for partition, before in old.partitions.items():
-            if partition not in new.partitions:
-                # Taken out of a topic that waits for its deletion.
-                continue
-            after, state = new.partitions[partition], self.state(TopicPartition(topic, partition))
-            gone = set(before.replicas) - set(after.replicas)
-            if not gone <= set(before.adding):
-                assert state is not None
-                assert set(after.replicas) <= set(state.isr), f"{topic}-{partition} has given up {gone} too early"
-
-
-def _partition_of(path: str) -> TopicPartition:
-    _, _, _, topic, _, partition, _ = path.split("/")
-    return TopicPartition(topic, int(partition))
+        return dict(sorted(assignments(self.world.server.tree).items()))
 
 
 class Drill:
@@ -175,17 +112,22 @@ class Drill:
         """`is_hasty`: one thing follows the other before the controller is done with it."""
         self.world = world
         self.is_hasty = is_hasty
-        self.watchman = Watchman(world)
+        self.znodes = Znodes(world)
+        self.writes = WriteChecker(world.server, self._writer_of)
         self.version = ProtocolVersion.parse(version)
         self.alive: set[int] = set()
         self.reigns = 0
+
+    def _writer_of(self, session: ServerSession) -> Writer | None:
+        if session.client is not self.controller.zookeeper or not self.controller.controller.in_office:
+            return None
+        return Writer(self.controller.context, self.version.has_leader_recovery_state)
 
     async def take_office(self) -> None:
         self.reigns += 1
         self.controller = self.world.start_controller(
             1000 + self.reigns, auto_leader_rebalance_enable=False, protocol_version=self.version
         )
-        self.watchman.controller = self.controller
         await until(lambda: self.controller.rules)
 
     async def do(self, kind: str, subject: int | str | None, detail: object) -> None:
@@ -222,6 +164,7 @@ class Drill:
                 pass
         if self.is_hasty:
             await asyncio.sleep(0.003)
+            self.writes.raise_first_error()
         else:
             await settle()
             self.check()
@@ -237,15 +180,15 @@ class Drill:
 
     async def _lose_disk(self, broker: int) -> None:
         """Every replica on the broker is gone until it starts again."""
-        hosted = [tp for tp, assignment in self.watchman.partitions().items() if broker in assignment.replicas]
+        hosted = [tp for tp, assignment in self.znodes.partitions().items() if broker in assignment.replicas]
         self.controller.brokers.results[BrokerId(broker)] = dict.fromkeys(hosted, ErrorCode.KAFKA_STORAGE_ERROR)
         path = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
         await self.world.tool.multi([Create(path, encode_log_dir_event(BrokerId(broker)), sequential=True)])
 
     async def _change_isrs(self, members: int) -> None:
         """Leaders let the followers in or out that the bits of `members` say."""
-        for tp, assignment in self.watchman.partitions().items():
-            state = self.watchman.state(tp)
+        for tp, assignment in self.znodes.partitions().items():
+            state = self.znodes.state(tp)
             if state is None or state.leader not in self.alive:
                 continue
             others = [b for b in assignment.replicas if b != state.leader]
@@ -268,7 +211,7 @@ class Drill:
         )
 
     async def _write_topic(self, topic: str, added: Sequence[Sequence[int]], *, create: bool) -> None:
-        known = self.watchman.topic(topic)
+        known = self.znodes.topic(topic)
         if (known is None) is not create:
             return
         partitions = {} if known is None else dict(known.partitions)
@@ -279,13 +222,14 @@ class Drill:
         await self.world.tool.multi([Create(path, body) if known is None else SetData(path, body)])
 
     def check(self) -> None:
-        context, watchman = self.controller.context, self.watchman
+        self.writes.raise_first_error()
+        context, znodes = self.controller.context, self.znodes
         assert context.recount() == (context.offline_partition_count, context.preferred_replica_imbalance_count)
-        for tp, assignment in watchman.partitions().items():
+        for tp, assignment in znodes.partitions().items():
             assert context.assignment(tp) == assignment
             strangers = [b for b in assignment.replicas if context.replica_state(b, tp) is ReplicaState.NON_EXISTENT]
             assert not strangers, f"replicas of {tp} on {strangers} do not exist for the controller"
-            known, state = context.leaderships.get(tp), watchman.state(tp)
+            known, state = context.leaderships.get(tp), znodes.state(tp)
             assert (known is None) is (state is None)
             if known is not None and state is not None:
                 assert (known.leader, known.leader_epoch, known.isr, known.partition_epoch) == (
@@ -296,7 +240,7 @@ class Drill:
                 for topic in request.topic_states:
                     for s in topic.partition_states:
                         said = (TopicPartition(topic.topic_name, s.partition_index), s.partition_epoch)
-                        assert (*said, s.leader_epoch, s.leader, s.isr) in watchman.written
+                        assert (*said, s.leader_epoch, s.leader, s.isr) in znodes.written
         self.controller.brokers.received.clear()
 
     async def come_to_rest(self) -> None:
@@ -317,8 +261,8 @@ class Drill:
         assert not tree.children(DELETE_TOPICS), "every deletion is done"
         assert tree.get(REASSIGN_PARTITIONS) is None, "every request to move is done"
         assert not self.controller.context.partitions_being_reassigned
-        for tp, assignment in self.watchman.partitions().items():
-            state = self.watchman.state(tp)
+        for tp, assignment in self.znodes.partitions().items():
+            state = self.znodes.state(tp)
             assert state is not None
             assert state.leader in BROKERS
             assert set(state.isr) == set(assignment.replicas)

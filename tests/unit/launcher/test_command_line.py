@@ -57,6 +57,9 @@ HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
         ["up", "--config", "no.such.key=1"],
         ["up", "--config", "leader.imbalance.check.interval.seconds=soon"],
         ["up", "--config", "broker.id=7"],
+        ["simulate", "--seeds", "5..1"],
+        ["simulate", "--seed", "-1"],
+        ["simulate", "--jobs", "0"],
         ["reassign", "verify", "a.json", "--reassignment-json-file", "b.json"],
     ],
 )

@@ -1,0 +1,125 @@
+"""Whole clusters under random faults and requests: once the faults have ended, everything is as it should be."""
+
+import asyncio
+from random import Random
+from typing import Final
+
+from cluster.process.settings import Settings
+from simulator.actions import Action, Limit, Weights, draw_action
+from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster
+from simulator.convergence import check_context, check_state_change_logs, differences
+from simulator.faults import Faults, Supervisor
+from simulator.replica_contents import are_level, check_contents
+from simulator.run import Simulation
+from simulator.violations import CONVERGENCE, violated
+from simulator.workload import AdminWorkload, Producers
+
+_CONTROLLERS: Final = 3
+_BROKERS: Final = 4
+_REQUEST_TIMEOUT_S: Final = 60
+_CONVERGENCE_S: Final = 240
+_LEVEL_S: Final = 60
+
+
+class ClusterSimulation(Simulation):
+    """Administrative requests while processes crash, hang and stop, sessions expire, answers and links are lost."""
+
+    workload = "admin"
+
+    def __init__(self, seed: int, settings: Settings = DEFAULT_SETTINGS) -> None:
+        cluster = SimulatedCluster(seed, controllers=_CONTROLLERS, brokers=_BROKERS, settings=settings)
+        super().__init__(cluster, Random(seed), request_timeout_s=_REQUEST_TIMEOUT_S)
+        self.supervisor = Supervisor(cluster)
+        self.faults = Faults(cluster, self._random, self.background, self.supervisor)
+        self.admin = AdminWorkload(cluster, self._random, self.background)
+
+    def weights(self) -> Weights:
+        """What may be done, and how often in proportion."""
+        return self.admin.topic_requests() | self.faults.common()
+
+    async def prepare(self) -> None:
+        await self.admin.zookeeper.start_session()
+        for node in self.cluster.nodes:
+            self.supervisor.start(node)
+        await self.cluster.until(lambda: self.cluster.active_controller() is not None, "an active controller")
+
+    def choose(self) -> Action:
+        return draw_action(self._random, self.weights())
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self._random.choice((0.0, 0.002, 0.02, 0.3, 2.0)))
+        self.supervisor.end_failed_starts()
+
+    async def converge(self) -> None:
+        self.faults.end_all()
+        await self.background.wait()
+        self.raise_first_error()
+        try:
+            await self.cluster.until(self._has_converged, "the cluster has converged", _CONVERGENCE_S)
+        except TimeoutError as error:
+            raise violated(CONVERGENCE, "\n".join([str(error), *differences(self.cluster)])) from None
+
+    def _has_converged(self) -> bool:
+        return self.supervisor.start_all() and not differences(self.cluster)
+
+    def check(self) -> None:
+        active = self.cluster.active_controller()
+        assert active is not None, "the cluster has converged"
+        check_context(active.context)
+        check_state_change_logs(self.cluster)
+
+
+class LoadedClusterSimulation(ClusterSimulation):
+    """The same with producers, elections, settings that change, network partitions and, in some, power failures.
+
+    No acknowledged record may be lost, but where power fails; the replicas end with the same records in any case.
+    """
+
+    workload = "load"
+
+    def __init__(self, seed: int) -> None:
+        chance = Random(f"settings/{seed}")
+        super().__init__(seed, _draw_settings(chance))
+        self.power_fails = chance.random() < 0.4
+        if chance.random() < 0.5:
+            self.cluster.network.latency_s = (0.0002, chance.choice((0.02, 0.2, 0.8)))
+        self.producers = Producers(self.cluster, self._random, self.background)
+
+    def weights(self) -> Weights:
+        more = self.admin.leader_and_config_requests() | self.faults.partitions()
+        return super().weights() | more | (self.faults.power_failures() if self.power_fails else {})
+
+    async def run(self, limit: Limit) -> None:
+        load = asyncio.get_running_loop().create_task(self.producers.run())
+        try:
+            await super().run(limit)
+        finally:
+            self.producers.stop()
+            await load
+        try:
+            await self.cluster.until(lambda: are_level(self.cluster), "all replicas end alike", _LEVEL_S)
+        except TimeoutError as error:
+            raise violated("P39", str(error)) from None
+        check_contents(self.cluster, self.producers.acknowledged, may_lose=self.power_fails)
+
+    async def converge(self) -> None:
+        # On a slow network nobody would ever catch up with a leader that goes on appending.
+        self.producers.stop()
+        await super().converge()
+
+
+def _draw_settings(chance: Random) -> Settings:
+    return Settings(
+        zookeeper_session_timeout_ms=chance.choice((2000, 6000)),
+        replica_lag_time_max_ms=chance.choice((1000, 4000)),
+        min_insync_replicas=chance.choice((1, 2)),
+        auto_leader_rebalance_enable=chance.random() < 0.5,
+        leader_imbalance_check_interval_seconds=3,
+        replica_socket_timeout_ms=chance.choice((1000, 30_000)),
+        num_replica_fetchers=chance.choice((1, 3)),
+        klamm_replica_truncation_mode=chance.choice(("fetch", "epoch-query")),
+        log_segment_bytes=chance.choice((400, 5000)),
+        log_segment_delete_delay_ms=chance.choice((10, 60_000)),
+        log_flush_interval_ms=chance.choice((500, 60_000)),
+        replica_high_watermark_checkpoint_interval_ms=chance.choice((300, 5000)),
+    )

@@ -1,0 +1,145 @@
+"""What `klamm simulate` does: run the seeds, keep their logs, show what came of them.
+
+Results go to stdout, messages to stderr. Exit codes: 0 nothing found, 2 wrong usage, 3 a violation.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+import typer
+
+from admin.cli.options import EXIT_FINDINGS, Format
+from admin.cli.output import counted, say, write
+from cluster.errors import ConfigError
+from cluster.state_change_files import SegmentName, write_segment
+from simulator.draw import run_seed
+from simulator.run import Run, RunResult
+from simulator.seeds import run_all
+
+MINUTES_MIN: Final = 0.05
+MINUTES_MAX: Final = 1440
+
+_CRITICAL: Final = 50
+_COLUMNS: Final = ("seed", "workload", "virtual time", "steps", "violations", "trace hash")
+
+
+class Order(NamedTuple):
+    """What a command line asks for. `is_range`: the answer is a list of runs, even of one."""
+
+    seeds: Sequence[int]
+    is_range: bool
+    minutes: float
+    jobs: int
+    output: Path | None
+    form: Format
+
+
+def execute(order: Order, run: Callable[[int, float], Run] = run_seed) -> int:
+    """Run every seed by `run` (seed, virtual minutes), show the results and return the exit code.
+
+    Raises ConfigError where the order itself is wrong.
+    """
+    _validate(order)
+    work = partial(_run_and_save, run, order.minutes, order.output)
+    results = []
+    with _progress(len(order.seeds)) as advance:
+        for result in run_all(order.seeds, work, order.jobs):
+            results.append(result)
+            if result.violations:
+                rules = ", ".join(v.rule for v in result.violations)
+                say(f"seed {result.seed} violates {rules}; replay it with: {replay(result.seed, order.minutes)}")
+            advance()
+    results.sort(key=lambda result: result.seed)
+    _show(order, results)
+    return EXIT_FINDINGS if any(result.violations for result in results) else 0
+
+
+def replay(seed: int, minutes: float) -> str:
+    """The command line that repeats a run exactly."""
+    return f"klamm simulate --seed {seed} --minutes {str(minutes).removesuffix('.0')}"
+
+
+def _validate(order: Order) -> None:
+    if math.isnan(order.minutes) or not MINUTES_MIN <= order.minutes <= MINUTES_MAX:
+        raise ConfigError([f"--minutes: {order.minutes}: must be between {MINUTES_MIN} and {MINUTES_MAX}"])
+    if order.output is not None:
+        folders = (_folder_of(order.output, seed) for seed in order.seeds)
+        existing = [f"--output: {folder}: is there already" for folder in folders if folder.exists()]
+        if existing:
+            raise ConfigError(existing)
+
+
+def _run_and_save(run: Callable[[int, float], Run], minutes: float, output: Path | None, seed: int) -> RunResult:
+    """One seed, in whatever process. Only the result goes back; logs and actions are written here."""
+    with _without_diagnostics():
+        done = run(seed, minutes)
+    if output is not None:
+        _save(done, minutes, _folder_of(output, seed))
+    return done.result
+
+
+def _save(run: Run, minutes: float, folder: Path) -> None:
+    """`run.json` and, in a folder per node, one segment for each run of its process that recorded anything."""
+    folder.mkdir(parents=True)
+    for log in run.logs:
+        if log.lines:
+            write_segment(folder / log.node, SegmentName(log.node, log.incarnation, 0), log.lines)
+    document = {**_document(run.result, minutes), "actions": run.actions}
+    (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+
+
+def _folder_of(output: Path, seed: int) -> Path:
+    return output / f"seed-{seed}"
+
+
+def _show(order: Order, results: Sequence[RunResult]) -> None:
+    runs = [_document(result, order.minutes) for result in results]
+    rows = [
+        (r.seed, r.workload, f"{r.virtual_ms / 1000:.1f} s", r.steps, len(r.violations), r.trace_hash) for r in results
+    ]
+    write({"runs": runs} if order.is_range else runs[0], order.form, _COLUMNS, rows)
+    found = [(result.seed, violation) for result in results for violation in result.violations]
+    if order.form is Format.TABLE:
+        for seed, violation in found:
+            typer.echo(f"\nseed {seed} violates {violation.rule}: {violation.message}")
+            if violation.records:
+                typer.echo(f"records: {', '.join(violation.records)}")
+            typer.echo(f"replay:  {replay(seed, order.minutes)}")
+    say(f"{counted(len(results), 'seed')}, {counted(len(found), 'violation') if found else 'no violation'}")
+
+
+def _document(result: RunResult, minutes: float) -> dict[str, Any]:
+    return {**msgspec.to_builtins(result), "minutes": minutes, "replay": replay(result.seed, minutes)}
+
+
+@contextmanager
+def _without_diagnostics() -> Iterator[None]:
+    """What the simulated processes would log is of no interest: their clocks are not those on the wall."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar for several seeds on a terminal; nothing where stderr goes to a file. Yields what moves it by one."""
+    if total == 1 or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - Only a terminal pays for it.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)

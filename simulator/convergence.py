@@ -1,0 +1,116 @@
+"""Whether a cluster without faults has done all that was asked of it: ZooKeeper, the active controller and every agent
+agree, each partition is led and fully replicated, and nothing waits.
+"""
+
+from collections.abc import Iterator
+
+from broker_agent.hosted_partition import HostedPartition
+from cluster.broker import BrokerId
+from cluster.invariants import check_all
+from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
+from cluster.znodes import DELETE_TOPICS, REASSIGN_PARTITIONS
+from controller.context import ControllerContext
+from simulator.cluster import SimulatedCluster
+from simulator.nodes import SimulatedAgent
+from simulator.partition_znodes import assignments, partition_states
+from simulator.violations import Violation, ViolationError, from_finding, violated
+
+Assignments = dict[TopicPartition, ReplicaAssignment]
+States = dict[TopicPartition, Leadership]
+
+
+def differences(cluster: SimulatedCluster) -> list[str]:
+    """What is not as it should be yet, in plain words; empty for a cluster that has converged."""
+    active = cluster.active_controller()
+    if active is None:
+        return ["there is no active controller"]
+    tree = cluster.zookeeper.tree
+    expected, states = assignments(tree), partition_states(tree)
+    found = [*_unfinished(cluster), *_unhealthy(expected, states), *_differences_of(active.context, expected, states)]
+    for agent in cluster.agents.values():
+        found += _differences_of_cache(agent, set(cluster.agents), states)
+        found += _differences_of_roles(agent, expected, states)
+    return found
+
+
+def check_context(context: ControllerContext) -> None:
+    """What an active controller must know of a cluster that has converged (INV-10). Raises ViolationError."""
+    counted = (context.offline_partition_count, context.preferred_replica_imbalance_count)
+    if counted != context.recount():
+        raise violated("INV-10", f"the counters are {counted}, a recount gives {context.recount()}")
+    if context.offline_partition_count:
+        raise violated("INV-10", f"{context.offline_partition_count} partitions are offline")
+    if context.partitions_being_reassigned:
+        raise violated("INV-10", f"{sorted(context.partitions_being_reassigned)} are being reassigned")
+    if context.topics_to_be_deleted:
+        raise violated("INV-10", f"{sorted(context.topics_to_be_deleted)} are to be deleted")
+
+
+def check_state_change_logs(cluster: SimulatedCluster) -> None:
+    """The invariants of the state-change log, over the logs of all nodes. Raises ViolationError."""
+    violations: list[Violation] = [from_finding(finding) for finding in check_all(cluster.records())]
+    if violations:
+        raise ViolationError(*violations)
+
+
+def _unfinished(cluster: SimulatedCluster) -> Iterator[str]:
+    tree = cluster.zookeeper.tree
+    if len(tree.children("/brokers/ids") or ()) < len(cluster.agents):
+        yield "an agent is not registered"
+    if tree.children(DELETE_TOPICS):
+        yield f"topics wait for their deletion: {tree.children(DELETE_TOPICS)}"
+    if tree.get(REASSIGN_PARTITIONS) is not None:
+        yield "a reassignment waits in ZooKeeper"
+
+
+def _unhealthy(expected: Assignments, states: States) -> Iterator[str]:
+    for tp, assignment in expected.items():
+        state = states.get(tp)
+        if assignment.is_being_reassigned:
+            yield f"{tp} is being reassigned: {assignment}"
+        if state is None or state.leader < 0 or set(state.isr) != set(assignment.replicas):
+            yield f"{tp} {assignment.replicas} {state}"
+
+
+def _differences_of(context: ControllerContext, expected: Assignments, states: States) -> Iterator[str]:
+    if context.partitions_being_reassigned:
+        yield f"the controller reassigns {sorted(context.partitions_being_reassigned)}"
+    if context.leaderships != states:
+        known = {tp: s for tp, s in context.leaderships.items() if s != states.get(tp)}
+        yield f"the controller has {known}; {states.keys() ^ context.leaderships.keys()} have a state in one place only"
+    known_assignments = {TopicPartition(t, p): a for t, of in context.assignments.items() for p, a in of.items()}
+    if known_assignments != expected:
+        yield f"the controller has assignments {known_assignments} instead of {expected}"
+
+
+def _differences_of_cache(agent: SimulatedAgent, brokers: set[BrokerId], states: States) -> Iterator[str]:
+    assert agent.agent is not None, f"{agent.name} runs"
+    cached = agent.agent.metadata.snapshot
+    if set(cached.brokers) != brokers:
+        yield f"agent {agent.id} knows brokers {sorted(cached.brokers)}"
+    known = {TopicPartition(t, p): s for t, of in cached.topics.items() for p, s in of.items()}
+    # Of topics that were deleted while no request reached it, it may know more, as in Kafka.
+    if states.keys() - known.keys():
+        yield f"agent {agent.id} does not know {sorted(states.keys() - known.keys())}"
+    for tp, state in states.items():
+        got = known.get(tp)
+        if got is not None and (got.leader, got.leader_epoch, got.isr, got.zk_version) != (
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            state.partition_epoch,
+        ):
+            yield f"agent {agent.id} knows {got} instead of {state}"
+
+
+def _differences_of_roles(agent: SimulatedAgent, expected: Assignments, states: States) -> Iterator[str]:
+    """What it hosts beyond its assignments is left behind by a reassignment: nobody verifies those deletions (D-10)."""
+    for tp, state in states.items():
+        if agent.id in expected[tp].replicas:
+            role = _role(agent.hosted(tp))
+            if role != (state.leader_epoch, state.leader == agent.id):
+                yield f"agent {agent.id} has {tp} as {role}, {state}"
+
+
+def _role(hosted: HostedPartition | None) -> tuple[int, bool] | None:
+    return None if hosted is None else (hosted.leader_epoch, hosted.is_leader)

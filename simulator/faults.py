@@ -1,0 +1,194 @@
+"""What goes wrong in a simulated cluster: processes crash, hang and stop, sessions expire, answers are lost, links are
+cut, ZooKeeper restarts, power fails. And the supervisor, which starts again whatever has ended.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from cluster.errors import SessionExpiredError, ZooKeeperUnreachableError
+from cluster.znodes import broker_path
+from simulator.actions import BackgroundRequests, Weights
+from simulator.cluster import SimulatedCluster
+from simulator.nodes import SimulatedAgent, SimulatedNode
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+
+_STARTUP_FAILURE_S: Final = 30
+"""How long a process may take to find out that it cannot start, but for the time that it hung meanwhile."""
+
+
+class Supervisor:
+    """Starts processes, and ends those that could not start, as whatever supervises real ones would."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._began: dict[SimulatedNode, float] = {}
+        self._ended: dict[asyncio.Task[None], float] = {}
+
+    def start(self, node: SimulatedNode) -> None:
+        self._began[node] = _now()
+        node.start()
+        task = node.incarnations[-1].task
+        assert task is not None, f"{node.name} was just started"
+        task.add_done_callback(lambda ended: self._ended.update({ended: _now()}))
+
+    def startable(self) -> list[SimulatedNode]:
+        """What does not run and would not be refused.
+
+        As long as the session of an agent that died lives on, another one cannot register (ZK-13).
+        """
+        return [node for node in self._cluster.nodes if not node.is_running and not self._holds_registration(node)]
+
+    def start_all(self) -> bool:
+        """Start whatever can be started; whether everything ran already."""
+        self.end_failed_starts()
+        is_complete = all(node.is_running for node in self._cluster.nodes)
+        for node in self.startable():
+            self.start(node)
+        return is_complete
+
+    def end_failed_starts(self) -> None:
+        """A process ends when ZooKeeper cannot be reached while it starts; another one may be started then."""
+        for node, began in self._began.items():
+            incarnation = node.incarnations[-1]
+            task = incarnation.task
+            if task is None or not node.is_running or not task.done():
+                continue
+            if self._ended[task] - began - incarnation.process.paused_s > _STARTUP_FAILURE_S:
+                continue
+            error = task.exception()
+            while isinstance(error, BaseExceptionGroup):
+                [error] = error.exceptions
+            if isinstance(error, ZooKeeperUnreachableError | SessionExpiredError):
+                node.crash()
+
+    def _holds_registration(self, node: SimulatedNode) -> bool:
+        return isinstance(node, SimulatedAgent) and self._cluster.zookeeper.tree.get(broker_path(node.id)) is not None
+
+
+class Faults:
+    """Each method is one fault at random, or the end of one."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, random: Random, background: BackgroundRequests, supervisor: Supervisor
+    ) -> None:
+        self._cluster, self._random = cluster, random
+        self._background, self._supervisor = background, supervisor
+
+    def common(self) -> Weights:
+        return {
+            self.crash_agent: 4,
+            self.crash_controller: 3,
+            self.stop_a_node: 2,
+            self.start_a_node: 9,
+            self.expire: 3,
+            self.disconnect: 4,
+            self.lose_answer: 6,
+            self.hang: 4,
+            self.restart_zookeeper: 1,
+            self.cut: 3,
+            self.heal: 4,
+        }
+
+    def partitions(self) -> Weights:
+        """Network partitions: of one direction's answers, or of both."""
+        return {self.lose_answers: 3, self.cut_off: 2}
+
+    def power_failures(self) -> Weights:
+        return {self.lose_power: 4}
+
+    async def crash_agent(self) -> None:
+        self._crash(list(self._cluster.agents.values()))
+
+    async def crash_controller(self) -> None:
+        active = self._cluster.active_controller()
+        self._crash(list(self._cluster.controllers.values()) if active is None else [active])
+
+    async def lose_power(self) -> None:
+        running = [agent for agent in self._cluster.agents.values() if agent.is_running]
+        if running:
+            self._random.choice(running).lose_power()
+
+    async def stop_a_node(self) -> None:
+        running = [node for node in self._cluster.nodes if node.is_running]
+        if running:
+            self._background.start(_stop(self._random.choice(running)))
+
+    async def start_a_node(self) -> None:
+        startable = self._supervisor.startable()
+        if startable:
+            self._supervisor.start(self._random.choice(startable))
+
+    async def expire(self) -> None:
+        self._any_client().expire()
+
+    async def disconnect(self) -> None:
+        self._any_client().disconnect(self._random.choice((0.05, 0.5, 3.0, 9.0)))
+
+    async def lose_answer(self) -> None:
+        """ZooKeeper carries out the next write, mostly of the active controller, which never learns of it."""
+        active = self._cluster.active_controller()
+        client = self._any_client() if active is None else active.incarnations[-1].zookeeper
+        client.lose_answer_of_next_write()
+
+    async def hang(self) -> None:
+        awake = self._cluster.awake()
+        if awake:
+            self._cluster.hang(self._random.choice(awake), self._random.choice((0.5, 4.0, 8.0, 40.0)))
+
+    async def restart_zookeeper(self) -> None:
+        self._cluster.zookeeper.shut_down()
+        await asyncio.sleep(self._random.choice((0.5, 5.0, 15.0)))
+        self._cluster.zookeeper.start_up()
+
+    async def cut(self) -> None:
+        """Requests from one node to another are lost."""
+        source, target = self._random.sample(self._cluster.nodes, 2)
+        self._cluster.network.cut(source_of(source), target.address)
+
+    async def lose_answers(self) -> None:
+        """Requests arrive, and their answers do not."""
+        source, target = self._random.sample(self._cluster.nodes, 2)
+        self._cluster.network.cut(target.address, source_of(source))
+
+    async def cut_off(self) -> None:
+        """Nothing passes between two nodes in either direction."""
+        one, other = self._random.sample(self._cluster.nodes, 2)
+        for source, target in ((one, other), (other, one)):
+            self._cluster.network.cut(source_of(source), target.address)
+            self._cluster.network.cut(target.address, source_of(source))
+
+    async def heal(self) -> None:
+        self._cluster.network.heal_all()
+
+    def end_all(self) -> None:
+        """Repair every link and let whatever hangs go on. Processes are for the supervisor to start."""
+        self._cluster.network.heal_all()
+        self._cluster.resume_all()
+
+    def _crash(self, nodes: Sequence[SimulatedNode]) -> None:
+        running = [node for node in nodes if node.is_running]
+        if running:
+            self._random.choice(running).crash()
+
+    def _any_client(self) -> SimulatedZooKeeperClient:
+        running = [node for node in self._cluster.nodes if node.is_running]
+        node = self._random.choice(running if running else self._cluster.nodes)
+        return node.incarnations[-1].zookeeper
+
+
+async def _stop(node: SimulatedNode) -> None:
+    """How it ends is for others to see: the supervisor, or `raise_if_a_node_died`."""
+    with suppress(ExceptionGroup):
+        await node.stop()
+
+
+def source_of(node: SimulatedNode) -> str:
+    """Where the requests of the process that runs now come from."""
+    return f"{node.name}/{len(node.incarnations) - 1}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,160 @@
+"""One run of a simulation: from a seed to what happened, as a digest, and which properties did not hold."""
+
+import asyncio
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import ClassVar, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from simulator.actions import Action, BackgroundRequests, Limit
+from simulator.cluster import SimulatedCluster, simulate
+from simulator.violations import Violation, violations_of
+from simulator.virtual_time_loop import VirtualTimeLoop, virtual_loop
+from simulator.write_checker import WriteChecker, Writer
+from simulator.zookeeper import ServerSession
+
+_STEPS_MAX: Final = 5_000_000
+_STEPS_PER_SECOND_MAX: Final = 20_000
+"""Of virtual time. Runs take a few hundred; one that takes more spins."""
+
+
+class Simulation(ABC):
+    """A cluster, what is done to it at random, and what must hold meanwhile and at the end."""
+
+    workload: ClassVar[str]
+    """Its name in results."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random, *, request_timeout_s: float | None = None) -> None:
+        self.cluster, self._random = cluster, random
+        self.background = BackgroundRequests(request_timeout_s)
+        self.writes = WriteChecker(cluster.zookeeper, self._writer_of)
+        self.actions: list[str] = []
+        """What was done, each with its virtual time in seconds."""
+
+    async def run(self, limit: Limit) -> None:
+        """Act until the limit, end all faults, wait until the cluster has converged and check it.
+
+        Raises ViolationError, and whatever a process ended with.
+        """
+        await self.prepare()
+        began = _now()
+        while not limit.is_reached(len(self.actions), _now() - began):
+            action = self.choose()
+            self.actions.append(f"{_now():.3f} {action.name}")
+            await action.act()
+            await self.pause()
+            self.cluster.raise_if_a_node_died()
+            self.raise_first_error()
+        await self.converge()
+        self.raise_first_error()
+        self.check()
+
+    def raise_first_error(self) -> None:
+        """What was found where raising it would have changed the run."""
+        self.background.raise_first_error()
+        self.writes.raise_first_error()
+
+    def _writer_of(self, session: ServerSession) -> Writer | None:
+        for controller in self.cluster.controllers.values():
+            if controller.is_active and session.client is controller.incarnations[-1].zookeeper:
+                version = self.cluster.settings.inter_broker_protocol_version
+                return Writer(controller.context, version.has_leader_recovery_state)
+        return None
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Start the cluster."""
+
+    @abstractmethod
+    def choose(self) -> Action:
+        """Draw what is done next."""
+
+    @abstractmethod
+    async def pause(self) -> None:
+        """Let a random time pass until the next action."""
+
+    @abstractmethod
+    async def converge(self) -> None:
+        """End all faults and wait until nothing is left to do. Raises ViolationError when that takes too long."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check what holds of a cluster that has converged. Raises ViolationError."""
+
+
+class RunResult(Struct, frozen=True):
+    """What came of one seed. `steps` counts the callbacks that ran; equal digests mean equal runs."""
+
+    seed: int
+    workload: str
+    trace_hash: str
+    steps: int
+    virtual_ms: int
+    violations: tuple[Violation, ...]
+
+
+class NodeLog(NamedTuple):
+    """The state-change log of one run of one process: lines without their newlines."""
+
+    node: str
+    incarnation: str
+    lines: Sequence[bytes]
+
+
+class Run(NamedTuple):
+    """A result with what led to it."""
+
+    result: RunResult
+    actions: Sequence[str]
+    logs: Sequence[NodeLog]
+
+    @property
+    def report(self) -> str:
+        """For people: the violations, then everything that was done to the cluster."""
+        return "\n".join([*(f"{v.rule}: {v.message}" for v in self.result.violations), *self.actions])
+
+
+def run_simulation(seed: int, make: Callable[[], Simulation], limit: Limit) -> Run:
+    """Run the simulation that `make` returns, on a loop of its own. Never raises for what the run itself does."""
+    started: list[tuple[Simulation, VirtualTimeLoop]] = []
+    ended: list[Run] = []
+    violations: tuple[Violation, ...] = ()
+
+    async def main() -> None:
+        started.append((make(), virtual_loop()))
+        await started[0][0].run(limit)
+
+    def at_end() -> None:
+        # Before the loop is emptied: what unwinds then is no part of the run.
+        simulation, loop = started[0]
+        ended.append(_describe(seed, simulation, loop))
+
+    try:
+        simulate(main, max_steps=_STEPS_MAX + round(_STEPS_PER_SECOND_MAX * (limit.seconds or 0)), at_end=at_end)
+    except Exception as error:
+        if not ended:
+            raise  # It was not even made.
+        violations = violations_of(error)
+    return ended[0]._replace(result=replace(ended[0].result, violations=violations))
+
+
+def _describe(seed: int, simulation: Simulation, loop: VirtualTimeLoop) -> Run:
+    digest = hashlib.sha256(f"{loop.steps} {loop.time():.6f} {simulation.cluster.trace_hash()}\n".encode())
+    digest.update("\n".join(simulation.actions).encode())
+    result = RunResult(
+        seed, simulation.workload, digest.hexdigest(), loop.steps, round(loop.time() * 1000), violations=()
+    )
+    logs = [
+        NodeLog(incarnation.log.node, incarnation.log.incarnation, tuple(incarnation.log.lines))
+        for node in simulation.cluster.nodes
+        for incarnation in node.incarnations
+    ]
+    return Run(result, tuple(simulation.actions), logs)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,148 @@
+"""Topics come, grow and go while controllers and agents crash: in the end there is what was asked for, and no more."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from cluster.broker import BrokerId
+from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.znodes import (
+    CONFIG_TOPICS,
+    DELETE_TOPICS,
+    broker_path,
+    decode_topic,
+    delete_topic_path,
+    encode_config,
+    encode_topic,
+    topic_config_path,
+    topic_path,
+)
+from cluster.zookeeper.port import Create, SetData
+from simulator.actions import Action
+from simulator.cluster import SimulatedCluster
+from simulator.convergence import check_context, check_state_change_logs
+from simulator.nodes import LOG_DIRECTORY
+from simulator.partition_znodes import assignments, partition_state, topics
+from simulator.run import Simulation
+from simulator.violations import CONVERGENCE, violated
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+
+_TOPICS: Final = ("a", "b", "c", "d")
+_BROKERS: Final = (1, 2, 3)
+_SESSIONS_EXPIRED_S: Final = 10
+
+
+class TopicSimulation(Simulation):
+    """A tool creates, expands and deletes the same few topics in ZooKeeper, over and over."""
+
+    workload = "topics"
+
+    def __init__(self, seed: int) -> None:
+        # The name of its generator stays, so that the seeds that once found something still draw the same.
+        super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS)), Random(f"{seed}/life"))
+        self.zookeeper = SimulatedZooKeeperClient(self.cluster.zookeeper, session_timeout_ms=600_000)
+        self.zookeeper.listen(lambda _: None)
+
+    async def prepare(self) -> None:
+        await self.zookeeper.start_session()
+        self.cluster.start_all()
+        await self.cluster.until(lambda: self.cluster.active_controller() is not None, "an active controller")
+
+    def choose(self) -> Action:
+        topic, broker = self._random.choice(_TOPICS), BrokerId(self._random.choice(_BROKERS))
+        topic_actions = [self.create, self.create, self.delete, self.delete, self.expand]
+        faults = [self.crash_or_start_agent, self.crash_or_start_agent, self.crash_controller]
+        act: Callable[[str, BrokerId], Awaitable[None]] = self._random.choice([*topic_actions, *faults])
+        return Action(f"{act.__name__} {topic} {broker}", partial(act, topic, broker))
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self._random.choice((0.0, 0.003, 0.02, 0.2, 3.0)))
+
+    async def create(self, topic: str, broker: BrokerId) -> None:
+        """Tools check first whether a topic of the name is being deleted."""
+        tree = self.cluster.zookeeper.tree
+        if tree.get(delete_topic_path(topic)) is None and tree.get(topic_path(topic)) is None:
+            partitions = {p: self._replicas(broker) for p in range(self._random.randint(1, 3))}
+            config = encode_config({"file.delete.delay.ms": "10"})
+            await self.zookeeper.multi([Create(topic_config_path(topic), config)])
+            await self.zookeeper.multi([Create(topic_path(topic), encode_topic(TopicAssignment(partitions)))])
+
+    async def delete(self, topic: str, _broker: BrokerId) -> None:
+        await self.zookeeper.multi([Create(delete_topic_path(topic))])
+
+    async def expand(self, topic: str, broker: BrokerId) -> None:
+        node = await self.zookeeper.get(topic_path(topic))
+        if node is not None:
+            assignment = decode_topic(topic, node.data)
+            more = {len(assignment.partitions): self._replicas(broker)}
+            expanded = TopicAssignment(assignment.partitions | more, assignment.topic_id)
+            await self.zookeeper.multi([SetData(topic_path(topic), encode_topic(expanded), node.stat.version)])
+
+    async def crash_or_start_agent(self, _topic: str, broker: BrokerId) -> None:
+        agent = self.cluster.agents[broker]
+        if agent.is_running:
+            agent.crash()
+        elif self.cluster.zookeeper.tree.get(broker_path(broker)) is None:
+            agent.start()
+
+    async def crash_controller(self, _topic: str, _broker: BrokerId) -> None:
+        for controller in self.cluster.controllers.values():
+            if not controller.is_running:
+                controller.start()
+        active = self.cluster.active_controller()
+        if active is not None:
+            active.crash()
+
+    async def converge(self) -> None:
+        # The sessions of crashed agents are over by then; before that their successors could not register.
+        await asyncio.sleep(_SESSIONS_EXPIRED_S)
+        for node in self.cluster.nodes:
+            if not node.is_running:
+                node.start()
+        try:
+            await self.cluster.until(self._has_converged, "everything as it was asked for", timeout_s=300)
+        except TimeoutError as error:
+            raise violated(CONVERGENCE, str(error)) from None
+        await asyncio.sleep(1)
+
+    def check(self) -> None:
+        if not self._has_converged():
+            raise violated(CONVERGENCE, "the cluster had converged, and a second later it has not")
+        active = self.cluster.active_controller()
+        if active is None:
+            raise violated(CONVERGENCE, "there is no active controller")
+        context = active.context
+        check_context(context)
+        if context.topics != set(topics(self.cluster.zookeeper.tree)):
+            raise violated("INV-10", f"the controller knows topics {sorted(context.topics)}")
+        if context.topics_marked_for_deletion or context.topics_ineligible_for_deletion:
+            raise violated("INV-10", f"deletions wait for nothing: {sorted(context.topics_marked_for_deletion)}")
+        if set(context.partition_states) != set(context.leaderships):
+            raise violated("INV-10", "a partition has a state or a leadership, but not both")
+        check_state_change_logs(self.cluster)
+
+    def _replicas(self, first: BrokerId) -> ReplicaAssignment:
+        others = [BrokerId(b) for b in _BROKERS if b != first]
+        return ReplicaAssignment((first, *others[: self._random.randint(0, 2)]))
+
+    def _has_converged(self) -> bool:
+        tree = self.cluster.zookeeper.tree
+        if tree.children(DELETE_TOPICS) or set(tree.children(CONFIG_TOPICS) or ()) - set(topics(tree)):
+            return False
+        expected: dict[int, set[str]] = {broker: set() for broker in _BROKERS}
+        for tp, assignment in assignments(tree).items():
+            if not self._is_replicated(tp, assignment):
+                return False
+            for broker in assignment.replicas:
+                expected[broker].add(str(tp))
+        return all(self._partition_folders(broker) == expected[broker] for broker in _BROKERS)
+
+    def _is_replicated(self, tp: TopicPartition, assignment: ReplicaAssignment) -> bool:
+        state = partition_state(self.cluster.zookeeper.tree, tp)
+        return state is not None and state.leader >= 0 and set(state.isr) == set(assignment.replicas)
+
+    def _partition_folders(self, broker: int) -> set[str]:
+        names = self.cluster.agents[BrokerId(broker)].disk.list_directory(LOG_DIRECTORY)
+        return {name for name in names if name[:1] in _TOPICS and "-" in name}

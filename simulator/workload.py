@@ -1,0 +1,198 @@
+"""What clients and tools ask of a simulated cluster: administrative requests, their counterparts written to ZooKeeper
+directly, and batches to produce.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+from cluster.errors import ErrorCode
+from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.record_batch import encode_batch, parse_header
+from cluster.requests import (
+    PREFERRED,
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    NewPartitions,
+    NewTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicToDelete,
+)
+from cluster.znodes import (
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+    encode_partitions,
+    encode_reassignments,
+    encode_topic,
+    topic_path,
+)
+from cluster.zookeeper.port import Create
+from simulator.actions import BackgroundRequests, Weights
+from simulator.cluster import SimulatedCluster
+from simulator.nodes import SimulatedAgent
+from simulator.partition_znodes import assignments, assignments_of_topic, topics
+from simulator.znode_tree import ZnodeTree
+from simulator.zookeeper_client import SimulatedZooKeeperClient
+
+_TOPIC_CONFIGS: Final = (("min.insync.replicas", "1"), ("min.insync.replicas", "2"), ("segment.bytes", "600"))
+
+
+class AdminWorkload:
+    """Topics are created, expanded, deleted and reassigned, leaders elected and settings changed."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random, background: BackgroundRequests) -> None:
+        self.zookeeper = SimulatedZooKeeperClient(cluster.zookeeper, session_timeout_ms=600_000)
+        self.zookeeper.listen(lambda _: None)
+        self._cluster, self._random, self._background = cluster, random, background
+        self._topics_created = 0
+
+    def topic_requests(self) -> Weights:
+        return {
+            self.create_topic: 6,
+            self.create_topic_in_zookeeper: 3,
+            self.expand_topic: 2,
+            self.delete_topic: 2,
+            self.reassign: 3,
+        }
+
+    def leader_and_config_requests(self) -> Weights:
+        return {
+            self.reassign_in_zookeeper: 2,
+            self.elect: 2,
+            self.elect_in_zookeeper: 1,
+            self.change_settings: 2,
+        }
+
+    async def create_topic(self) -> None:
+        self._topics_created += 1
+        factor = self._random.randint(1, 3)
+        topic = NewTopic(f"t{self._topics_created}", self._random.randint(1, 4), factor)
+        self._request(CreateTopicsRequest((topic,)))
+
+    async def create_topic_in_zookeeper(self) -> None:
+        self._topics_created += 1
+        brokers = list(self._cluster.agents)
+        partitions = {
+            p: ReplicaAssignment(tuple(self._random.sample(brokers, self._random.randint(1, 3))))
+            for p in range(self._random.randint(1, 3))
+        }
+        await self._create(topic_path(f"t{self._topics_created}"), encode_topic(TopicAssignment(partitions, None)))
+
+    async def expand_topic(self) -> None:
+        topic = self._any_topic()
+        if topic is not None:
+            count = len(assignments_of_topic(self._tree, topic)) + self._random.randint(1, 2)
+            self._request(CreatePartitionsRequest((NewPartitions(topic, count),)))
+
+    async def delete_topic(self) -> None:
+        topic = self._any_topic()
+        if topic is not None:
+            self._request(DeleteTopicsRequest((TopicToDelete(topic),)))
+
+    async def reassign(self) -> None:
+        topic = self._any_topic()
+        partitions = {} if topic is None else assignments_of_topic(self._tree, topic)
+        if topic is None or not partitions:
+            return
+        partition = self._random.choice(sorted(partitions))
+        target = tuple(self._random.sample(list(self._cluster.agents), self._random.randint(1, 3)))
+        move = ReassignablePartition(partition, self._random.choice((target, target, target, None)))
+        self._request(AlterPartitionReassignmentsRequest((ReassignableTopic(topic, (move,)),)))
+
+    async def reassign_in_zookeeper(self) -> None:
+        partitions = list(assignments(self._tree))
+        if partitions:
+            target = tuple(self._random.sample(list(self._cluster.agents), self._random.randint(1, 3)))
+            await self._create(REASSIGN_PARTITIONS, encode_reassignments({self._random.choice(partitions): target}))
+
+    async def elect(self) -> None:
+        self._request(ElectLeadersRequest(PREFERRED, None, 5000))
+
+    async def elect_in_zookeeper(self) -> None:
+        partitions = list(assignments(self._tree))
+        await self._create(PREFERRED_REPLICA_ELECTION, encode_partitions(partitions[: self._random.randint(1, 4)]))
+
+    async def change_settings(self) -> None:
+        topic = self._any_topic()
+        if topic is not None:
+            name, value = self._random.choice(_TOPIC_CONFIGS)
+            config = AlterableConfig(name, SET_CONFIG, value)
+            self._request(AlterConfigsRequest((AlterConfigsResource(TOPIC_RESOURCE, topic, (config,)),)))
+
+    @property
+    def _tree(self) -> ZnodeTree:
+        return self._cluster.zookeeper.tree
+
+    def _any_topic(self) -> str | None:
+        names = topics(self._tree)
+        return self._random.choice(names) if names else None
+
+    def _request(self, request: object) -> None:
+        """Send it to the active controller, if there is one by then."""
+
+        async def send() -> None:
+            active = self._cluster.active_controller()
+            if active is not None:
+                await self._cluster.network.call("client", active.address, request)
+
+        self._background.start(send())
+
+    async def _create(self, path: str, body: bytes) -> None:
+        if self._cluster.zookeeper.is_reachable:
+            await self.zookeeper.multi([Create(path, body)])
+
+
+class Producers:
+    """Batches with acks=all for any partition, until `stop`; `acknowledged` has those that were accepted."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random, background: BackgroundRequests) -> None:
+        self.acknowledged: dict[TopicPartition, list[tuple[int, int]]] = {}
+        """Base offset and checksum of each acknowledged batch."""
+        self._cluster, self._random, self._background = cluster, random, background
+        self._sent = 0
+        self._is_over = False
+
+    async def run(self) -> None:
+        while not self._is_over:
+            await asyncio.sleep(self._random.expovariate(15))
+            partitions = list(assignments(self._cluster.zookeeper.tree))
+            if partitions:
+                self._produce_to_a_leader(self._random.choice(partitions))
+
+    def stop(self) -> None:
+        self._is_over = True
+
+    def _produce_to_a_leader(self, tp: TopicPartition) -> None:
+        """To its leader; where several agents take themselves for it, to any of them."""
+        leaders = [agent for agent in self._cluster.agents.values() if agent.is_running and _leads(agent, tp)]
+        if leaders:
+            self._background.start(self._produce(tp, self._random.choice(leaders)))
+
+    async def _produce(self, tp: TopicPartition, leader: SimulatedAgent) -> None:
+        self._sent += 1
+        count = self._random.randint(1, 3)
+        records = encode_batch(b"%08d" % self._sent * count, count, max_timestamp=self._cluster.clock.now_ms())
+        request = ProduceRequest(-1, 3000, (ProducePartition(tp.topic, tp.partition, records),))
+        answer = await self._cluster.network.call("client", leader.address, request)
+        assert isinstance(answer, ProduceResponse), f"{leader.name} answered {answer!r}"
+        [result] = answer.partitions
+        if result.error_code is ErrorCode.NONE:
+            batch = (result.base_offset, parse_header(records).crc)
+            self.acknowledged.setdefault(tp, []).append(batch)
+
+
+def _leads(agent: SimulatedAgent, tp: TopicPartition) -> bool:
+    partition = agent.hosted(tp)
+    return partition is not None and partition.is_leader

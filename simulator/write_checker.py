@@ -1,0 +1,112 @@
+"""Checks every write of an active controller to ZooKeeper against what was there before it: what no decision may do."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from cluster.broker import NO_LEADER, PartitionEpoch
+from cluster.partition import RECOVERING, Leadership, TopicAssignment, TopicPartition
+from cluster.znodes import BROKERS_TOPICS, decode_state, decode_topic
+from cluster.zookeeper.port import Node
+from controller.context import ControllerContext
+from simulator.partition_znodes import partition_state
+from simulator.violations import ViolationError, violated
+from simulator.zookeeper import ServerSession, SimulatedZooKeeper
+
+
+class Writer(NamedTuple):
+    """The active controller that a write comes from: what it knows, and whether its protocol has recovery states."""
+
+    context: ControllerContext
+    marks_recovery: bool
+
+
+class WriteChecker:
+    """`writer_of` says which active controller a session belongs to; None for everybody else's."""
+
+    def __init__(self, zookeeper: SimulatedZooKeeper, writer_of: Callable[[ServerSession], Writer | None]) -> None:
+        self._tree, self._writer_of = zookeeper.tree, writer_of
+        self._errors: list[ViolationError] = []
+        zookeeper.write_observers.append(self._observe)
+
+    def raise_first_error(self) -> None:
+        """The server itself cannot raise: whoever writes would be answered with it."""
+        if self._errors:
+            raise self._errors[0]
+
+    def _observe(self, session: ServerSession, before: Mapping[str, Node | None], is_done: bool) -> None:
+        writer = self._writer_of(session)
+        if writer is None or not is_done:
+            return
+        try:
+            for path, old in before.items():
+                self._check(writer, path, old, self._tree.get(path))
+        except ViolationError as error:
+            self._errors.append(error)
+
+    def _check(self, writer: Writer, path: str, old: Node | None, new: Node | None) -> None:
+        parent, _, name = path.rpartition("/")
+        if new is None:
+            return
+        if name == "state":
+            tp = partition_of_state_path(path)
+            written = _decode_state(tp, new)
+            if written is not None:
+                _check_state(writer, tp, None if old is None else _decode_state(tp, old), written)
+        elif parent == BROKERS_TOPICS and old is not None:
+            self._check_topic(name, decode_topic(name, old.data), decode_topic(name, new.data))
+
+    def _check_topic(self, topic: str, old: TopicAssignment, new: TopicAssignment) -> None:
+        """Who leaves the list was on its way in, or everybody who stays is in sync (INV-8)."""
+        if old.topic_id not in {None, new.topic_id}:
+            raise violated("TI-3", f"the id of {topic} went from {old.topic_id} to {new.topic_id}")
+        for partition, before in old.partitions.items():
+            if partition not in new.partitions:
+                # Taken out of a topic that waits for its deletion.
+                continue
+            tp, after = TopicPartition(topic, partition), new.partitions[partition]
+            gone = set(before.replicas) - set(after.replicas)
+            if not gone <= set(before.adding):
+                state = partition_state(self._tree, tp)
+                if state is None or not set(after.replicas) <= set(state.isr):
+                    raise violated("INV-8", f"{tp} has given up {sorted(gone)} too early: {state}")
+
+
+def partition_of_state_path(path: str) -> TopicPartition:
+    _, _, _, topic, _, partition, _ = path.split("/")
+    return TopicPartition(topic, int(partition))
+
+
+def _decode_state(tp: TopicPartition, node: Node) -> Leadership | None:
+    return decode_state(tp, node.data, PartitionEpoch(node.stat.version))
+
+
+def _check_state(writer: Writer, tp: TopicPartition, old: Leadership | None, new: Leadership) -> None:
+    if not new.isr:
+        raise violated("INV-3", f"the ISR of {tp} is empty")
+    if new.leader not in {NO_LEADER, *new.isr}:
+        raise violated("INV-2", f"{new.leader} leads {tp} from outside the ISR: {new}")
+    if old is None:
+        if (new.leader_epoch, new.partition_epoch) != (0, 0) or not set(new.isr) <= writer.context.live_broker_ids:
+            raise violated("INV-1", f"the first state of {tp} is {new}, with {writer.context.live_broker_ids} alive")
+        return
+    if new.partition_epoch != old.partition_epoch + 1 or new.leader_epoch not in {
+        old.leader_epoch,
+        old.leader_epoch + 1,
+    }:
+        raise violated("INV-1", f"{tp}: {old} then {new}")
+    if new.leader not in {NO_LEADER, old.leader}:
+        _check_election(writer, tp, old, new)
+
+
+def _check_election(writer: Writer, tp: TopicPartition, old: Leadership, new: Leadership) -> None:
+    online = writer.context.online_brokers(tp)
+    if new.leader_epoch != old.leader_epoch + 1:
+        raise violated("INV-1", f"{tp} has another leader in the same epoch: {old} then {new}")
+    if new.leader not in online or new.leader not in writer.context.assignment(tp).replicas:
+        raise violated("INV-2", f"{new.leader} is elected for {tp} and is not an online replica of it: {new}")
+    if new.leader in old.isr:
+        return
+    if not online.isdisjoint(old.isr):
+        raise violated("INV-4", f"an unclean election, though {tp} had {online & set(old.isr)} in sync: {new}")
+    if new.isr != (new.leader,) or (writer.marks_recovery and new.leader_recovery_state != RECOVERING):
+        raise violated("INV-4", f"after an unclean election of {tp}: {new}")
