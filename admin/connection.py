@@ -1,7 +1,7 @@
-"""One client's way to the nodes of a cluster: finds them through any that is known, and the controller in office.
+"""One client's way to the nodes of a cluster: finds them through any that is known, and the active controller.
 
 A bootstrap address may be any controller or agent. What the active controller alone may answer is sent to
-it; a refusal with NOT_CONTROLLER names the one in office, which is followed. Unreachable nodes are tried
+it; a refusal with NOT_CONTROLLER names the active controller, which is followed. Unreachable nodes are tried
 again until the client's timeout.
 """
 
@@ -11,7 +11,8 @@ from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
+from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.rpc.client import RpcClient
 
 _T = TypeVar("_T")
@@ -45,7 +46,7 @@ class ClusterConnection:
         await self.rpc.close()
 
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
-        """What the first node that answers knows; with `require_controller`, one that knows who is in office."""
+        """What the first node that answers knows; with `require_controller`, one that knows who is active."""
 
         async def attempt() -> DescribeClusterResponse:
             failures: list[str] = []
@@ -57,7 +58,7 @@ class ClusterConnection:
                     continue
                 if described.controller_address or not require_controller:
                     return described
-                failures.append(f"{address}: no controller is in office")
+                failures.append(f"{address}: no controller is active")
             raise PeerUnreachableError(",".join(self._bootstrap), "; ".join(failures))
 
         return await self._until_timeout(attempt, self.timeout_s)
@@ -69,7 +70,7 @@ class ClusterConnection:
         return response
 
     async def describe_controller(self) -> DescribeClusterResponse:
-        """The answer of the controller in office, who alone knows every broker's epoch and state for certain."""
+        """The answer of the active controller, who alone knows every broker's epoch and state for certain."""
 
         async def attempt() -> DescribeClusterResponse:
             address = await self._controller_address()
@@ -88,7 +89,7 @@ class ClusterConnection:
     async def find_brokers(self) -> list[str]:
         """Addresses of the live brokers, as the first node knows them that knows any; one round, no second try.
 
-        A standby controller knows who is in office and no brokers; then that one is asked.
+        A standby controller knows who is active and no brokers; then that one is asked.
         """
         asked: set[str] = set()
         waiting = list(self._bootstrap)
@@ -114,7 +115,7 @@ class ClusterConnection:
         return response
 
     async def ask_controller(self, request: Any, expected: type[_T]) -> _T:
-        """Ask whoever is in office, and again until the timeout, under one request id."""
+        """Ask whoever is active, and again until the timeout, under one request id."""
         limit_ms = self._timeout_ms
         if hasattr(request, "timeout_ms"):
             # The controller waits as long as it was asked to; its answer comes a little later.

@@ -16,7 +16,7 @@ from admin.topology import Topology
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.process.tasks import TaskSet
-from cluster.requests import (
+from cluster.requests.data import (
     FetchPartition,
     FetchPartitionData,
     FetchRequest,

@@ -8,13 +8,10 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.broker import NO_LEADER, BrokerId
-from cluster.requests import (
-    DescribedBroker,
-    DescribedPartition,
-    DescribedReassignment,
-    DescribedTopic,
-    DescribedTopicDeletion,
-)
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.plans import DescribedPartition
+from cluster.requests.reassignments import DescribedReassignment
+from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
 
 IMBALANCE_MAX: Final = 0.1
 """Share of a broker's preferred leaderships that others may hold, as `leader.imbalance.per.broker.percentage`."""
@@ -32,7 +29,7 @@ class Trouble(StrEnum):
     IMBALANCED_LEADERS = "imbalanced_leaders"
 
 
-class Finding(Struct, frozen=True):
+class HealthIssue(Struct, frozen=True):
     """`topic` is empty, `partition` and `broker` -1, where they mean nothing."""
 
     trouble: Trouble
@@ -47,32 +44,32 @@ def find_trouble(
     brokers: Sequence[DescribedBroker],
     reassignments: Sequence[DescribedReassignment],
     deletions: Sequence[DescribedTopicDeletion],
-) -> list[Finding]:
+) -> list[HealthIssue]:
     """Everything that an operator should look at, the worst kind first. Topics on their way out are not judged."""
     staying = [t for t in topics if not t.queued_for_deletion]
     live = {b.id for b in brokers}
     found = [
-        *(finding for topic in staying for p in topic.partitions for finding in _judge(topic, p)),
+        *(issue for topic in staying for p in topic.partitions for issue in _check_partition(topic, p)),
         *_dead_brokers(staying, live),
         *(
-            Finding(Trouble.STUCK_REASSIGNMENT, r.stuck_reason, r.topic, r.partition)
+            HealthIssue(Trouble.STUCK_REASSIGNMENT, r.stuck_reason, r.topic, r.partition)
             for r in reassignments
             if r.stuck_reason
         ),
-        *(Finding(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
+        *(HealthIssue(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
         *_imbalance(staying, live),
     ]
     order = list(Trouble)
     return sorted(found, key=lambda f: (order.index(f.trouble), f.topic, f.partition, f.broker))
 
 
-def _judge(topic: DescribedTopic, p: DescribedPartition) -> Iterator[Finding]:
+def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[HealthIssue]:
     in_sync = f"in sync {list(p.isr)} of replicas {list(p.replicas)}"
     if p.leader == NO_LEADER:
-        yield Finding(Trouble.OFFLINE, f"no leader; {in_sync}", topic.name, p.partition)
+        yield HealthIssue(Trouble.OFFLINE, f"no leader; {in_sync}", topic.name, p.partition)
     # A partition cannot be asked for more in-sync replicas than it has.
     elif len(p.isr) < (wanted := min(topic.min_insync_replicas, len(p.replicas))):
-        yield Finding(
+        yield HealthIssue(
             Trouble.UNDER_MIN_ISR,
             f"{in_sync}, but min.insync.replicas asks for {wanted}: acks=all is refused",
             topic.name,
@@ -80,16 +77,16 @@ def _judge(topic: DescribedTopic, p: DescribedPartition) -> Iterator[Finding]:
         )
     # Replicas that a reassignment adds are not in sync yet, and nothing is wrong with that.
     if len(p.isr) < len(p.replicas) - len(p.adding_replicas):
-        yield Finding(Trouble.UNDER_REPLICATED, in_sync, topic.name, p.partition)
+        yield HealthIssue(Trouble.UNDER_REPLICATED, in_sync, topic.name, p.partition)
 
 
-def _dead_brokers(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[Finding]:
+def _dead_brokers(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[HealthIssue]:
     hosted = Counter(b for t in topics for p in t.partitions for b in p.replicas)
     for broker in sorted(hosted.keys() - live):
-        yield Finding(Trouble.DEAD_BROKER, f"is not alive and hosts {hosted[broker]} replicas", broker=broker)
+        yield HealthIssue(Trouble.DEAD_BROKER, f"is not alive and hosts {hosted[broker]} replicas", broker=broker)
 
 
-def _imbalance(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[Finding]:
+def _imbalance(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[HealthIssue]:
     preferred: Counter[BrokerId] = Counter()
     elsewhere: Counter[BrokerId] = Counter()
     for topic in topics:
@@ -100,4 +97,4 @@ def _imbalance(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterato
     for broker in sorted(preferred.keys() & live):
         if elsewhere[broker] > IMBALANCE_MAX * preferred[broker]:
             detail = f"{elsewhere[broker]} of the {preferred[broker]} partitions that prefer it are led by others"
-            yield Finding(Trouble.IMBALANCED_LEADERS, detail, broker=broker)
+            yield HealthIssue(Trouble.IMBALANCED_LEADERS, detail, broker=broker)

@@ -12,7 +12,7 @@ import msgspec
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ConfigError
 from cluster.partition import TopicPartition
-from cluster.requests import UP_TO_HIGH_WATERMARK
+from cluster.requests.data import UP_TO_HIGH_WATERMARK
 
 VERSION: Final = 1
 ANY_DIRECTORY: Final = "any"
@@ -72,17 +72,17 @@ def parse_topics(data: bytes, source: str) -> list[str]:
 def parse_reassignment(data: bytes, source: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """Partition to wanted replicas. Raises ConfigError with everything that is wrong with the file."""
     moves: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    mistakes: list[str] = []
+    errors: list[str] = []
     for move in _decode(data, _MovesFile, source).partitions:
         tp = TopicPartition(move.topic, move.partition)
         if tp in moves:
-            mistakes.append(f"{source}: {tp}: is listed twice")
-        mistakes += [f"{source}: {tp}: {why}" for why in _mistakes(move)]
+            errors.append(f"{source}: {tp}: is listed twice")
+        errors += [f"{source}: {tp}: {why}" for why in _errors(move)]
         moves[tp] = tuple(BrokerId(b) for b in move.replicas)
     if not moves:
-        mistakes.append(f"{source}: lists no partition")
-    if mistakes:
-        raise ConfigError(mistakes)
+        errors.append(f"{source}: lists no partition")
+    if errors:
+        raise ConfigError(errors)
     return moves
 
 
@@ -97,18 +97,18 @@ def parse_partitions(data: bytes, source: str) -> list[TopicPartition]:
 def parse_offsets(data: bytes, source: str) -> dict[TopicPartition, Offset]:
     """Partition to the first offset that is to stay. Raises ConfigError with everything that is wrong with the file."""
     offsets: dict[TopicPartition, Offset] = {}
-    mistakes: list[str] = []
+    errors: list[str] = []
     for item in _decode(data, _OffsetsFile, source).partitions:
         tp = TopicPartition(item.topic, item.partition)
         if tp in offsets:
-            mistakes.append(f"{source}: {tp}: is listed twice")
+            errors.append(f"{source}: {tp}: is listed twice")
         if item.offset < UP_TO_HIGH_WATERMARK:
-            mistakes.append(f"{source}: {tp}: offset {item.offset} is below -1, the high watermark")
+            errors.append(f"{source}: {tp}: offset {item.offset} is below -1, the high watermark")
         offsets[tp] = Offset(item.offset)
     if not offsets:
-        mistakes.append(f"{source}: lists no partition")
-    if mistakes:
-        raise ConfigError(mistakes)
+        errors.append(f"{source}: lists no partition")
+    if errors:
+        raise ConfigError(errors)
     return offsets
 
 
@@ -123,7 +123,7 @@ def reassignment_document(assignment: Mapping[TopicPartition, Iterable[BrokerId]
     }
 
 
-def _mistakes(move: _Move) -> list[str]:
+def _errors(move: _Move) -> list[str]:
     found = []
     if not move.replicas:
         found.append("has no replicas")

@@ -19,10 +19,10 @@ from admin.record_batches import BATCH_OVERHEAD
 from admin.topology import Topology
 from cluster.broker import UNKNOWN_OFFSET, Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
-from cluster.node import WallClock
 from cluster.partition import TopicPartition
+from cluster.process.clock import WallClock
 from cluster.process.tasks import TaskSet
-from cluster.requests import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 
 RETRIABLE: Final = frozenset(
     {
@@ -167,12 +167,12 @@ class Producer:
             self._wake.clear()
             now = loop.time()
             pressed = self._flushing or self._accumulator.memory * 2 > self._options.buffer_memory
-            next_look = now + 1.0
+            next_check = now + 1.0
             by_leader: dict[str, list[PartitionQueue]] = {}
             for queue in self._accumulator.waiting():
                 due = queue.due_at(pressed)
                 if due > now:
-                    next_look = min(next_look, due)
+                    next_check = min(next_check, due)
                 elif queue.batches[0].deadline <= now:
                     self._give_up(queue, self._lateness(queue))
                 else:
@@ -184,7 +184,7 @@ class Producer:
                         queue.in_flight = True
                     self._tasks.start(self._send(address, together), name=f"produce to {address}")
             try:
-                async with asyncio.timeout_at(next_look):
+                async with asyncio.timeout_at(next_check):
                     await self._wake.wait()
             except TimeoutError:
                 continue

@@ -29,7 +29,7 @@ class Progress:
         per_thing = (self._now - self._begun_at) / (self.done - self._at_begin)
         return per_thing * (self.total - self.done)
 
-    def told(self, what: str, hindrances: Iterable[tuple[str, str]]) -> str:
+    def describe(self, what: str, hindrances: Iterable[tuple[str, str]]) -> str:
         """In words: `3 of 7 partitions have arrived, about 2 s left`; what is stuck has no time of arrival.
 
         `hindrances`: each thing that is stuck, and why. A reason is told once, however many things it holds.

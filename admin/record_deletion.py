@@ -11,7 +11,7 @@ from admin.topology import Topology
 from cluster.broker import Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.partition import TopicPartition
-from cluster.requests import (
+from cluster.requests.data import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

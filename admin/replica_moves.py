@@ -10,7 +10,9 @@ from typing import NamedTuple
 from cluster.broker import Broker, BrokerId
 from cluster.partition import TopicPartition
 from cluster.replica_placement import place_replicas
-from cluster.requests import DescribedBroker, DescribedReassignment, DescribedTopic
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.reassignments import DescribedReassignment
+from cluster.requests.topics import DescribedTopic
 
 Assignment = dict[TopicPartition, tuple[BrokerId, ...]]
 

@@ -10,13 +10,8 @@ from typing import NamedTuple
 from admin.connection import ClusterConnection
 from cluster.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests import (
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataTopic,
-)
+from cluster.requests.data import MetadataRequest, MetadataResponse, MetadataTopic
+from cluster.requests.topics import DescribeTopicsRequest, DescribeTopicsResponse
 
 _REFRESH_PAUSE_S = 0.1
 _METADATA_TIMEOUT_MS = 5_000

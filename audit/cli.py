@@ -46,7 +46,7 @@ def run(
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
 ) -> None:
-    """Judge the logs, beginning where the last run on the same output ended; follow them unless --once."""
+    """Check the logs, beginning where the last run on the same output ended; follow them unless --once."""
     from audit.job import AuditFailedError, run_audit  # noqa: PLC0415 - A second of imports that --help must not pay.
 
     try:
@@ -70,7 +70,7 @@ def report(output: OutputOption, form: FormatOption = Format.TABLE, limit: Limit
 @app.command()
 def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
     """Check numbering and hash chain of the logs: lines missing, altered or repeated."""
-    from cluster.state_change_reader import verify as find_breaks  # noqa: PLC0415
+    from state_log.reader import verify as find_breaks  # noqa: PLC0415
 
     breaks = find_breaks(log_dir)
     if form is Format.JSON:
@@ -78,7 +78,7 @@ def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
         _write_json({"verdict": verdict, "breaks": [msgspec.to_builtins(b) for b in breaks]})
     else:
         for found in breaks:
-            typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.words}")
+            typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
         typer.echo(f"{len(breaks)} breaks" if breaks else "the logs are as they were written")
     raise typer.Exit(EXIT_FINDINGS if breaks else 0)
 
@@ -96,7 +96,7 @@ def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None
             typer.echo(f"  {count:>6}  {rule}")
         for found in read_findings(output, limit):
             where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-            typer.echo(f"{found['rule']}{where}: {found['words']} [{', '.join(found['records'])}]")
+            typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
     raise typer.Exit(EXIT_FINDINGS if result.verdict != "clean" else 0)
 
 

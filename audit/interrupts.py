@@ -23,12 +23,12 @@ def deferred_interrupts() -> Iterator[Event]:
     """
     interrupted = Event()
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def remember(number: int, frame: FrameType | None) -> None:
         if interrupted.is_set():
             raise KeyboardInterrupt
         interrupted.set()
 
-    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    before = {number: signal.signal(number, remember) for number in _SIGNALS}
     try:
         yield interrupted
     finally:

@@ -25,11 +25,11 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from audit.interrupts import deferred_interrupts
 from audit.report import AuditResult, read_result
-from audit.rules import STATE, judge
+from audit.rules import STATE, check
 from audit.schema import OUTCOME, TABLES
 from audit.source import FORMAT, StateChangeSource
 from cluster.errors import ClusterError
-from cluster.state_change_files import write_audited
+from state_log.writer import write_audited
 
 _APPLICATION: Final = Path(__file__).resolve().parents[1]
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
@@ -132,7 +132,7 @@ def _start(
         .load()
     )
     outcomes = values.groupBy("key").applyInPandasWithState(
-        judge, OUTCOME, STATE, "append", GroupStateTimeout.NoTimeout
+        check, OUTCOME, STATE, "append", GroupStateTimeout.NoTimeout
     )
     writer = (
         outcomes.writeStream.outputMode("append")

@@ -49,12 +49,12 @@ RECORD: Final = _struct(
     at_ms=_LONG,
     prev=_STRING,
 )
-"""A line of a state-change log, field by field as in `cluster.state_change_log.LoggedStateChange`.
+"""A line of a state-change log, field by field as in `state_log.record.LoggedStateChange`.
 
 The start states in `partitions` are JSON arrays of unlike things, so their elements stay text.
 """
 
-FINDING: Final = _struct(rule=_STRING, words=_STRING, records=ArrayType(_STRING), topic=_STRING, partition=_INT)
+FINDING: Final = _struct(rule=_STRING, message=_STRING, records=ArrayType(_STRING), topic=_STRING, partition=_INT)
 
 INCARNATION: Final = _struct(node=_STRING, incarnation=_STRING, last_seq=_LONG, records=_LONG)
 """How far one incarnation was read; the newest row of an incarnation holds."""

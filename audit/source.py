@@ -6,7 +6,7 @@ file source reads a file once and never sees what is appended to it afterwards.)
 
 Rows are (key, value). Values are JSON; keys say whom they concern:
 `partition/<topic>/<partition>` a record of that partition, `reigns` a record of a controller's office,
-`incarnation/<node>/<incarnation>` a stretch of consecutive lines, `quarantine/<file>` a line that is no record.
+`incarnation/<node>/<incarnation>` a segment of consecutive lines, `quarantine/<file>` a line that is no record.
 """
 
 import json
@@ -22,12 +22,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTr
 from pyspark.sql.types import StructType
 
 from audit.schema import SOURCE
-from cluster.log_chain import Stretch, extend
-from cluster.state_change_log import Kind, LoggedStateChange, MalformedLine, by_partition, decode_line
-from cluster.state_change_reader import find_segments, numbered_lines
+from state_log.chain import ChainSegment, extend
+from state_log.reader import find_segments, numbered_lines
+from state_log.record import Kind, LoggedStateChange, MalformedLine, by_partition, decode_line
 
 FORMAT: Final = "klamm-state-changes"
-PARTITION, REIGNS, INCARNATION, QUARANTINE = "partition", "reigns", "incarnation", "quarantine"
+PARTITION, CONTROLLER_EPOCHS, INCARNATION, QUARANTINE = "partition", "controller-epochs", "incarnation", "quarantine"
 
 _ROWS_PER_BATCH: Final = 10_000
 _TAIL_BYTES: Final = 1 << 16
@@ -128,33 +128,33 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def rows_of(path: Path, start: int, end: int) -> Iterator[Row]:
     """The rows of the lines of one file between two byte offsets that are line ends."""
-    stretch: Stretch | None = None
+    segment: ChainSegment | None = None
     for offset, line in numbered_lines(path, start, end):
         record = decode_line(line)
         if isinstance(record, MalformedLine):
             text = line.decode("utf-8", "backslashreplace")
             yield f"{QUARANTINE}/{path}", _encode(QuarantinedLine(str(path), offset, text, record.why))
             continue
-        longer = extend(stretch, record, line)
+        longer = extend(segment, record, line)
         if longer is None:
-            assert stretch is not None, "any line can begin a stretch"
-            yield _stretch_row(stretch)
+            assert segment is not None, "any line can begin a segment"
+            yield _segment_row(segment)
             longer = extend(None, record, line)
-        stretch = longer
+        segment = longer
         yield from _record_rows(record, line)
-    if stretch is not None:
-        yield _stretch_row(stretch)
+    if segment is not None:
+        yield _segment_row(segment)
 
 
 def _record_rows(record: LoggedStateChange, line: bytes) -> Iterator[Row]:
     if record.kind is Kind.CONTROLLER:
-        yield REIGNS, line
+        yield CONTROLLER_EPOCHS, line
     for tp, part in by_partition(record):
         yield f"{PARTITION}/{tp.topic}/{tp.partition}", line if part is record else _encode(part)
 
 
-def _stretch_row(stretch: Stretch) -> Row:
-    return f"{INCARNATION}/{stretch.node}/{stretch.incarnation}", _encode(stretch)
+def _segment_row(segment: ChainSegment) -> Row:
+    return f"{INCARNATION}/{segment.node}/{segment.incarnation}", _encode(segment)
 
 
 def _batch(keys: list[str], values: list[bytes]) -> pyarrow.RecordBatch:

@@ -21,13 +21,14 @@ from benchmarks.processes import ControllerProcess, ProcessFailedError, StubProc
 from benchmarks.report import CaseRun, Report, Requests, describe_machine, print_table, summarise
 from benchmarks.stub_agents import Received
 from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape, populate, read_partitions
-from cluster import znodes
 from cluster.broker import BrokerId
+from cluster.znodes.paths import CONTROLLER, broker_path, topic_path
+from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create, Delete, Stat, ZooKeeper
 from deploy.local.zookeeper import EmbeddedZooKeeper, ServerSettings
 
-CONTROLLER = 1001
+CONTROLLER_ID = 1001
 BROKERS = tuple(BrokerId(broker) for broker in range(1, 6))
 VICTIM = BROKERS[2]
 REPLICATION_FACTOR = 3
@@ -36,7 +37,7 @@ STUB_PROCESSES = 2
 # With 100,000 partitions in the default heap, it would be Java's garbage collector that is measured.
 ZOOKEEPER = ServerSettings(heap_mb=2048)
 IDLE_S = 1.0
-PATIENCE_S = 15.0
+TIMEOUT_S = 15.0
 POLL_S = 0.1
 DEADLINE_S = 300.0
 
@@ -95,7 +96,7 @@ async def measure_round(connect: str, shape: Shape, directory: Path) -> dict[str
     """
     zookeeper = KazooZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=30_000)
     zookeeper.listen(lambda event: None)
-    controller = ControllerProcess(CONTROLLER, connect, directory)
+    controller = ControllerProcess(CONTROLLER_ID, connect, directory)
     stubs = StubProcesses(connect, shape.brokers, STUB_PROCESSES)
     try:
         await zookeeper.start_session()
@@ -117,7 +118,7 @@ class Round:
 
     async def measure(self) -> dict[str, CaseRun]:
         found = {"failover": await self._failover(self._start_controller)}
-        found["failover-warm"] = await self._failover(self._vacate_office)
+        found["failover-warm"] = await self._failover(self._resign_controller)
         moved, shrunk = await self._agent_death()
         found["agent-death-leaders-moved"] = moved
         found["agent-death-isr-shrunk"] = shrunk
@@ -130,29 +131,29 @@ class Round:
     async def _start_controller(self) -> None:
         self._controller.start()
 
-    async def _vacate_office(self) -> None:
-        await self._zookeeper.multi([Delete(znodes.CONTROLLER)])
+    async def _resign_controller(self) -> None:
+        await self._zookeeper.multi([Delete(CONTROLLER)])
 
     async def _failover(self, provoke: Callable[[], Awaitable[None]]) -> CaseRun:
         """From the creation of /controller until every agent has acknowledged all of its partitions."""
-        before = await self._zookeeper.get(znodes.CONTROLLER)
+        before = await self._zookeeper.get(CONTROLLER)
         await provoke()
         elected = await self._elected_after(0 if before is None else before.stat.czxid)
 
-        async def everyone_was_told(received: Sequence[Received]) -> bool:
-            told = {(r.broker, r.kind) for r in received}
-            return all({(b, "LeaderAndIsr"), (b, "UpdateMetadata")} <= told for b in self._shape.brokers)
+        async def everyone_received(received: Sequence[Received]) -> bool:
+            received_kinds = {(r.broker, r.kind) for r in received}
+            return all({(b, "LeaderAndIsr"), (b, "UpdateMetadata")} <= received_kinds for b in self._shape.brokers)
 
-        received = await self._settle(everyone_was_told)
+        received = await self._until_idle(everyone_received)
         phases = failover_phases(await self._controller.metrics())
         return await self._case(_last_acknowledged(received) - elected.ctime, phases, received)
 
     async def _elected_after(self, czxid: int) -> Stat:
         async with asyncio.timeout(DEADLINE_S):
             while True:
-                node = await self._zookeeper.get(znodes.CONTROLLER)
-                if node is not None and node.stat.czxid > czxid:
-                    return node.stat
+                znode = await self._zookeeper.get(CONTROLLER)
+                if znode is not None and znode.stat.czxid > czxid:
+                    return znode.stat
                 self._controller.check_alive()
                 await asyncio.sleep(0.01)
 
@@ -165,12 +166,12 @@ class Round:
         async def nothing_names_it(_: Sequence[Received]) -> bool:
             return not any(_names_the_victim(p) for p in (await read_partitions(self._zookeeper)).values())
 
-        received = await self._settle(nothing_names_it)
+        received = await self._until_idle(nothing_names_it)
         after = await read_partitions(self._zookeeper)
-        told_at_ms = await self._stubs.new_leaders_at_ms()
+        acknowledged_at_ms = await self._stubs.new_leaders_at_ms()
         moved = {
             "elections written": _last_written(after[tp] for tp in led) - since_ms,
-            "new leaders acknowledged": max((told_at_ms[str(tp)] for tp in led), default=since_ms) - since_ms,
+            "new leaders acknowledged": max((acknowledged_at_ms[str(tp)] for tp in led), default=since_ms) - since_ms,
         }
         shrunk = {
             "shrinks written": _last_written(after[tp] for tp in after if after[tp] != before[tp]) - since_ms,
@@ -183,43 +184,43 @@ class Round:
     async def _agent_return(self) -> CaseRun:
         """From its registration until everybody knows it and it knows everything."""
         await self._stubs.register(VICTIM)
-        registered = await self._zookeeper.exists(znodes.broker_path(VICTIM))
+        registered = await self._zookeeper.exists(broker_path(VICTIM))
         assert registered is not None, "it just registered"
 
-        async def it_was_told(received: Sequence[Received]) -> bool:
+        async def it_was_received(received: Sequence[Received]) -> bool:
             return {"LeaderAndIsr", "UpdateMetadata"} <= {r.kind for r in received if r.broker == VICTIM}
 
-        received = await self._settle(it_was_told)
+        received = await self._until_idle(it_was_received)
         return await self._case(_last_acknowledged(received) - registered.ctime, {}, received)
 
     async def _topic_creation(self) -> CaseRun:
         """One topic with as many partitions as all others together: from its node to the last acknowledgement."""
         shape = replace(self._shape, topics=1, partitions_per_topic=self._shape.partitions, prefix="created")
         topic, assignment = shape.topic(0), shape.assignment(0)
-        await self._zookeeper.multi([Create(znodes.topic_path(topic), znodes.encode_topic(assignment))])
-        created = await self._zookeeper.exists(znodes.topic_path(topic))
+        await self._zookeeper.multi([Create(topic_path(topic), encode_topic(assignment))])
+        created = await self._zookeeper.exists(topic_path(topic))
         assert created is not None, "it was just created"
 
         async def every_partition_has_a_leader(_: Sequence[Received]) -> bool:
             partitions = await read_partitions(self._zookeeper)
             return all(p.leadership is not None for p in partitions.values())
 
-        received = await self._settle(every_partition_has_a_leader)
+        received = await self._until_idle(every_partition_has_a_leader)
         partitions = await read_partitions(self._zookeeper)
         phases = {"states written": _last_written(p for tp, p in partitions.items() if tp.topic == topic)}
         since_ms = created.ctime
         phases = {name: at_ms - since_ms for name, at_ms in phases.items()}
         return await self._case(_last_acknowledged(received) - since_ms, phases, received)
 
-    async def _settle(self, done: Callable[[Sequence[Received]], Awaitable[bool]]) -> list[Received]:
+    async def _until_idle(self, done: Callable[[Sequence[Received]], Awaitable[bool]]) -> list[Received]:
         """All requests since the cause, once it is `done` and every agent knows what ZooKeeper holds.
 
         Looks only while no requests come, so that looking takes no time from the controller. Raises DifferenceError
-        when an agent is still wrong after PATIENCE_S without a request.
+        when an agent is still wrong after TIMEOUT_S without a request.
         """
         loop = asyncio.get_running_loop()
         received: list[Received] = []
-        last_request = next_look = loop.time()
+        last_request = next_check = loop.time()
         deadline = last_request + DEADLINE_S
         is_known_everywhere = False
         while True:
@@ -228,17 +229,17 @@ class Round:
             received.extend(fresh)
             now = loop.time()
             if fresh:
-                last_request, next_look = now, now + IDLE_S
+                last_request, next_check = now, now + IDLE_S
                 is_known_everywhere = False
             elif is_known_everywhere:
                 return received
-            elif now > next_look:
+            elif now > next_check:
                 differences = await self._stubs.differences() if await done(received) else None
                 # What arrived while looking has to be counted first.
                 is_known_everywhere = differences == []
-                if differences and now - last_request > PATIENCE_S:
+                if differences and now - last_request > TIMEOUT_S:
                     raise DifferenceError("\n".join(differences))
-                next_look = loop.time() + IDLE_S
+                next_check = loop.time() + IDLE_S
             if now > deadline:
                 raise TimeoutError(f"not done after {DEADLINE_S:.0f} s: {_count(received)}")
             await asyncio.sleep(POLL_S)

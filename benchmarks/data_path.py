@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from admin.client import AdminClient
+from broker_agent.log.record_batch import encode_batch, walk
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.record_batch import encode_batch, walk
-from cluster.requests import FetchPartition, FetchRequest, MetadataRequest, NewTopic, ProducePartition, ProduceRequest
+from cluster.requests.data import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
+from cluster.requests.topics import NewTopic
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import BROKER

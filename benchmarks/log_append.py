@@ -15,12 +15,12 @@ from random import Random
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.opening import open_log_directories
-from broker_agent.log.segments import Surroundings
+from broker_agent.log.record_batch import HEADER_SIZE, crc32c, encode_batch
+from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
 from cluster.process.clock import SystemClock
-from cluster.record_batch import HEADER_SIZE, crc32c, encode_batch
 
 ROUNDS = 5
 
@@ -42,8 +42,8 @@ def _median_us(operation: Callable[[int], object], count: int) -> float:
 
 async def measure(data: str, size: int, count: int) -> dict[str, float]:
     """Microseconds per append, per read of one batch, per checksum and per bare write."""
-    around = Surroundings(FileDisk(), SystemClock(), Random(0))
-    logs = await open_log_directories(around, [f"{data}/logs"], MetaProperties(BrokerId(1), "benchmark"), _raise)
+    dependencies = LogDependencies(FileDisk(), SystemClock(), Random(0))
+    logs = await open_log_directories(dependencies, [f"{data}/logs"], MetaProperties(BrokerId(1), "benchmark"), _raise)
     log = await logs.get_or_create(TopicPartition("t", 0), topic_id=None, is_new=True, config=LogConfig())
     batch = encode_batch(bytes(size - HEADER_SIZE), 10, max_timestamp=1)
     epoch = LeaderEpoch(0)
@@ -55,7 +55,7 @@ async def measure(data: str, size: int, count: int) -> dict[str, float]:
     descriptor = os.open(f"{data}/floor", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     result["write_us"] = _median_us(lambda _: os.writev(descriptor, [batch]), count)
     os.close(descriptor)
-    around.disk.close()
+    dependencies.disk.close()
     return result
 
 

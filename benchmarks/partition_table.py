@@ -11,7 +11,7 @@ from klamm.v1 import control_pb2 as pb
 Message = pb.LeaderAndIsrRequest | pb.UpdateMetadataRequest | pb.StopReplicaRequest
 
 
-class ToldState(NamedTuple):
+class ReceivedState(NamedTuple):
     """One partition as a request described it."""
 
     leader: int
@@ -31,8 +31,8 @@ class PartitionTable:
 
     def __init__(self, broker: BrokerId, broker_epoch: BrokerEpoch) -> None:
         self.broker, self.broker_epoch = broker, broker_epoch
-        self.hosted: dict[TopicPartition, ToldState] = {}
-        self.metadata: dict[TopicPartition, ToldState] = {}
+        self.hosted: dict[TopicPartition, ReceivedState] = {}
+        self.metadata: dict[TopicPartition, ReceivedState] = {}
         self.live_brokers: set[int] = set()
         self.violations: list[str] = []
         self.new_leaders_at_ms: dict[TopicPartition, float] = {}
@@ -58,15 +58,15 @@ class PartitionTable:
         for topic in message.topic_states:
             for state in topic.partition_states:
                 tp = TopicPartition(topic.topic_name, state.partition_index)
-                told = ToldState(
+                received = ReceivedState(
                     state.leader, state.leader_epoch, tuple(state.isr), state.partition_epoch, tuple(state.replicas)
                 )
                 before = self.hosted.get(tp)
-                if before is not None and told.leader_epoch < before.leader_epoch:
-                    self.violations.append(f"{tp}: leader epoch {told.leader_epoch} after {before.leader_epoch}")
-                if before is None or before.leader != told.leader:
+                if before is not None and received.leader_epoch < before.leader_epoch:
+                    self.violations.append(f"{tp}: leader epoch {received.leader_epoch} after {before.leader_epoch}")
+                if before is None or before.leader != received.leader:
                     self.new_leaders_at_ms[tp] = acknowledged_at_ms
-                self.hosted[tp] = told
+                self.hosted[tp] = received
 
     def _apply_update_metadata(self, message: pb.UpdateMetadataRequest) -> None:
         self.live_brokers = {broker.id for broker in message.live_brokers}
@@ -76,7 +76,7 @@ class PartitionTable:
                 if state.leader == LEADER_DURING_DELETE:
                     self.metadata.pop(tp, None)
                     continue
-                self.metadata[tp] = ToldState(
+                self.metadata[tp] = ReceivedState(
                     state.leader, state.leader_epoch, tuple(state.isr), state.zk_version, tuple(state.replicas)
                 )
 
@@ -87,22 +87,24 @@ class PartitionTable:
         yield from self.violations
         if self.live_brokers != registered:
             yield f"knows the brokers {sorted(self.live_brokers)}, registered are {sorted(registered)}"
-        wanted = {tp: _as_told(partition) for tp, partition in cluster.items()}
-        mine = {tp: told for tp, told in wanted.items() if told is not None and self.broker in told.replicas}
+        wanted = {tp: _as_received(partition) for tp, partition in cluster.items()}
+        mine = {
+            tp: received for tp, received in wanted.items() if received is not None and self.broker in received.replicas
+        }
         yield from _differences("LeaderAndIsr", self.hosted, mine)
         yield from _differences("UpdateMetadata", self.metadata, wanted)
 
 
-def _as_told(partition: PartitionInZooKeeper) -> ToldState | None:
+def _as_received(partition: PartitionInZooKeeper) -> ReceivedState | None:
     if partition.leadership is None:
         return None
     state = partition.leadership
-    return ToldState(state.leader, state.leader_epoch, state.isr, state.partition_epoch, partition.replicas)
+    return ReceivedState(state.leader, state.leader_epoch, state.isr, state.partition_epoch, partition.replicas)
 
 
 def _differences(
-    kind: str, told: Mapping[TopicPartition, ToldState], wanted: Mapping[TopicPartition, ToldState | None]
+    kind: str, received: Mapping[TopicPartition, ReceivedState], wanted: Mapping[TopicPartition, ReceivedState | None]
 ) -> Iterator[str]:
-    for tp in sorted(told.keys() | wanted.keys()):
-        if told.get(tp) != wanted.get(tp):
-            yield f"{tp}: {kind} said {told.get(tp)}, ZooKeeper has {wanted.get(tp)}"
+    for tp in sorted(received.keys() | wanted.keys()):
+        if received.get(tp) != wanted.get(tp):
+            yield f"{tp}: {kind} said {received.get(tp)}, ZooKeeper has {wanted.get(tp)}"

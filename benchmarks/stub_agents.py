@@ -18,10 +18,11 @@ from msgspec import Struct
 
 from benchmarks.partition_table import Message, PartitionTable
 from benchmarks.synthetic_cluster import read_partitions
-from cluster import znodes
 from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
 from cluster.errors import ErrorCode
 from cluster.rpc.channels import server_options
+from cluster.znodes.paths import BROKERS_IDS, broker_path
+from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create
 from klamm.v1 import control_pb2 as pb
@@ -74,9 +75,9 @@ class StubAgent:
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         await self._client.start_session()
-        body = znodes.encode_broker(Broker(self._broker, (Endpoint("127.0.0.1", port),)), int(time.time() * 1000))
-        (created,) = await self._client.multi([Create(znodes.broker_path(self._broker), body, ephemeral=True)])
-        stat = await self._client.exists(znodes.broker_path(self._broker))
+        body = encode_broker(Broker(self._broker, (Endpoint("127.0.0.1", port),)), int(time.time() * 1000))
+        (created,) = await self._client.multi([Create(broker_path(self._broker), body, ephemeral=True)])
+        stat = await self._client.exists(broker_path(self._broker))
         if not created.ok or stat is None:
             raise RuntimeError(f"broker {self._broker} cannot register: {created.error.name}")
         self._table.broker_epoch = BrokerEpoch(stat.czxid)
@@ -114,7 +115,7 @@ class StubAgent:
         return self._table
 
     async def differences(self) -> list[str]:
-        registered = await self._client.children(znodes.BROKERS_IDS)
+        registered = await self._client.children(BROKERS_IDS)
         cluster = await read_partitions(self._client)
         return [
             f"agent {self._broker}: {line}"

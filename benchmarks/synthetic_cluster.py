@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from cluster import znodes
 from cluster.broker import (
     INITIAL_LEADER_EPOCH,
     INITIAL_PARTITION_EPOCH,
@@ -15,7 +14,20 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.znodes.configs import encode_config
+from cluster.znodes.controller import encode_controller_epoch
+from cluster.znodes.paths import (
+    BROKERS_TOPICS,
+    CONTROLLER_EPOCH,
+    PERSISTENT_PATHS,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_config_path,
+    topic_path,
+)
+from cluster.znodes.topics import decode_state, decode_topic, encode_state, encode_topic
 from cluster.zookeeper.port import Create, Op, Stat, ZooKeeper
 
 OPS_PER_TRANSACTION = 500
@@ -59,15 +71,15 @@ class PartitionInZooKeeper(Struct, frozen=True):
     """One partition as ZooKeeper has it; `leadership` and `stat` are None without a state node."""
 
     replicas: tuple[BrokerId, ...]
-    leadership: Leadership | None
+    leadership: LeaderAndIsr | None
     stat: Stat | None
 
 
 async def populate(zookeeper: ZooKeeper, shape: Shape) -> None:
     """Create everything below an empty chroot. Raises RuntimeError if ZooKeeper refuses."""
     ops: list[Op] = [Create(path) for path in _base_paths()]
-    ops.append(Create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(FORMER_EPOCH)))
-    ops.extend(op for index in range(shape.topics) for op in _topic_nodes(shape, index))
+    ops.append(Create(CONTROLLER_EPOCH, encode_controller_epoch(FORMER_EPOCH)))
+    ops.extend(op for index in range(shape.topics) for op in _topic_znodes(shape, index))
     transactions: list[Sequence[Op]] = [
         ops[start : start + OPS_PER_TRANSACTION] for start in range(0, len(ops), OPS_PER_TRANSACTION)
     ]
@@ -81,44 +93,44 @@ async def populate(zookeeper: ZooKeeper, shape: Shape) -> None:
 
 async def read_partitions(zookeeper: ZooKeeper) -> dict[TopicPartition, PartitionInZooKeeper]:
     """Every partition of every topic."""
-    topics = await zookeeper.children(znodes.BROKERS_TOPICS) or ()
-    nodes = await zookeeper.get_many([znodes.topic_path(topic) for topic in topics])
+    topics = await zookeeper.children(BROKERS_TOPICS) or ()
+    znodes = await zookeeper.get_many([topic_path(topic) for topic in topics])
     replicas = {
         TopicPartition(topic, partition): assignment.replicas
-        for topic, node in zip(topics, nodes, strict=True)
-        if node is not None
-        for partition, assignment in znodes.decode_topic(topic, node.data).partitions.items()
+        for topic, znode in zip(topics, znodes, strict=True)
+        if znode is not None
+        for partition, assignment in decode_topic(topic, znode.data).partitions.items()
     }
-    states = await zookeeper.get_many([znodes.state_path(tp) for tp in replicas])
+    states = await zookeeper.get_many([state_path(tp) for tp in replicas])
     found = {}
-    for (tp, brokers), node in zip(replicas.items(), states, strict=True):
-        leadership = None if node is None else znodes.decode_state(tp, node.data, PartitionEpoch(node.stat.version))
-        found[tp] = PartitionInZooKeeper(brokers, leadership, None if node is None else node.stat)
+    for (tp, brokers), znode in zip(replicas.items(), states, strict=True):
+        leadership = None if znode is None else decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
+        found[tp] = PartitionInZooKeeper(brokers, leadership, None if znode is None else znode.stat)
     return found
 
 
 def _base_paths() -> list[str]:
     """Parents before children, each once."""
     paths: dict[str, None] = {}
-    for path in znodes.PERSISTENT_PATHS:
+    for path in PERSISTENT_PATHS:
         parts = path.split("/")[1:]
         paths.update(dict.fromkeys("/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))))
     return list(paths)
 
 
-def _topic_nodes(shape: Shape, index: int) -> Iterator[Op]:
+def _topic_znodes(shape: Shape, index: int) -> Iterator[Op]:
     topic, assignment = shape.topic(index), shape.assignment(index)
-    yield Create(znodes.topic_config_path(topic), znodes.encode_config({}))
-    yield Create(znodes.topic_path(topic), znodes.encode_topic(assignment))
-    yield Create(znodes.partitions_path(topic))
+    yield Create(topic_config_path(topic), encode_config({}))
+    yield Create(topic_path(topic), encode_topic(assignment))
+    yield Create(partitions_path(topic))
     for partition, replicas in assignment.partitions.items():
         tp = TopicPartition(topic, partition)
-        yield Create(znodes.partition_path(tp))
-        yield Create(znodes.state_path(tp), znodes.encode_state(_led_by_the_first(replicas.replicas)))
+        yield Create(partition_path(tp))
+        yield Create(state_path(tp), encode_state(_led_by_the_first(replicas.replicas)))
 
 
-def _led_by_the_first(replicas: Sequence[BrokerId]) -> Leadership:
-    return Leadership(replicas[0], INITIAL_LEADER_EPOCH, tuple(replicas), FORMER_EPOCH, INITIAL_PARTITION_EPOCH)
+def _led_by_the_first(replicas: Sequence[BrokerId]) -> LeaderAndIsr:
+    return LeaderAndIsr(replicas[0], INITIAL_LEADER_EPOCH, tuple(replicas), FORMER_EPOCH, INITIAL_PARTITION_EPOCH)
 
 
 def _topic_id(name: str) -> TopicId:

@@ -70,7 +70,7 @@ def expect_success(results: list[list[OpResult] | Exception]) -> None:
         assert all(each.ok for each in result), "a benchmark write was refused"
 
 
-async def run(address: str, nodes: int, max_in_flight: int) -> list[dict[str, Any]]:
+async def run(address: str, znodes: int, max_in_flight: int) -> list[dict[str, Any]]:
     """Create, read and write `nodes` partition states under a chroot of their own."""
     client = KazooZooKeeper(
         f"{address}/throughput", session_timeout_ms=30_000, connection_timeout_ms=30_000, max_in_flight=max_in_flight
@@ -78,20 +78,20 @@ async def run(address: str, nodes: int, max_in_flight: int) -> list[dict[str, An
     client.listen(lambda event: None)
     await client.start_session()
     cases: list[dict[str, Any]] = []
-    paths = partition_paths(nodes)
+    paths = partition_paths(znodes)
     expect_success(await client.multi_many(batches([Create("/epoch", b"1")], 1)))
     expect_success(await client.multi_many(batches([Create(path) for path in parents(paths)], 250)))
     creates: list[Op] = [Create(path, STATE) for path in paths]
     fence = Check("/epoch", 0)
     writes = client.multi_many(batches(creates, 250, fence))
-    expect_success(await measure("create in multis of 1 check + 250", nodes, client, writes, cases))
+    expect_success(await measure("create in multis of 1 check + 250", znodes, client, writes, cases))
     for name, watch in (("MultiRead", False), ("MultiRead", False), ("MultiRead with watches", True)):
-        read = await measure(name, nodes, client, client.get_many(paths, watch=watch), cases)
-        assert all(node is not None and node.data == STATE for node in read), "a node was read wrongly"
+        read = await measure(name, znodes, client, client.get_many(paths, watch=watch), cases)
+        assert all(znode is not None and znode.data == STATE for znode in read), "a node was read wrongly"
     for version, size in enumerate((250, 250, 100, 500)):
         sets: list[Op] = [SetData(path, STATE, version) for path in paths]
         writes = client.multi_many(batches(sets, size, fence))
-        expect_success(await measure(f"set in multis of 1 check + {size}", nodes, client, writes, cases))
+        expect_success(await measure(f"set in multis of 1 check + {size}", znodes, client, writes, cases))
     await client.close()
     return cases
 

@@ -28,13 +28,13 @@ from broker_agent.session_keeper import SessionKeeper
 from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import Broker, Endpoint
-from cluster.node import WallClock
+from cluster.process.clock import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
-from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
-from cluster.state_change_log import StateChangeSink
+from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.zookeeper.port import SessionEvent, WatchEvent, ZooKeeper
+from state_log.record import StateChangeSink
 
 STARTING: Final = 1
 RECOVERY: Final = 2
@@ -44,14 +44,14 @@ SHUTTING_DOWN: Final = 7
 NOT_RUNNING: Final = 0
 """Values of the gauge BrokerState (R1.11)."""
 
-_STEP_PATIENCE_S: Final = 10.0
-_FLUSH_LOOK_MS: Final = 1000
+_STEP_TIMEOUT_S: Final = 10.0
+_FLUSH_CHECK_MS: Final = 1000
 """How often logs are looked at for a due flush; rolled segments are always due, whatever the settings say."""
 
 _log = structlog.stdlib.get_logger()
 
 
-class Surroundings(Struct, frozen=True):
+class AgentDependencies(Struct, frozen=True):
     """What an agent is given: its adapters, its settings, and the queues through which adapters call back.
 
     `zookeeper_events` is fed by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` begins the
@@ -79,31 +79,31 @@ class Agent:
     `broker` has no endpoints yet: they are known when the server is bound, and given to `start`.
     """
 
-    def __init__(self, broker: Broker, around: Surroundings, tasks: TaskSet) -> None:
+    def __init__(self, broker: Broker, dependencies: AgentDependencies, tasks: TaskSet) -> None:
         self.broker_id = broker.id
-        self._around = around
+        self._dependencies = dependencies
         self._tasks = tasks
         self._background: list[asyncio.Task[None]] = []
         self.is_serving = asyncio.Event()
         """Set when the start is over, and then for good."""
         self._is_stopping = False
-        settings = around.settings
-        self.metrics = AgentMetrics(around.metrics, per_partition=settings.klamm_metrics_partitions)
+        settings = dependencies.settings
+        self.metrics = AgentMetrics(dependencies.metrics, per_partition=settings.klamm_metrics_partitions)
         self.metadata = MetadataCache(settings.inter_broker_listener_name)
         version = settings.inter_broker_protocol_version.registration_version
-        self.registration = Registration(around.zookeeper, broker, around.clock, version=version)
-        self.finder = ControllerFinder(around.zookeeper)
+        self.registration = Registration(dependencies.zookeeper, broker, dependencies.clock, version=version)
+        self.finder = ControllerFinder(dependencies.zookeeper)
         self.proposals = IsrProposals(
             broker.id,
             broker_epoch=lambda: self.registration.epoch,
             controller=lambda: self.finder.endpoint,
-            client=around.client,
+            client=dependencies.client,
             timeout_ms=settings.request_timeout_ms,
         )
         self.manager = ReplicaManager(
             broker.id,
             settings=settings,
-            logs=around.logs,
+            logs=dependencies.logs,
             metadata=self.metadata,
             metrics=self.metrics,
             proposals=self.proposals,
@@ -112,25 +112,25 @@ class Agent:
             own_id=broker.id,
             broker_epoch=lambda: self.registration.epoch,
             settings=settings,
-            client=around.client,
+            client=dependencies.client,
             metrics=self.metrics,
-            sink=around.sink,
+            sink=dependencies.sink,
             replicas=self.manager,
         )
         self.fetchers = ReplicaFetchers(setup, tasks)
         self.control = ControlRequests(
             self.manager,
             self.fetchers,
-            RoleChanges(self.manager, self.fetchers, around.configs),
+            RoleChanges(self.manager, self.fetchers, dependencies.configs),
             tasks,
             broker_epoch=lambda: self.registration.epoch,
-            sink=around.sink,
+            sink=dependencies.sink,
         )
         self._setting_changes = DynamicSettings(
             broker.id,
-            around.zookeeper,
-            around.clock,
-            topics=TopicConfigChanges(around.configs, self.manager, self.control.lock),
+            dependencies.zookeeper,
+            dependencies.clock,
+            topics=TopicConfigChanges(dependencies.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
         ).changes
@@ -140,39 +140,39 @@ class Agent:
 
         Raises StartupError when the id or the address is taken.
         """
-        self.registration.advertise(endpoint, self._around.settings.listener_names)
+        self.registration.advertise(endpoint, self._dependencies.settings.listener_names)
         await self.registration.check_address_is_free()
         await self.registration.register()
-        around = self._around
+        dependencies = self._dependencies
         session = SessionKeeper(
             self.broker_id,
-            around.zookeeper,
-            around.zookeeper_events,
+            dependencies.zookeeper,
+            dependencies.zookeeper_events,
             registration=self.registration,
             finder=self.finder,
             setting_changes=self._setting_changes,
-            sink=around.sink,
+            sink=dependencies.sink,
         )
-        session.note_registration()
+        session.record_registration()
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
         self.is_serving.set()
 
     def _start_background_work(self, session: SessionKeeper) -> None:
-        settings = self._around.settings
+        settings = self._dependencies.settings
         lag_ms = settings.replica_lag_time_max_ms
-        logs = self._around.logs
+        logs = self._dependencies.logs
         points_ms = settings.log_flush_offset_checkpoint_interval_ms
         starts_ms = settings.log_flush_start_offset_checkpoint_interval_ms
-        flush_ms = max(1, min(settings.log_flush_scheduler_interval_ms, _FLUSH_LOOK_MS))
+        flush_ms = max(1, min(settings.log_flush_scheduler_interval_ms, _FLUSH_CHECK_MS))
         failures = DirectoryFailures(
-            self._around.failed_directories,
+            self._dependencies.failed_directories,
             manager=self.manager,
             fetchers=self.fetchers,
             control=self.control,
-            zookeeper=self._around.zookeeper,
-            sink=self._around.sink,
+            zookeeper=self._dependencies.zookeeper,
+            sink=self._dependencies.sink,
         )
         for name, coroutine in (
             ("zookeeper-events", session.follow()),
@@ -196,20 +196,20 @@ class Agent:
         Requests are served meanwhile, so the server stops only afterwards (R12.2). Whatever happens, the end comes:
         a second call does nothing, and no failure is raised (R12.5).
         """
-        settings = self._around.settings
+        settings = self._dependencies.settings
         if self.control.is_stopping or not settings.controlled_shutdown_enable or not self.is_serving.is_set():
             return
         # New followers need not fetch any more: they are in no ISR, and would only ask to be let in again (R12.4).
         self.control.is_stopping = True
         self.metrics.broker_state.set(PENDING_CONTROLLED_SHUTDOWN)
-        farewell = ControlledShutdown(
+        shutdown = ControlledShutdown(
             self.broker_id,
             settings=settings,
             broker_epoch=lambda: self.registration.epoch,
             controller=lambda: self.finder.endpoint,
-            client=self._around.client,
+            client=self._dependencies.client,
         )
-        await self._step("controlled shutdown", farewell.run(), patience_s=None)
+        await self._step("controlled shutdown", shutdown.run(), timeout_s=None)
 
     async def stop(self) -> None:
         """Graceful end (R12.3); the server has stopped taking requests. A second call does nothing.
@@ -228,13 +228,13 @@ class Agent:
         await self._step("wait for role changes", self.control.lock.acquire())
         if self.control.has_roles.is_set():
             await self._step("checkpoint high watermarks", self.manager.checkpoint_high_watermarks())
-        await self._step("close logs", self._around.logs.close(self.registration.epoch), patience_s=None)
-        await self._step("close the ZooKeeper session", self._around.zookeeper.close())
+        await self._step("close logs", self._dependencies.logs.close(self.registration.epoch), timeout_s=None)
+        await self._step("close the ZooKeeper session", self._dependencies.zookeeper.close())
         self.metrics.broker_state.set(NOT_RUNNING)
 
-    async def _step(self, name: str, step: Awaitable[object], *, patience_s: float | None = _STEP_PATIENCE_S) -> None:
+    async def _step(self, name: str, step: Awaitable[object], *, timeout_s: float | None = _STEP_TIMEOUT_S) -> None:
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 await step
         except Exception:
             _log.exception("a step of the shutdown failed", step=name)
@@ -250,12 +250,12 @@ class Agent:
     async def _checkpoint_high_watermarks(self) -> None:
         """Not before the first LeaderAndIsr: a checkpoint of an incomplete table would drop entries (R2.12)."""
         await self.control.has_roles.wait()
-        interval_ms = self._around.settings.replica_high_watermark_checkpoint_interval_ms
+        interval_ms = self._dependencies.settings.replica_high_watermark_checkpoint_interval_ms
         await self._every(interval_ms, self.manager.checkpoint_high_watermarks)
 
     async def _enforce_retention(self) -> None:
-        settings = self._around.settings
+        settings = self._dependencies.settings
         await asyncio.sleep(settings.log_initial_task_delay_ms / 1000)
         while True:
-            await self._around.logs.enforce_retention(self._around.clock.now_ms())
+            await self._dependencies.logs.enforce_retention(self._dependencies.clock.now_ms())
             await asyncio.sleep(settings.log_retention_check_interval_ms / 1000)

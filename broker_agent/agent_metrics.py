@@ -132,7 +132,7 @@ class AgentMetrics:
         del self._statuses[tp]
         self.registry.remove(*_PRODUCE_EXPIRIES, **_tags(tp))
 
-    def note_expired_produces(self, partitions: Iterable[TopicPartition]) -> None:
+    def record_expired_produces(self, partitions: Iterable[TopicPartition]) -> None:
         """These were not replicated as far as a producer wanted, within its time-out."""
         for tp in partitions:
             self.expired_produces.mark()

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 import structlog
 
-from broker_agent.decisions.leader_and_isr import Admission, admit, judge_epochs, judge_stop
+from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
-from broker_agent.role_changes import RoleChanges, RoleOrder, RoleOutcome
+from broker_agent.role_changes import BecomeLeaderOrFollower, RoleChangeResult, RoleChanges
 from cluster.broker import INITIAL_CONTROLLER_EPOCH, BrokerEpoch, ControllerEpoch, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.tasks import TaskSet
-from cluster.requests import (
+from cluster.requests.control import (
     ControlRequest,
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -30,7 +30,7 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _T = TypeVar("_T")
 _log = structlog.stdlib.get_logger()
@@ -89,7 +89,8 @@ class ControlRequests:
             if code is not ErrorCode.NONE:
                 return StopReplicaResponse(code)
             codes = {
-                TopicPartition(s.topic_name, s.partition_index): self._judge_stop(s) for s in request.partition_states
+                TopicPartition(s.topic_name, s.partition_index): self._validate_stop(s)
+                for s in request.partition_states
             }
             stopping = [
                 state
@@ -135,7 +136,7 @@ class ControlRequests:
 
     def _admit_request(self, request: ControlRequest) -> ErrorCode:
         """Test both epochs of the request, and remember the controller's if they are good."""
-        code = judge_epochs(
+        code = validate_epochs(
             broker_epoch=request.broker_epoch,
             own_broker_epoch=self._broker_epoch(),
             controller_epoch=request.controller_epoch,
@@ -151,7 +152,7 @@ class ControlRequests:
     async def _change_roles(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
         """Parts 1 to 3 of the handler: admit each state, switch roles, tidy up. Codes by partition."""
         codes: dict[TopicPartition, ErrorCode] = {}
-        orders: dict[Admission, list[RoleOrder]] = {Admission.LEAD: [], Admission.FOLLOW: []}
+        orders: dict[Admission, list[BecomeLeaderOrFollower]] = {Admission.LEAD: [], Admission.FOLLOW: []}
         refreshed: dict[TopicPartition, TopicId | None] = {}
         for topic in request.topic_states:
             for state in topic.partition_states:
@@ -176,10 +177,10 @@ class ControlRequests:
 
     def _admit(
         self, tp: TopicPartition, topic_id: TopicId | None, state: LeaderAndIsrPartitionState
-    ) -> tuple[Admission, RoleOrder]:
+    ) -> tuple[Admission, BecomeLeaderOrFollower]:
         partition = self._manager.host(tp)
         log = partition.log
-        admission = admit(
+        admission = classify_state(
             state,
             own_id=self._manager.own_id,
             current_epoch=partition.leader_epoch,
@@ -188,10 +189,12 @@ class ControlRequests:
         )
         if admission is Admission.STORE_TOPIC_ID and log is not None and topic_id is not None:
             log.set_topic_id(topic_id)
-        return admission, RoleOrder(partition, topic_id, state)
+        return admission, BecomeLeaderOrFollower(partition, topic_id, state)
 
-    async def _carry_out(self, to_lead: list[RoleOrder], to_follow: list[RoleOrder]) -> dict[TopicPartition, ErrorCode]:
-        outcome = RoleOutcome()
+    async def _carry_out(
+        self, to_lead: list[BecomeLeaderOrFollower], to_follow: list[BecomeLeaderOrFollower]
+    ) -> dict[TopicPartition, ErrorCode]:
+        outcome = RoleChangeResult()
         logs = await self._roles.logs_of_request([*to_lead, *to_follow])
         try:
             if to_lead:
@@ -209,12 +212,12 @@ class ControlRequests:
             if not self._manager.leads_any_of(topic):
                 self._manager.metrics.drop_topic(topic)
 
-    def _judge_stop(self, state: StopReplicaPartitionState) -> ErrorCode:
+    def _validate_stop(self, state: StopReplicaPartitionState) -> ErrorCode:
         tp = TopicPartition(state.topic_name, state.partition_index)
         if self._manager.is_offline(tp):
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._manager.online(tp)
-        return ErrorCode.NONE if partition is None else judge_stop(state.leader_epoch, partition.leader_epoch)
+        return ErrorCode.NONE if partition is None else validate_stop(state.leader_epoch, partition.leader_epoch)
 
     async def _stop(self, states: list[StopReplicaPartitionState], cause: Cause) -> dict[TopicPartition, ErrorCode]:
         """R4.3; returns the codes of those whose log could not be deleted."""
@@ -255,7 +258,7 @@ def _answer(
     )
 
 
-def _role_change(own_id: int, order: RoleOrder, cause: Cause) -> StateChange:
+def _role_change(own_id: int, order: BecomeLeaderOrFollower, cause: Cause) -> StateChange:
     tp, state = order.partition.topic_partition, order.state
     return StateChange(
         kind=Kind.ROLE,

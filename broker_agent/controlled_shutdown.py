@@ -12,13 +12,13 @@ from broker_agent.ports import ClusterClient
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.process.settings import Settings
-from cluster.requests import ControlledShutdownRequest
+from cluster.requests.agents import ControlledShutdownRequest
 
 _log = structlog.stdlib.get_logger()
 
 
 class ControlledShutdown:
-    """The dialogue with the controller; whichever is in office at each attempt."""
+    """The dialogue with the controller; whichever is active at each attempt."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ControlledShutdown:
         """One request; None if the controller has moved everything away, else what is missing."""
         controller = self._controller()
         if controller is None:
-            return "nobody is known to be in office"
+            return "no active controller is known"
         request = ControlledShutdownRequest(self._own_id, self._broker_epoch())
         try:
             async with asyncio.timeout(self._settings.controller_socket_timeout_ms / 1000):

@@ -10,12 +10,9 @@ import structlog
 
 from cluster.broker import NO_CONTROLLER, ControllerId, Endpoint
 from cluster.errors import MalformedZnodeError, ZooKeeperError
-from cluster.znodes import (
-    CONTROLLER,
-    controller_registration_path,
-    decode_controller,
-    decode_controller_registration,
-)
+from cluster.znodes.controller import decode_controller
+from cluster.znodes.paths import CONTROLLER, controller_registration_path
+from cluster.znodes.registrations import decode_controller_registration
 from cluster.zookeeper.port import ZooKeeper
 
 _RETRY_S: Final = 0.5
@@ -24,7 +21,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class ControllerFinder:
-    """Keeps `controller_id` and `endpoint` up to date; both are unset while nobody is in office."""
+    """Keeps `controller_id` and `endpoint` up to date; both are unset while no controller is active."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self.controller_id: ControllerId = NO_CONTROLLER
@@ -32,7 +29,7 @@ class ControllerFinder:
         self._zookeeper = zookeeper
         self._changed = asyncio.Event()
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Something changed, or the session is a new one without watches."""
         self._changed.set()
 
@@ -41,7 +38,7 @@ class ControllerFinder:
         while True:
             self._changed.clear()
             try:
-                await self._look()
+                await self._read()
             except ZooKeeperError as error:
                 # After an expiry the next session wakes us; the pause covers what is neither.
                 _log.debug("controller cannot be looked up", error=str(error))
@@ -50,9 +47,9 @@ class ControllerFinder:
                 continue
             await self._changed.wait()
 
-    async def _look(self) -> None:
-        node = await self._zookeeper.get(CONTROLLER, watch=True)
-        controller = None if node is None else decode_controller(node.data)
+    async def _read(self) -> None:
+        znode = await self._zookeeper.get(CONTROLLER, watch=True)
+        controller = None if znode is None else decode_controller(znode.data)
         if controller is None:
             self._forget()
             return

@@ -8,14 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from broker_agent.decisions.data_requests import INTERNAL_TOPICS
-from broker_agent.decisions.record_deletion import judge_deletion
+from broker_agent.decisions.record_deletion import validate_deletion
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.ports import Log
 from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, Offset
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
-from cluster.requests import (
+from cluster.requests.data import (
     UP_TO_HIGH_WATERMARK,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -52,7 +52,7 @@ class DeleteRecordsRequests:
         log = partition.log
         assert log is not None, f"{tp} is led without a log"
         policy, high_watermark = log.config.cleanup_policy, log.high_watermark
-        code = judge_deletion(item.offset, high_watermark=high_watermark, cleanup_policy=policy)
+        code = validate_deletion(item.offset, high_watermark=high_watermark, cleanup_policy=policy)
         if code is not ErrorCode.NONE:
             return _refusal(item, code, _explain(code, item, log))
         required = high_watermark if item.offset == UP_TO_HIGH_WATERMARK else item.offset
@@ -89,7 +89,7 @@ class _WaitingDeletion:
         """Look at one partition again; true when nothing is pending any more."""
         required = self.pending.get(key)
         if required is not None:
-            outcome = self._judge(key, required)
+            outcome = self._outcome(key, required)
             if outcome is not None:
                 self._outcomes[key] = outcome
                 del self.pending[key]
@@ -104,7 +104,7 @@ class _WaitingDeletion:
         code, low_watermark = self._outcomes.get(tp, started)
         return replace(deletion.answer, error_code=code, low_watermark=low_watermark)
 
-    def _judge(self, tp: TopicPartition, required: Offset) -> tuple[ErrorCode, Offset] | None:
+    def _outcome(self, tp: TopicPartition, required: Offset) -> tuple[ErrorCode, Offset] | None:
         partition = self._manager.lookup_leader(tp, NO_LEADER_EPOCH)
         if isinstance(partition, ErrorCode):
             return partition, UNKNOWN_OFFSET

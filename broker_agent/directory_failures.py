@@ -12,9 +12,10 @@ from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from cluster.errors import OutcomeUnknownError, StartupError, ZooKeeperError
 from cluster.process.metrics import Gauge
-from cluster.state_change_log import Cause, Kind, StateChange, StateChangeSink
-from cluster.znodes import LOG_DIR_EVENT_NOTIFICATION, encode_log_dir_event
+from cluster.znodes.admin_requests import encode_log_dir_event
+from cluster.znodes.paths import LOG_DIR_EVENT_NOTIFICATION
 from cluster.zookeeper.port import Create, ZooKeeper, refusal
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _log = structlog.stdlib.get_logger()
 
@@ -89,12 +90,12 @@ class DirectoryFailures:
 
     async def _announce(self) -> None:
         """Tell the controller, which then asks which replicas are affected (R11.3 step 9)."""
-        node = Create(
+        znode = Create(
             f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_", encode_log_dir_event(self._manager.own_id), sequential=True
         )
         while True:
             try:
-                created = (await self._zookeeper.multi([node]))[0]
+                created = (await self._zookeeper.multi([znode]))[0]
                 if not created.ok:
                     raise refusal(f"{LOG_DIR_EVENT_NOTIFICATION} cannot get a child", created.error)
             except OutcomeUnknownError:

@@ -12,9 +12,9 @@ import structlog
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.topic_config_changes import TopicConfigChanges
 from cluster.broker import BrokerId
-from cluster.config_changes import ConfigChanges, read_overrides
-from cluster.node import WallClock
-from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
+from cluster.process.clock import WallClock
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from cluster.zookeeper.config_changes import ConfigChanges, read_overrides
 from cluster.zookeeper.port import ZooKeeper
 
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"

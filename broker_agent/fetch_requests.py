@@ -13,11 +13,11 @@ from broker_agent.decisions.data_requests import UNREMARKABLE_FETCH_ERRORS
 from broker_agent.decisions.truncation import diverges
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.ports import Log
-from broker_agent.replica_manager import ReplicaManager, judge_leadership
+from broker_agent.replica_manager import ReplicaManager, validate_leadership
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_BROKER_EPOCH, Offset
 from cluster.errors import ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
-from cluster.requests import EpochEndOffset, FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+from cluster.requests.data import EpochEndOffset, FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
 
 
 class _Bounds(Struct, frozen=True):
@@ -43,7 +43,7 @@ class FetchRequests:
         if _must_answer_now(request, data):
             return self._answer(request, data)
         waiting = _WaitingFetch(request, self._manager)
-        is_done = any(waiting.look_at(key) for key in waiting.keys)
+        is_done = any(waiting.check(key) for key in waiting.keys)
         purgatory = self._manager.fetch_purgatory
         if not is_done and not await purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
             self._manager.metrics.expired_fetches["follower" if request.replica_id >= 0 else "consumer"].mark()
@@ -104,7 +104,7 @@ class FetchRequests:
             except LogAppendError as error:
                 return _answer(item, bounds, error.code)
         if request.replica_id >= 0 and arrival_ms is not None:
-            self._note_follower(partition, request, item, bounds, arrival_ms)
+            self._record_follower_fetch(partition, request, item, bounds, arrival_ms)
         return _answer(item, bounds, records=records)
 
     def _admit(self, request: FetchRequest, item: FetchPartition) -> HostedPartition | ErrorCode:
@@ -120,18 +120,18 @@ class FetchRequests:
         log_topic_id = None if partition.log is None else partition.log.topic_id
         if item.topic_id is not None and log_topic_id is not None and item.topic_id != log_topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        code = judge_leadership(partition, item.current_leader_epoch)
+        code = validate_leadership(partition, item.current_leader_epoch)
         if code is not ErrorCode.NONE:
             return code
         if request.replica_id >= 0:
-            code = _judge_follower(partition, request, item)
+            code = _validate_follower(partition, request, item)
         return partition if code is ErrorCode.NONE else code
 
-    def _note_follower(
+    def _record_follower_fetch(
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
     ) -> None:
         """R6.12: take the position, then see whether the follower may join, then whether a watermark rose."""
-        moved = partition.note_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
+        moved = partition.record_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
         self._manager.expand_isr(partition, request.replica_id)
         if not (moved and self._manager.advance(partition)):
             # Its log start may have been what held the low watermark back.
@@ -184,19 +184,19 @@ class _WaitingFetch:
     def test(self, key: TopicPartition) -> bool:
         """Something happened to a partition: true if the request should be answered now."""
         self._changed.add(key)
-        return self.look_at(key)
+        return self.check(key)
 
-    def look_at(self, key: TopicPartition) -> bool:
+    def check(self, key: TopicPartition) -> bool:
         """Take one partition into account; true if the request should be answered now.
 
         Never raises for a log that has failed: whoever made the partition move is not to suffer from its readers.
         """
         try:
-            return self._look_at(key)
+            return self._check(key)
         except StorageError:
             return True
 
-    def _look_at(self, key: TopicPartition) -> bool:
+    def _check(self, key: TopicPartition) -> bool:
         item = self._items[key]
         partition = self._manager.lookup_leader(key, item.current_leader_epoch)
         if isinstance(partition, ErrorCode) or partition.log is None:
@@ -220,7 +220,7 @@ class _WaitingFetch:
         return self._total >= self._request.min_bytes
 
 
-def _judge_follower(partition: HostedPartition, request: FetchRequest, item: FetchPartition) -> ErrorCode:
+def _validate_follower(partition: HostedPartition, request: FetchRequest, item: FetchPartition) -> ErrorCode:
     progress = partition.remote.get(request.replica_id)
     if progress is None:
         # With an epoch the leader may merely not have heard yet of the new assignment (R6.5).

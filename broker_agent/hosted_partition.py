@@ -19,13 +19,13 @@ from broker_agent.decisions.isr import (
     PendingIsr,
     PendingShrink,
     choose_leaving,
-    judge_isr_answer,
+    classify_isr_answer,
     maximal_isr,
     may_join,
     proposed_isr,
 )
 from broker_agent.decisions.record_deletion import low_watermark
-from broker_agent.decisions.replica_progress import ReplicaProgress, note_fetch, restart_epoch
+from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetch, restart_epoch
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import AppendInfo, Log
 from cluster.broker import (
@@ -39,7 +39,9 @@ from cluster.broker import (
     Offset,
 )
 from cluster.partition import EMPTY_ASSIGNMENT, ReplicaAssignment, TopicPartition
-from cluster.requests import AlterPartitionResult, FetchPartition, FetchRequest, LeaderAndIsrPartitionState
+from cluster.requests.agents import AlterPartitionResult
+from cluster.requests.control import LeaderAndIsrPartitionState
+from cluster.requests.data import FetchPartition, FetchRequest
 
 
 class HostedPartition:
@@ -69,7 +71,7 @@ class HostedPartition:
         self._metrics = metrics
         self._lag_ms_max = lag_ms_max
         self._status = IDLE
-        self._role_settled: asyncio.Event | None = None
+        self._role_changed: asyncio.Event | None = None
         metrics.add_partition(topic_partition)
 
     @property
@@ -96,21 +98,21 @@ class HostedPartition:
     @contextmanager
     def changing_role(self) -> Iterator[None]:
         """Hold off appends and ISR changes until a role change has reached the disk and is carried out."""
-        self._role_settled = asyncio.Event()
+        self._role_changed = asyncio.Event()
         try:
             yield
         finally:
-            self._role_settled.set()
-            self._role_settled = None
+            self._role_changed.set()
+            self._role_changed = None
 
     @property
     def is_changing_role(self) -> bool:
-        return self._role_settled is not None
+        return self._role_changed is not None
 
-    async def until_role_is_settled(self) -> None:
+    async def until_role_change_done(self) -> None:
         """Return when no role change is under way; code up to the next await may rely on it."""
-        while self._role_settled is not None:
-            await self._role_settled.wait()
+        while self._role_changed is not None:
+            await self._role_changed.wait()
 
     def make_leader(
         self, state: LeaderAndIsrPartitionState, *, epoch_start_offset: Offset | None, now_ms: float
@@ -172,16 +174,16 @@ class HostedPartition:
 
     def append_as_leader(self, records: bytes, now_ms: int) -> AppendInfo:
         """Append one batch in the present epoch. Raises LogAppendError, StorageError."""
-        assert self._role_settled is None, f"{self.topic_partition}: append during a role change"
+        assert self._role_changed is None, f"{self.topic_partition}: append during a role change"
         assert self.log is not None, f"{self.topic_partition} has no log"
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
 
-    def note_follower_fetch(
+    def record_follower_fetch(
         self, fetch: FetchRequest, item: FetchPartition, *, leader_end_offset: Offset, now_ms: float
     ) -> bool:
         """Take the follower's position from an accepted fetch (R6.10); whether its end offset changed."""
         previous = self.remote[fetch.replica_id]
-        self.remote[fetch.replica_id] = note_fetch(
+        self.remote[fetch.replica_id] = record_fetch(
             previous,
             fetch_offset=item.fetch_offset,
             log_start_offset=item.log_start_offset,
@@ -203,7 +205,7 @@ class HostedPartition:
             now_ms=now_ms,
             lag_ms_max=self._lag_ms_max,
         )
-        candidate = min(candidate, self.log.settled_end)
+        candidate = min(candidate, self.log.durable_end_offset)
         if candidate <= self.log.high_watermark:
             return False
         self.log.set_high_watermark(candidate)
@@ -211,7 +213,7 @@ class HostedPartition:
 
     def propose_expand(self, replica: BrokerId) -> PendingIsr | None:
         """Start taking a follower into the ISR if it may join now (R8.10)."""
-        if self._role_settled is not None or self.log is None or self.epoch_start_offset is None:
+        if self._role_changed is not None or self.log is None or self.epoch_start_offset is None:
             return None
         if not may_join(
             self.isr_state,
@@ -238,7 +240,7 @@ class HostedPartition:
 
     def propose_shrink(self, now_ms: float) -> PendingIsr | None:
         """Start taking every follower that fell behind out of the ISR, all in one proposal (R8.4)."""
-        if self._role_settled is not None or self.log is None or not self.is_leader:
+        if self._role_changed is not None or self.log is None or not self.is_leader:
             return None
         leaving = choose_leaving(
             self.isr_state,
@@ -258,9 +260,9 @@ class HostedPartition:
 
         During a role change it is overtaken already: the controller's order is newer than its answer.
         """
-        if self.isr_state is not proposal or self._role_settled is not None:
+        if self.isr_state is not proposal or self._role_changed is not None:
             return None
-        outcome = judge_isr_answer(answer, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch)
+        outcome = classify_isr_answer(answer, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch)
         if outcome is IsrAnswer.COMMIT:
             self.isr_state = CommittedIsr(answer.isr)
             self.partition_epoch = answer.partition_epoch

@@ -10,14 +10,8 @@ from random import Random
 
 from cluster.broker import BrokerId
 from cluster.errors import OutcomeUnknownError, StartupError
-from cluster.znodes import (
-    BROKERS_SEQID,
-    CLUSTER_ID,
-    CONTROLLERS_IDS,
-    PERSISTENT_PATHS,
-    decode_cluster_id,
-    encode_cluster_id,
-)
+from cluster.znodes.cluster_wide import decode_cluster_id, encode_cluster_id
+from cluster.znodes.paths import BROKERS_SEQID, CLUSTER_ID, CONTROLLERS_IDS, PERSISTENT_PATHS
 from cluster.zookeeper.creation import check_present, create_where_missing
 from cluster.zookeeper.port import Create, SetData, ZooKeeper, refusal
 
@@ -39,12 +33,12 @@ async def create_persistent_paths(zookeeper: ZooKeeper) -> None:
 
 async def agree_on_cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
     """The id under `/cluster/id`; a new one is proposed where there is none, and the first proposal wins (R1.2)."""
-    while (node := await zookeeper.get(CLUSTER_ID)) is None:
+    while (znode := await zookeeper.get(CLUSTER_ID)) is None:
         proposal = base64.urlsafe_b64encode(random.randbytes(16)).rstrip(b"=").decode()
         parent = str(PurePosixPath(CLUSTER_ID).parent)
         await create_where_missing(zookeeper, parent)
         await create_where_missing(zookeeper, CLUSTER_ID, encode_cluster_id(proposal))
-    return decode_cluster_id(node.data)
+    return decode_cluster_id(znode.data)
 
 
 async def choose_broker_id(

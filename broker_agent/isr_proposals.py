@@ -13,7 +13,12 @@ from broker_agent.ports import ClusterClient
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.partition import TopicPartition
-from cluster.requests import AlterPartitionItem, AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
+from cluster.requests.agents import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+)
 
 RETRY_MS: Final = 50
 

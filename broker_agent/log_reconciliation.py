@@ -22,7 +22,7 @@ from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Off
 from cluster.errors import ClusterError, ErrorCode, PeerUnreachableError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
-from cluster.requests import (
+from cluster.requests.data import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochEndOffset,
@@ -32,7 +32,7 @@ from cluster.requests import (
     OffsetForLeaderResult,
     OffsetsForLeaderEpochRequest,
 )
-from cluster.state_change_log import Kind, StateChange, StateChangeSink
+from state_log.record import Kind, StateChange, StateChangeSink
 
 _GIVEN_UP: Final = "replica fetching stopped until the next LeaderAndIsr"
 
@@ -181,7 +181,9 @@ class LogReconciliation:
         if offset < high_watermark:
             _log.warning("truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
         if log.truncate_to(offset):
-            self._note_truncation(tp, state, f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}")
+            self._record_truncation(
+                tp, state, f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}"
+            )
         self._resume(tp, state, log, log.log_end_offset if complete else offset, is_truncating=not complete)
 
     def _resume(
@@ -228,7 +230,7 @@ class LogReconciliation:
         if leader_start > log.log_end_offset:
             end = log.log_end_offset
             log.truncate_fully_and_start_at(leader_start)
-            self._note_truncation(tp, state, f"from {end} fully, to start at {leader_start}")
+            self._record_truncation(tp, state, f"from {end} fully, to start at {leader_start}")
         offset = max(leader_start, log.log_end_offset)
         self._resume(tp, replace(state, lag=max(0, leader_end - offset)), log, Offset(offset))
 
@@ -268,7 +270,7 @@ class LogReconciliation:
             _log.exception("truncation failed", partition=str(tp))
             self.give_up(tp, repr(error))
 
-    def _note_truncation(self, tp: TopicPartition, state: FetchState, reason: str) -> None:
+    def _record_truncation(self, tp: TopicPartition, state: FetchState, reason: str) -> None:
         self._truncations.append(
             StateChange(
                 kind=Kind.TRUNCATION,

@@ -21,14 +21,8 @@ from cluster.broker import (
 )
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import (
-    MetadataBroker,
-    MetadataPartition,
-    MetadataTopic,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
-)
+from cluster.requests.control import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
+from cluster.requests.data import MetadataBroker, MetadataPartition, MetadataTopic
 
 PartitionStates = Mapping[int, UpdateMetadataPartitionState]
 

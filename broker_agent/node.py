@@ -5,30 +5,26 @@ from typing import Any
 
 import structlog
 
-from broker_agent.agent import Agent, Surroundings
-from broker_agent.cluster_view import ClusterView
+from broker_agent.agent import Agent, AgentDependencies
+from broker_agent.cluster_descriptions import ClusterDescriptions
 from broker_agent.delete_records_requests import DeleteRecordsRequests
 from broker_agent.fetch_requests import FetchRequests
 from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests import (
+from cluster.requests.cluster import DescribeClusterRequest, ReadStateChangesRequest
+from cluster.requests.context import RequestContext
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.requests.data import (
     DeleteRecordsRequest,
-    DescribeClusterRequest,
     FetchRequest,
-    LeaderAndIsrRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetsForLeaderEpochRequest,
     ProduceRequest,
-    ReadStateChangesRequest,
-    RequestContext,
-    ShutdownRequest,
-    ShutdownResponse,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
 )
+from cluster.requests.elections import ShutdownRequest, ShutdownResponse
 
 _log = structlog.stdlib.get_logger()
 
@@ -36,10 +32,10 @@ _log = structlog.stdlib.get_logger()
 class AgentNode:
     """The RequestHandler of an agent process."""
 
-    def __init__(self, agent: Agent, around: Surroundings) -> None:
+    def __init__(self, agent: Agent, dependencies: AgentDependencies) -> None:
         self._agent = agent
-        self._request_stop = around.request_stop
-        self._handlers = self._build_handlers(around)
+        self._request_stop = dependencies.request_stop
+        self._handlers = self._build_handlers(dependencies)
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request of `cluster.requests`. Requests that come before the start is over wait for it."""
@@ -50,13 +46,13 @@ class AgentNode:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
         return await handler(request)
 
-    def _build_handlers(self, around: Surroundings) -> dict[type, Callable[[Any], Awaitable[Any]]]:
+    def _build_handlers(self, dependencies: AgentDependencies) -> dict[type, Callable[[Any], Awaitable[Any]]]:
         agent = self._agent
         offsets = OffsetRequests(agent.manager)
-        view = ClusterView(
+        view = ClusterDescriptions(
             agent.broker_id,
-            around.cluster_id,
-            zookeeper=around.zookeeper,
+            dependencies.cluster_id,
+            zookeeper=dependencies.zookeeper,
             finder=agent.finder,
             metadata=agent.metadata,
         )
@@ -81,13 +77,13 @@ class AgentNode:
             StopReplicaRequest: agent.control.stop_replica,
             UpdateMetadataRequest: agent.control.update_metadata,
             FetchRequest: FetchRequests(agent.manager).handle,
-            ProduceRequest: ProduceRequests(agent.manager, around.clock).handle,
+            ProduceRequest: ProduceRequests(agent.manager, dependencies.clock).handle,
             ListOffsetsRequest: list_offsets,
             OffsetsForLeaderEpochRequest: offsets_for_leader_epoch,
             DeleteRecordsRequest: DeleteRecordsRequests(agent.manager).handle,
             MetadataRequest: metadata,
             DescribeClusterRequest: describe_cluster,
-            ReadStateChangesRequest: around.read_state_changes,
+            ReadStateChangesRequest: dependencies.read_state_changes,
             ShutdownRequest: shutdown,
         }
 

@@ -9,7 +9,7 @@ from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import NO_LEADER_EPOCH, Offset
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
-from cluster.requests import (
+from cluster.requests.data import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
@@ -49,24 +49,24 @@ class OffsetRequests:
             return _found(item, log.log_start_offset, log)
         # A new leader may not know yet how far its predecessor committed; until its high watermark reaches
         # its own epoch, a consumer could be told an end that goes back (KIP-207).
-        is_settled = partition.epoch_start_offset is None or log.high_watermark >= partition.epoch_start_offset
+        is_current = partition.epoch_start_offset is None or log.high_watermark >= partition.epoch_start_offset
         if item.timestamp == LATEST_TIMESTAMP:
-            if not is_follower and not is_settled:
+            if not is_follower and not is_current:
                 return ListOffsetsResult(item.topic, item.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
             return _latest(item, partition, log.log_end_offset if is_follower else log.high_watermark)
         try:
-            return self._at_time(item, log, is_follower=is_follower, is_settled=is_settled)
+            return self._at_time(item, log, is_follower=is_follower, is_current=is_current)
         except StorageError:
             return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     @staticmethod
-    def _at_time(item: ListOffsetsPartition, log: Log, *, is_follower: bool, is_settled: bool) -> ListOffsetsResult:
+    def _at_time(item: ListOffsetsPartition, log: Log, *, is_follower: bool, is_current: bool) -> ListOffsetsResult:
         found = log.offset_for_timestamp(item.timestamp)
         if found is not None and found[1] < (log.log_end_offset if is_follower else log.high_watermark):
             timestamp, offset = found
             return _found(item, offset, log, timestamp)
         # A time later than every record is one beyond the bound as well.
-        code = ErrorCode.NONE if is_settled or is_follower else ErrorCode.OFFSET_NOT_AVAILABLE
+        code = ErrorCode.NONE if is_current or is_follower else ErrorCode.OFFSET_NOT_AVAILABLE
         return ListOffsetsResult(item.topic, item.partition, code)
 
     def _epoch_end(self, item: OffsetForLeaderPartition) -> OffsetForLeaderResult:

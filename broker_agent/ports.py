@@ -11,11 +11,13 @@ from msgspec import Struct
 
 from cluster.broker import BrokerEpoch, Endpoint, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
-from cluster.requests import (
+from cluster.requests.agents import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+)
+from cluster.requests.data import (
     EpochEndOffset,
     FetchRequest,
     FetchResponse,
@@ -177,7 +179,7 @@ class Log(Protocol):
         ...
 
     @property
-    def settled_end(self) -> Offset:
+    def durable_end_offset(self) -> Offset:
         """The log's end; less where `flush.messages` wants records on the device before anybody is told of them."""
         ...
 

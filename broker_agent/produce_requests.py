@@ -15,9 +15,9 @@ from broker_agent.decisions.data_requests import (
     INTERNAL_TOPICS,
     UNREMARKABLE_PRODUCE_ERRORS,
     VALID_ACKS,
-    judge_acknowledgement,
-    judge_record_set,
+    check_acknowledgement,
     name_refusal_meter,
+    validate_record_set,
 )
 from broker_agent.decisions.isr import maximal_isr
 from broker_agent.hosted_partition import HostedPartition
@@ -25,9 +25,9 @@ from broker_agent.ports import AppendInfo, Log
 from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import Offset
 from cluster.errors import ErrorCode, LogAppendError, StorageError
-from cluster.node import WallClock
 from cluster.partition import TopicPartition
-from cluster.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from cluster.process.clock import WallClock
+from cluster.requests.data import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 
 _log = structlog.stdlib.get_logger()
 
@@ -56,26 +56,26 @@ class ProduceRequests:
                 for item in request.partitions
             )
             return ProduceResponse(refused)
-        await self._until_roles_are_settled(request)
+        await self._until_role_changes_done(request)
         # From here to the watching of what is pending nothing awaits: no role change falls between (R7.4), and
         # none can be lost and regained unseen.
         results = [self._append(request, item) for item in request.partitions]
-        unsettled = self._find_unsettled(results)
-        settling = asyncio.gather(*map(self._settle, unsettled)) if unsettled else None
+        unflushed = self._find_unflushed(results)
+        flushing = asyncio.gather(*map(self._flush_until_durable, unflushed)) if unflushed else None
         if request.acks == ACKS_ALL:
             results = await self._await_replication(request, results)
-        elif settling is not None:
+        elif flushing is not None:
             # What was appended has to be committed also if its producer hangs up.
-            await asyncio.shield(settling)
-            lost = {u.partition.topic_partition for u in unsettled if not u.is_settled}
+            await asyncio.shield(flushing)
+            lost = {u.partition.topic_partition for u in unflushed if not u.is_durable}
             results = [self._without(lost, result) for result in results]
         return ProduceResponse(tuple(result.answer for result in results))
 
-    async def _until_roles_are_settled(self, request: ProduceRequest) -> None:
+    async def _until_role_changes_done(self, request: ProduceRequest) -> None:
         hosted = [self._manager.online(TopicPartition(item.topic, item.partition)) for item in request.partitions]
         partitions = [partition for partition in hosted if partition is not None]
         while (changing := next((p for p in partitions if p.is_changing_role), None)) is not None:
-            await changing.until_role_is_settled()
+            await changing.until_role_change_done()
 
     def _append(self, request: ProduceRequest, item: ProducePartition) -> "_Result":
         tp = TopicPartition(item.topic, item.partition)
@@ -100,7 +100,7 @@ class ProduceRequests:
         if not self._manager.metadata.contains(tp):
             raise _RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._manager.metrics.mark(tp.topic, "TotalProduceRequestsPerSec")
-        code = judge_record_set(item.records)
+        code = validate_record_set(item.records)
         if code is not ErrorCode.NONE:
             raise _RefusedError(code, "the record set must be exactly one batch of version 2")
         if tp.topic in INTERNAL_TOPICS:
@@ -158,25 +158,25 @@ class ProduceRequests:
         if code not in UNREMARKABLE_PRODUCE_ERRORS:
             metrics.mark(topic, "FailedProduceRequestsPerSec")
 
-    def _find_unsettled(self, results: "list[_Result]") -> "list[_Unsettled]":
+    def _find_unflushed(self, results: "list[_Result]") -> "list[_Unflushed]":
         """What may not be acknowledged before an fsync, because of `flush.messages` (R10.4 step 11)."""
         found = []
         for result in results:
             partition = self._manager.online(TopicPartition(result.answer.topic, result.answer.partition))
             if result.required is not None and partition is not None and partition.log is not None:
-                unsettled = _Unsettled(partition, partition.log, result.required)
-                if not unsettled.is_settled:
-                    found.append(unsettled)
+                unflushed = _Unflushed(partition, partition.log, result.required)
+                if not unflushed.is_durable:
+                    found.append(unflushed)
         return found
 
-    async def _settle(self, unsettled: "_Unsettled") -> None:
+    async def _flush_until_durable(self, unflushed: "_Unflushed") -> None:
         """Flush, together with whoever waits for the same log, and let the high watermark follow."""
         try:
-            while not unsettled.is_settled:
-                await unsettled.log.flush()
+            while not unflushed.is_durable:
+                await unflushed.log.flush()
         except StorageError:
             return  # Where it failed it was reported, and takes the whole directory out of service.
-        self._manager.advance(unsettled.partition)
+        self._manager.advance(unflushed.partition)
 
     @staticmethod
     def _without(lost: set[TopicPartition], result: "_Result") -> "_Result":
@@ -190,9 +190,9 @@ class ProduceRequests:
             waiting.test(key)
         purgatory = self._manager.produce_purgatory
         if waiting.pending and not await purgatory.wait(waiting.test, waiting.keys, request.timeout_ms):
-            self._manager.metrics.note_expired_produces(waiting.pending)
+            self._manager.metrics.record_expired_produces(waiting.pending)
         return [
-            _Result(self._name_leader(tp, waiting.judged(tp, result.answer)), result.required)
+            _Result(self._name_leader(tp, waiting.with_outcome(tp, result.answer)), result.required)
             if result.required is not None
             else result
             for result in results
@@ -207,7 +207,7 @@ class _Result(Struct, frozen=True):
     required: Offset | None
 
 
-class _Unsettled(Struct, frozen=True):
+class _Unflushed(Struct, frozen=True):
     """An append up to `required` (exclusive) to a log that may have to be flushed first."""
 
     partition: HostedPartition
@@ -215,8 +215,8 @@ class _Unsettled(Struct, frozen=True):
     required: Offset
 
     @property
-    def is_settled(self) -> bool:
-        return self.log.settled_end >= min(self.required, self.log.log_end_offset)
+    def is_durable(self) -> bool:
+        return self.log.durable_end_offset >= min(self.required, self.log.log_end_offset)
 
 
 class _WaitingProduce:
@@ -240,23 +240,23 @@ class _WaitingProduce:
         """
         required = self.pending.get(key)
         if required is not None:
-            code = self._judge(key, required)
+            code = self._acknowledgement(key, required)
             if code is not None:
                 self._codes[key] = code
                 del self.pending[key]
         return not self.pending
 
-    def judged(self, tp: TopicPartition, answer: ProducePartitionResult) -> ProducePartitionResult:
+    def with_outcome(self, tp: TopicPartition, answer: ProducePartitionResult) -> ProducePartitionResult:
         """The answer with the code that was found, or REQUEST_TIMED_OUT while it is pending."""
         return replace(answer, error_code=self._codes.get(tp, ErrorCode.REQUEST_TIMED_OUT))
 
-    def _judge(self, tp: TopicPartition, required: Offset) -> ErrorCode | None:
+    def _acknowledgement(self, tp: TopicPartition, required: Offset) -> ErrorCode | None:
         partition = self._manager.lookup(tp)
         if isinstance(partition, ErrorCode):
             return partition
         if not partition.is_leader or partition.log is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return judge_acknowledgement(
+        return check_acknowledgement(
             high_watermark=partition.log.high_watermark,
             required_offset=required,
             maximal_isr_size=len(maximal_isr(partition.isr_state)),

@@ -9,13 +9,13 @@ import structlog
 
 from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
-from broker_agent.agent import RECOVERY, STARTING, Agent, Surroundings
+from broker_agent.agent import RECOVERY, STARTING, Agent, AgentDependencies
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
-from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
@@ -27,11 +27,11 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
-from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
-from cluster.state_change_files import open_state_change_log
-from cluster.state_change_reader import read_lines
+from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
+from state_log.reader import read_lines
+from state_log.writer import open_state_change_log
 
 _FSYNCS_PER_IO_THREAD: Final = 4
 """A file system commits together what is synced at the same time: 32 at once get through thousands of role changes
@@ -53,7 +53,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         disk = FileDisk(_FSYNCS_PER_IO_THREAD * settings.num_io_threads)
         cleanup.callback(disk.close)
         try:
-            cluster_id, broker_id = await _settle_identity(config, zookeeper, disk, random)
+            cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
         except (ZooKeeperError, MalformedZnodeError) as error:
             raise StartupError(f"cannot settle cluster id and broker id in ZooKeeper: {error}") from error
         configure_diagnostics("broker", broker_id)
@@ -66,7 +66,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             cleanup.callback(close_metrics)
         broker_state.set(RECOVERY)
         logs = await open_log_directories(
-            LogSurroundings(disk, clock, random, LogMetrics(metrics, per_partition=settings.klamm_metrics_partitions)),
+            LogDependencies(disk, clock, random, LogMetrics(metrics, per_partition=settings.klamm_metrics_partitions)),
             config.data,
             MetaProperties(broker_id, cluster_id),
             lambda directory, _error: failed_directories.put_nowait(directory),
@@ -78,7 +78,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         async def read_state_changes(request: ReadStateChangesRequest) -> ReadStateChangesResponse:
             return await asyncio.to_thread(read_lines, state_change_folder, request.topic, request.partition)
 
-        around = Surroundings(
+        dependencies = AgentDependencies(
             settings=settings,
             cluster_id=cluster_id,
             zookeeper=zookeeper,
@@ -95,13 +95,13 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
-            await _serve(config, Agent(Broker(broker_id, (), config.rack), around, tasks), around, stop)
+            await _serve(config, Agent(Broker(broker_id, (), config.rack), dependencies, tasks), dependencies, stop)
 
 
-async def _serve(config: NodeConfig, agent: Agent, around: Surroundings, stop: asyncio.Event) -> None:
+async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
     """From binding the address to the end. A start that fails leaves the logs closed cleanly."""
     try:
-        server = await serve_broker_agent(config.listen, AgentNode(agent, around), around.metrics)
+        server = await serve_broker_agent(config.listen, AgentNode(agent, dependencies), dependencies.metrics)
         try:
             endpoint = config.advertised_endpoint(server.port)
             await agent.start(endpoint)
@@ -109,7 +109,7 @@ async def _serve(config: NodeConfig, agent: Agent, around: Surroundings, stop: a
             await server.stop(0)
             raise
     except (StartupError, ZooKeeperError) as error:
-        await around.logs.close(UNKNOWN_BROKER_EPOCH)
+        await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
         raise StartupError(str(error)) from error
     _log.info("agent is running", broker=agent.broker_id, address=endpoint.address, listening=server.address)
     await stop.wait()
@@ -131,7 +131,7 @@ async def _connect(
     return zookeeper
 
 
-async def _settle_identity(
+async def _establish_identity(
     config: NodeConfig, zookeeper: KazooZooKeeper, disk: FileDisk, random: SystemRandom
 ) -> tuple[str, BrokerId]:
     """Cluster id and broker id (R1.10 a to d)."""

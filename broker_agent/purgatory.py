@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.process.request_metrics import note_waiting
+from cluster.process.request_metrics import record_waiting
 
 Test = Callable[[TopicPartition], bool]
 """Called when something changed for that partition; True means the operation is satisfied."""
@@ -58,7 +58,7 @@ class Purgatory:
         try:
             return await operation.done
         finally:
-            note_waiting((loop.time() - began) * 1000)
+            record_waiting((loop.time() - began) * 1000)
             timer.cancel()
             self._forget(operation)
 

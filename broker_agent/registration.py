@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, Endpoint
 from cluster.errors import MalformedZnodeError, OutcomeUnknownError, StartupError
-from cluster.node import WallClock
-from cluster.znodes import BROKERS_IDS, broker_of_name, broker_path, decode_broker, encode_broker
+from cluster.process.clock import WallClock
+from cluster.znodes.paths import BROKERS_IDS, broker_of_name, broker_path
+from cluster.znodes.registrations import decode_broker, encode_broker
 from cluster.zookeeper.port import Create, Delete, SetData, ZkError, ZooKeeper, refusal
 
 _RETRY_S: Final = 0.5
@@ -48,12 +49,12 @@ class Registration:
         ids = [broker for name in names if (broker := broker_of_name(name)) is not None]
         others = [broker for broker in ids if broker != self.broker.id]
         own = {endpoint.address for endpoint in self.broker.endpoints}
-        nodes = await self._zookeeper.get_many([broker_path(other) for other in others])
-        for other, node in zip(others, nodes, strict=True):
-            if node is None:
+        znodes = await self._zookeeper.get_many([broker_path(other) for other in others])
+        for other, znode in zip(others, znodes, strict=True):
+            if znode is None:
                 continue
             try:
-                taken = own & {endpoint.address for endpoint in decode_broker(other, node.data).endpoints}
+                taken = own & {endpoint.address for endpoint in decode_broker(other, znode.data).endpoints}
             except MalformedZnodeError as error:
                 _log.warning("registration cannot be read", broker=other, error=str(error))
                 continue

@@ -17,7 +17,7 @@ from broker_agent.ports import Log
 from cluster.broker import Offset
 from cluster.errors import ErrorCode, LogAppendError, PeerUnreachableError, StorageError
 from cluster.partition import TopicPartition
-from cluster.requests import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+from cluster.requests.data import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
 
 BUSY_SUFFIX: Final = "-busy"
 """Ends the name of a fetcher of busy partitions; the lag of a partition is told without it, so that it stays one."""
@@ -38,7 +38,7 @@ class ReplicaFetcher:
         leader: Leader,
         setup: FetchSetup,
         failed: dict[TopicPartition, None],
-        note_records: Callable[[TopicPartition], None],
+        on_records_fetched: Callable[[TopicPartition], None],
     ) -> None:
         self.leader = leader
         self.reconciliation = LogReconciliation(name.removesuffix(BUSY_SUFFIX), leader, setup, failed)
@@ -46,7 +46,7 @@ class ReplicaFetcher:
         self.request_rate = 0.0
         """Requests per second over the last window of five seconds or more."""
         self._setup = setup
-        self._note_records = note_records
+        self._on_records_fetched = on_records_fetched
         self._wake = asyncio.Event()
         self._fetching: asyncio.Timeout | None = None
         self._window_start: float | None = None
@@ -84,8 +84,8 @@ class ReplicaFetcher:
 
     async def _fetch_once(self) -> bool:
         """One request for every ready partition; False if none was ready or the leader did not answer."""
-        while unsettled := self._find_unsettled():
-            await asyncio.gather(*(self._flush(tp, log) for tp, log in unsettled))
+        while unflushed := self._find_unflushed():
+            await asyncio.gather(*(self._flush(tp, log) for tp, log in unflushed))
         asked = self._choose_ready()
         if not asked:
             return False
@@ -137,11 +137,11 @@ class ReplicaFetcher:
         for tp, state in out_of_range:
             await self.reconciliation.reset_offset(tp, state)
 
-    def _find_unsettled(self) -> list[tuple[TopicPartition, Log]]:
+    def _find_unflushed(self) -> list[tuple[TopicPartition, Log]]:
         """Logs that `flush.messages` wants on the device first: the offset in a request acknowledges what is below."""
         ready = self.states.ready(asyncio.get_running_loop().time(), truncating=False)
         logs = [(tp, log) for tp, _ in ready if (log := self.reconciliation.log(tp)) is not None]
-        return [(tp, log) for tp, log in logs if log.settled_end < log.log_end_offset]
+        return [(tp, log) for tp, log in logs if log.durable_end_offset < log.log_end_offset]
 
     async def _flush(self, tp: TopicPartition, log: Log) -> None:
         try:
@@ -224,7 +224,7 @@ class ReplicaFetcher:
             self._setup.metrics.replication_bytes_in.mark(size)
             if self._setup.own_id in partition.assignment.adding:
                 self._setup.metrics.reassignment_bytes_in.mark(size)
-            self._note_records(tp)
+            self._on_records_fetched(tp)
 
     def _take_over_bounds(self, tp: TopicPartition, log: Log, data: FetchPartitionData) -> None:
         before = log.high_watermark

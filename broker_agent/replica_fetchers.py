@@ -128,7 +128,7 @@ class ReplicaFetchers:
         if states is not None and state is not None:
             states.put(tp, replace(state, topic_id=topic_id))
 
-    def note_records(self, tp: TopicPartition) -> None:
+    def on_records_fetched(self, tp: TopicPartition) -> None:
         """Records were appended: the partition is fetched with the busy ones from now on."""
         key = self._placed[tp]
         self._received_at[tp] = asyncio.get_running_loop().time()
@@ -145,7 +145,7 @@ class ReplicaFetchers:
         self._placed[tp] = key
         target.wake()
 
-    def settle_quiet(self) -> None:
+    def rebalance_idle(self) -> None:
         """Move the partitions back that have received nothing for a while, all at once: it interrupts a long poll."""
         deadline = asyncio.get_running_loop().time() - _QUIET_AFTER_S
         for tp in [tp for tp, received_at in self._received_at.items() if received_at <= deadline]:
@@ -183,7 +183,7 @@ class ReplicaFetchers:
         """Keep the two gauges that are extremes over all fetchers up to date, and sort out who is quiet."""
         while True:
             await asyncio.sleep(_METRICS_REFRESH_S)
-            self.settle_quiet()
+            self.rebalance_idle()
             fetchers = [running.fetcher for running in self._running.values() if len(running.fetcher.states)]
             self._max_lag.set(max((fetcher.states.max_lag for fetcher in fetchers), default=0))
             self._min_rate.set(min((fetcher.request_rate for fetcher in fetchers), default=0))
@@ -216,7 +216,7 @@ class ReplicaFetchers:
         if present is not None and present.fetcher.leader == leader:
             return present.fetcher
         name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}{BUSY_SUFFIX if key.is_busy else ''}"
-        fetcher = ReplicaFetcher(name, leader, self._setup, self._failed, self.note_records)
+        fetcher = ReplicaFetcher(name, leader, self._setup, self._failed, self.on_records_fetched)
         if present is not None:
             for tp in present.fetcher.states:
                 state = present.fetcher.states.get(tp)

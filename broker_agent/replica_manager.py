@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 
 from broker_agent.agent_metrics import AgentMetrics
-from broker_agent.decisions.data_requests import judge_leader_epoch
+from broker_agent.decisions.data_requests import validate_leader_epoch
 from broker_agent.decisions.isr import IsrAnswer, PendingExpand, PendingIsr, proposed_isr
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.isr_proposals import IsrProposals
@@ -23,7 +23,7 @@ from cluster.broker import BrokerId, LeaderEpoch
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
-from cluster.requests import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 
 _log = structlog.stdlib.get_logger()
 
@@ -96,7 +96,7 @@ class ReplicaManager:
             self.metrics.partition_count.inc()
         return partition
 
-    def note_role(self, partition: HostedPartition) -> None:
+    def on_role_changed(self, partition: HostedPartition) -> None:
         """Keep the index of led partitions; after each role change."""
         tp = partition.topic_partition
         if not partition.is_leader:
@@ -149,7 +149,7 @@ class ReplicaManager:
         partition = self.lookup(tp)
         if isinstance(partition, ErrorCode):
             return partition
-        code = judge_leadership(partition, leader_epoch)
+        code = validate_leadership(partition, leader_epoch)
         return partition if code is ErrorCode.NONE else code
 
     def advance(self, partition: HostedPartition) -> bool:
@@ -237,9 +237,9 @@ class ReplicaManager:
             self._proposals.submit(item, partial(self._finish, partition, proposal, item))
 
 
-def judge_leadership(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:
+def validate_leadership(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:
     """Whether the partition is led here in that epoch (-1: any); epochs are tested first (R6.3, R6.4)."""
-    code = judge_leader_epoch(leader_epoch, partition.leader_epoch)
+    code = validate_leader_epoch(leader_epoch, partition.leader_epoch)
     if code is ErrorCode.NONE and (not partition.is_leader or partition.log is None):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return code

@@ -20,7 +20,7 @@ from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StorageError, ZooKeeperError
 from cluster.partition import TopicPartition
-from cluster.requests import LeaderAndIsrPartitionState
+from cluster.requests.control import LeaderAndIsrPartitionState
 
 _CONCURRENCY: Final = 32
 """Partitions whose disk work is under way at once."""
@@ -29,7 +29,7 @@ _STEPS_BETWEEN_YIELDS: Final = 64
 _log = structlog.stdlib.get_logger()
 
 
-class RoleOrder(Struct, frozen=True):
+class BecomeLeaderOrFollower(Struct, frozen=True):
     """One admitted partition state, with the partition that is to carry it out."""
 
     partition: HostedPartition
@@ -37,15 +37,15 @@ class RoleOrder(Struct, frozen=True):
     state: LeaderAndIsrPartitionState
 
 
-class RoleOutcome(Struct):
+class RoleChangeResult(Struct):
     """What became of the orders, filled in as they are carried out.
 
     `applied` took the new epochs; `changed` are the followers among them that must be fetched anew;
     `failures` replace the code NONE.
     """
 
-    applied: list[RoleOrder] = field(default_factory=list)
-    changed: list[RoleOrder] = field(default_factory=list)
+    applied: list[BecomeLeaderOrFollower] = field(default_factory=list)
+    changed: list[BecomeLeaderOrFollower] = field(default_factory=list)
     failures: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
 
 
@@ -57,22 +57,29 @@ class RoleChanges:
         self._fetchers = fetchers
         self._configs = configs
 
-    async def make_leaders(self, orders: Sequence[RoleOrder], logs: "LogsOfRequest", outcome: RoleOutcome) -> None:
+    async def make_leaders(
+        self, orders: Sequence[BecomeLeaderOrFollower], logs: "LogsOfRequest", outcome: RoleChangeResult
+    ) -> None:
         """Lead these partitions (R3.1). All their fetchers stop before the first of them becomes leader."""
         self._fetchers.remove(order.partition.topic_partition for order in orders)
 
-        async def lead(order: RoleOrder) -> None:
+        async def lead(order: BecomeLeaderOrFollower) -> None:
             if await self._lead(order, logs):
                 outcome.applied.append(order)
 
         await self._for_each(orders, lead, outcome)
 
     async def make_followers(
-        self, orders: Sequence[RoleOrder], logs: "LogsOfRequest", outcome: RoleOutcome, *, is_stopping: bool
+        self,
+        orders: Sequence[BecomeLeaderOrFollower],
+        logs: "LogsOfRequest",
+        outcome: RoleChangeResult,
+        *,
+        is_stopping: bool,
     ) -> None:
         """Follow the named leaders (R3.2). Fetching starts from where the logs end when all old fetchers are gone."""
 
-        async def follow(order: RoleOrder) -> None:
+        async def follow(order: BecomeLeaderOrFollower) -> None:
             await self._follow(order, logs, outcome)
 
         try:
@@ -84,7 +91,7 @@ class RoleChanges:
             if not is_stopping:
                 self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
 
-    async def _lead(self, order: RoleOrder, logs: "LogsOfRequest") -> bool:
+    async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest") -> bool:
         """R3.3 to R3.7; whether the order was carried out."""
         partition, state = order.partition, order.state
         if state.partition_epoch < partition.partition_epoch:
@@ -96,16 +103,16 @@ class RoleChanges:
             epoch_start: Offset | None = None
             if state.leader_epoch > partition.leader_epoch:
                 epoch_start = log.log_end_offset
-                if log.settled_end < epoch_start:
+                if log.durable_end_offset < epoch_start:
                     await log.flush()
                 await log.begin_leader_epoch(state.leader_epoch, epoch_start)
                 assert log.log_end_offset == epoch_start, f"{partition.topic_partition} grew during its election"
             partition.make_leader(state, epoch_start_offset=epoch_start, now_ms=self._manager.now_ms())
-        self._manager.note_role(partition)
+        self._manager.on_role_changed(partition)
         self._manager.advance(partition)
         return True
 
-    async def _follow(self, order: RoleOrder, logs: "LogsOfRequest", outcome: RoleOutcome) -> None:
+    async def _follow(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest", outcome: RoleChangeResult) -> None:
         partition, state = order.partition, order.state
         tp = partition.topic_partition
         if self._manager.metadata.endpoint(state.leader) is None:
@@ -125,9 +132,9 @@ class RoleChanges:
             self._fetchers.remove((tp,))
             outcome.changed.append(order)
         outcome.applied.append(order)
-        self._manager.note_role(partition)
+        self._manager.on_role_changed(partition)
 
-    def _fetch_start(self, order: RoleOrder) -> FetchStart:
+    def _fetch_start(self, order: BecomeLeaderOrFollower) -> FetchStart:
         """Where to fetch from (5.4): the log's end if the leader can judge it by its latest epoch, else the HW."""
         partition = order.partition
         log = partition.log
@@ -145,7 +152,10 @@ class RoleChanges:
         )
 
     async def _for_each(
-        self, orders: Sequence[RoleOrder], work: Callable[[RoleOrder], Awaitable[None]], outcome: RoleOutcome
+        self,
+        orders: Sequence[BecomeLeaderOrFollower],
+        work: Callable[[BecomeLeaderOrFollower], Awaitable[None]],
+        outcome: RoleChangeResult,
     ) -> None:
         """Work on all orders, a bounded number at once; expected failures become codes.
 
@@ -175,7 +185,7 @@ class RoleChanges:
             if isinstance(result, BaseException):
                 raise result
 
-    async def logs_of_request(self, orders: Sequence[RoleOrder]) -> "LogsOfRequest":
+    async def logs_of_request(self, orders: Sequence[BecomeLeaderOrFollower]) -> "LogsOfRequest":
         """Prepare for attaching logs: read the settings of the topics that need one, all at once (R3.12)."""
         topics = sorted({o.partition.topic_partition.topic for o in orders if o.partition.log is None})
         try:
@@ -195,7 +205,7 @@ class LogsOfRequest:
         self._checkpoints: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._reading = asyncio.Lock()
 
-    async def attach(self, order: RoleOrder) -> Log | None:
+    async def attach(self, order: BecomeLeaderOrFollower) -> Log | None:
         """The partition's log, opened or created if it has none yet (R3.11); None if its settings are not known.
 
         Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) for a log that bears another topic id.

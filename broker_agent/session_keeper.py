@@ -11,11 +11,11 @@ import structlog
 from broker_agent.controller_finder import ControllerFinder
 from broker_agent.registration import Registration
 from cluster.broker import BrokerId
-from cluster.config_changes import ConfigChanges
 from cluster.errors import SessionExpiredError, ZooKeeperError
-from cluster.state_change_log import Kind, StateChange, StateChangeSink
-from cluster.znodes import CONFIG_CHANGES
+from cluster.znodes.paths import CONFIG_CHANGES
+from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
+from state_log.record import Kind, StateChange, StateChangeSink
 
 _RETRY_S: Final = 0.5
 
@@ -53,9 +53,9 @@ class SessionKeeper:
                 case WatchEvent(path=path, kind=kind) if path == CONFIG_CHANGES:
                     self._setting_changes.changed(kind)
                 case WatchEvent():
-                    self._finder.look_again()
+                    self._finder.refresh()
                 case SessionEvent(state=SessionState.CONNECTED):
-                    self._finder.look_again()
+                    self._finder.refresh()
                 case SessionEvent(state=SessionState.EXPIRED | SessionState.AUTH_FAILED, session_id=session_id):
                     # A session that ended while we were opening its successor is dealt with already.
                     if session_id == self._zookeeper.session_id:
@@ -69,7 +69,7 @@ class SessionKeeper:
         Roles, fetchers, logs and pending ISR changes stay as they are: the controller decides anew (R1.13).
         """
         _log.warning("ZooKeeper session expired; registering again", broker=self._broker)
-        self._note("expired")
+        self._record("expired")
         needs_session = True
         while True:
             try:
@@ -83,15 +83,15 @@ class SessionKeeper:
             except ZooKeeperError as error:
                 _log.warning("not registered", error=str(error))
             await asyncio.sleep(_RETRY_S)
-        self.note_registration()
-        self._finder.look_again()
+        self.record_registration()
+        self._finder.refresh()
         self._setting_changes.start_session()
 
-    def note_registration(self) -> None:
+    def record_registration(self) -> None:
         """Write into the state-change log that the broker is registered, and under which epoch."""
-        self._note("registered")
+        self._record("registered")
 
-    def _note(self, state: str) -> None:
+    def _record(self, state: str) -> None:
         self._sink.append(
             [
                 StateChange(

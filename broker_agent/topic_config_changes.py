@@ -8,7 +8,7 @@ import structlog
 
 from broker_agent.replica_manager import ReplicaManager
 from broker_agent.topic_configs import TopicConfigs
-from cluster.znodes import ConfigEntity
+from cluster.znodes.configs import ConfigEntity
 
 _TOPICS: Final = "topics"
 

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from broker_agent.ports import LogConfig
 from cluster.errors import MalformedZnodeError, ZooKeeperError
 from cluster.process.settings import Settings
-from cluster.znodes import CONFIG_TOPICS, decode_config, topic_config_path
+from cluster.znodes.configs import decode_config
+from cluster.znodes.paths import CONFIG_TOPICS, topic_config_path
 from cluster.zookeeper.port import ZooKeeper
 
 _MINIMUM: Final = {
@@ -26,7 +27,7 @@ _MINIMUM: Final = {
     "flush_messages": 1,
 }
 """The smallest value of each numeric key; 0 where none is given."""
-_WORDS: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
+_CHOICES: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
 _CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
 """Logs are not compacted: without `delete` they are kept as they are."""
 
@@ -72,9 +73,9 @@ def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> L
 def _parse(field: str, text: str) -> int | str | None:
     if field == "cleanup_policy":
         return text if {part.strip() for part in text.split(",")} <= _CLEANUP_POLICIES else None
-    words = _WORDS.get(field)
-    if words is not None:
-        return text if text in words else None
+    choices = _CHOICES.get(field)
+    if choices is not None:
+        return text if text in choices else None
     try:
         number = int(text)
     except ValueError:
@@ -100,12 +101,12 @@ class TopicConfigs:
         paths = [topic_config_path(topic) for topic in topics]
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                nodes = await self._zookeeper.get_many(paths)
+                znodes = await self._zookeeper.get_many(paths)
         except TimeoutError:
             raise ZooKeeperError(f"no answer about {len(paths)} topic configurations") from None
         return {
-            topic: self.defaults if node is None else self._decode(topic, path, node.data)
-            for topic, path, node in zip(topics, paths, nodes, strict=True)
+            topic: self.defaults if znode is None else self._decode(topic, path, znode.data)
+            for topic, path, znode in zip(topics, paths, znodes, strict=True)
         }
 
     async def read_all(self) -> dict[str, LogConfig]:

@@ -78,7 +78,7 @@ class ClusterError(Exception):
 
 
 class ControllerMovedError(ClusterError):
-    """Another controller was elected: a fenced write was refused, or this candidate is not in office."""
+    """Another controller was elected: a fenced write was refused, or this candidate is not active."""
 
     code = ErrorCode.STALE_CONTROLLER_EPOCH
 
@@ -192,9 +192,9 @@ class ConfigError(ClusterError):
 
     code = ErrorCode.INVALID_CONFIG
 
-    def __init__(self, mistakes: list[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = mistakes
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = errors
 
 
 class StartupError(ClusterError):

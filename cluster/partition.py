@@ -22,7 +22,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class Leadership(Struct, frozen=True):
+class LeaderAndIsr(Struct, frozen=True):
     """What the state node of a partition says, with its data version (`partition_epoch`).
 
     `leader` is NO_LEADER (-1) for none. `isr` keeps its order. `controller_epoch` is that of the

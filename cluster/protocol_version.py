@@ -64,7 +64,7 @@ class ProtocolVersion(Struct, frozen=True, order=True):
         return self >= ProtocolVersion((3, 2), 0)
 
     @property
-    def feature_node_version(self) -> int:
+    def feature_znode_version(self) -> int:
         """Version of the `/feature` body: 2 from IBP 3.3-IV0."""
         return 2 if self >= ProtocolVersion((3, 3), 0) else 1
 

@@ -13,18 +13,18 @@ from msgspec import Struct
 
 from cluster.broker import ControllerEpoch
 from cluster.errors import ClusterError
-from cluster.node import WallClock
 from cluster.partition import TopicPartition
-from cluster.state_change_log import Cause, StateChange, StateChangeSink
-from cluster.znodes import CONTROLLER_EPOCH
+from cluster.process.clock import WallClock
+from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from controller.admin_requests import AdminRequests
+from controller.auxiliary_store import AuxiliaryStore
 from controller.broker_channels import BrokerChannels
 from controller.changes import Assignments, Change
 from controller.config import ControllerConfig
 from controller.config_store import ConfigStore
 from controller.context import ControllerContext
-from controller.controller_election import Office
+from controller.controller_election import ElectedEpoch
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.dynamic_settings import DynamicSettings
 from controller.event_feed import EventFeed
@@ -33,7 +33,7 @@ from controller.fenced_writes import FencedWriter
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
-from controller.unfenced_store import UnfencedStore
+from state_log.record import Cause, StateChange, StateChangeSink
 
 RESUMPTION_PAUSE_S: Final = 30
 """Between a refusal of ZooKeeper, such as by an access list, and the next attempt at what it stopped."""
@@ -50,7 +50,7 @@ class ActiveController:
 
     def __init__(
         self,
-        office: Office,
+        elected: ElectedEpoch,
         zookeeper: ZooKeeper,
         *,
         config: ControllerConfig,
@@ -65,14 +65,14 @@ class ActiveController:
     ) -> None:
         self.config = config
         self.settings = settings
-        self.context = ControllerContext(office.epoch, office.epoch_zk_version)
-        fenced = FencedWriter(zookeeper, office.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
+        self.context = ControllerContext(elected.epoch, elected.epoch_zk_version)
+        fenced = FencedWriter(zookeeper, elected.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
         self.store = ControllerStore(zookeeper, fenced)
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
-        self.unfenced = UnfencedStore(zookeeper)
+        self.unfenced = AuxiliaryStore(zookeeper)
         self.channels = channels
-        self.feed = EventFeed(office.epoch, config.id, clock)
+        self.feed = EventFeed(elected.epoch, config.id, clock)
         self.metrics = metrics
         self.timings = timings
         self.random = random
@@ -86,7 +86,7 @@ class ActiveController:
         self.reassignments_to_resume: set[TopicPartition] = set()
         """Partitions whose move ZooKeeper stopped by refusing something; until `ProcedureResumption`."""
         self._awaiting_leaders: dict[str, _AwaitedLeaders] = {}
-        self._concerned: dict[str, None] = {}
+        self._changed_topics: dict[str, None] = {}
         """Topics of `_awaiting_leaders` that the event in progress changed, or began to wait for."""
         self._awaiting_deletion: dict[str, asyncio.Future[bool]] = {}
 
@@ -121,7 +121,7 @@ class ActiveController:
         self.feed.record(records)
         for record in records if self._awaiting_leaders else ():
             if record.topic in self._awaiting_leaders:
-                self._concerned[record.topic] = None
+                self._changed_topics[record.topic] = None
 
     def balance_later(self, delay_s: float) -> None:
         """Look in `delay_s` seconds whether brokers lead what they were meant to; an earlier appointment is off."""
@@ -144,7 +144,7 @@ class ActiveController:
 
     def leaders_elected(self, topic: str, partitions: int = 1) -> asyncio.Future[bool]:
         """Becomes True once the topic has so many partitions and all have a leader, False if the reign ends before."""
-        self._concerned[topic] = None
+        self._changed_topics[topic] = None
         awaited = self._awaiting_leaders.setdefault(topic, _AwaitedLeaders({}))
         return awaited.futures.setdefault(partitions, asyncio.get_running_loop().create_future())
 
@@ -152,9 +152,9 @@ class ActiveController:
         """Becomes True once the topic is gone, False if the reign ends before."""
         return self._awaiting_deletion.setdefault(topic, asyncio.get_running_loop().create_future())
 
-    def settle_waiters(self) -> None:
+    def complete_waiters(self) -> None:
         """Answer those who have waited enough; called after each event, and looks at what the event was about."""
-        concerned, self._concerned = self._concerned, {}
+        concerned, self._changed_topics = self._changed_topics, {}
         for topic in concerned:
             awaited = self._awaiting_leaders[topic]
             led = self._count_led(topic, awaited)
@@ -165,7 +165,7 @@ class ActiveController:
             _answer([self._awaiting_deletion.pop(gone)], there=True)
 
     def stop(self) -> None:
-        """The end of the reign."""
+        """The resignation."""
         self.channels.stop()
         self.feed.close()
         for timer in (self._balance, self._resumption):

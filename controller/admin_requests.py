@@ -11,13 +11,8 @@ from msgspec import Struct
 from cluster.broker import BrokerId
 from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
-from cluster.znodes import (
-    PREFERRED_REPLICA_ELECTION,
-    REASSIGN_PARTITIONS,
-    decode_partitions,
-    decode_reassignments,
-    encode_reassignments,
-)
+from cluster.znodes.admin_requests import decode_partitions, decode_reassignments, encode_reassignments
+from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
 from cluster.zookeeper.port import Delete, SetData, ZooKeeper
 from controller.fenced_writes import Conflict, Failed, FencedWriter, Outcome
 
@@ -50,8 +45,8 @@ class AdminRequests:
         if watch:
             # Before the read, because the watch may fire before the answer has been looked at.
             self.unresolved.add(REASSIGN_PARTITIONS)
-        node = await self._zookeeper.get(REASSIGN_PARTITIONS, watch=watch)
-        found = None if node is None else RequestedMoves(decode_reassignments(node.data), node.stat.version)
+        znode = await self._zookeeper.get(REASSIGN_PARTITIONS, watch=watch)
+        found = None if znode is None else RequestedMoves(decode_reassignments(znode.data), znode.stat.version)
         if watch:
             self.unresolved.discard(REASSIGN_PARTITIONS)
         return found
@@ -69,14 +64,14 @@ class AdminRequests:
         A watch is left. None without the node; a malformed one asks for nothing.
         """
         self.unresolved.discard(PREFERRED_REPLICA_ELECTION)
-        node = await self._zookeeper.get(PREFERRED_REPLICA_ELECTION, watch=True)
-        if node is None:
+        znode = await self._zookeeper.get(PREFERRED_REPLICA_ELECTION, watch=True)
+        if znode is None:
             return None
         try:
-            return decode_partitions(PREFERRED_REPLICA_ELECTION, node.data), node.stat.version
+            return decode_partitions(PREFERRED_REPLICA_ELECTION, znode.data), znode.stat.version
         except MalformedZnodeError as error:
             _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
-            return [], node.stat.version
+            return [], znode.stat.version
 
     async def delete_requested_elections(self, version: int) -> Outcome:
         """A Conflict when the node is not at this version: then it asks for something else."""

@@ -16,7 +16,7 @@ from cluster.broker import Broker, BrokerId
 from cluster.errors import PeerUnreachableError
 from cluster.process.metrics import Gauge, Metrics, Timer
 from cluster.process.tasks import TaskSet
-from cluster.requests import ControlRequest, ControlResponse
+from cluster.requests.control import ControlRequest, ControlResponse
 from controller.metrics import DOMAIN, FailoverTimings
 from controller.ports import BrokerClient
 
@@ -48,11 +48,11 @@ class _Channel:
         """One more request is answered."""
         self.answered += 1
         while self.awaited and self.awaited[0][0] <= self.answered:
-            _resolve(self.awaited.pop(0)[1], heard=True)
+            _resolve(self.awaited.pop(0)[1], delivered=True)
 
     def give_up(self) -> None:
         for _, waiter in self.awaited:
-            _resolve(waiter, heard=False)
+            _resolve(waiter, delivered=False)
 
 
 class BrokerChannels:
@@ -164,10 +164,10 @@ class BrokerChannels:
             await asyncio.sleep(RETRY_PAUSE_S)
 
 
-def _resolve(waiter: asyncio.Future[bool], *, heard: bool) -> None:
+def _resolve(waiter: asyncio.Future[bool], *, delivered: bool) -> None:
     # Done already means that the caller went away.
     if not waiter.done():
-        waiter.set_result(heard)
+        waiter.set_result(delivered)
 
 
 def _now() -> float:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from cluster.broker import BrokerEpoch, BrokerId, ControllerId, RegisteredBroker, TopicId
-from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
-from cluster.state_tables import PartitionState, ReplicaState
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.state_machines import PartitionState, ReplicaState
 
 Assignments = Mapping[TopicPartition, ReplicaAssignment]
-Leaderships = Mapping[TopicPartition, Leadership]
+Leaderships = Mapping[TopicPartition, LeaderAndIsr]
 
 
 # Brokers

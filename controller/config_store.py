@@ -1,4 +1,4 @@
-"""Settings in ZooKeeper, as a controller in office reads and writes them: where Kafka's own tools do."""
+"""Settings in ZooKeeper, as an active controller reads and writes them: where Kafka's own tools do."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,13 @@ import structlog
 from msgspec import Struct
 
 from cluster.errors import MalformedZnodeError
-from cluster.znodes import CONFIG_CHANGE_PREFIX, ConfigEntity, decode_config, encode_config, encode_config_change
+from cluster.znodes.configs import (
+    CONFIG_CHANGE_PREFIX,
+    ConfigEntity,
+    decode_config,
+    encode_config,
+    encode_config_change,
+)
 from cluster.zookeeper.port import Create, Op, SetData, ZooKeeper
 from controller.fenced_writes import FencedWriter, Outcome
 
@@ -34,16 +40,16 @@ class ConfigStore:
 
     async def read(self, entities: Sequence[ConfigEntity]) -> dict[ConfigEntity, StoredConfig | None]:
         """None for a node that cannot be read."""
-        nodes = await self._zookeeper.get_many([entity.path for entity in entities])
+        znodes = await self._zookeeper.get_many([entity.path for entity in entities])
         found: dict[ConfigEntity, StoredConfig | None] = {}
-        for entity, node in zip(entities, nodes, strict=True):
+        for entity, znode in zip(entities, znodes, strict=True):
             try:
-                overrides = {} if node is None else decode_config(entity.path, node.data)
+                overrides = {} if znode is None else decode_config(entity.path, znode.data)
             except MalformedZnodeError as error:
                 _log.warning("Settings cannot be read", path=error.path, data=error.data, why=error.why)
                 found[entity] = None
             else:
-                found[entity] = StoredConfig(overrides, None if node is None else node.stat.version)
+                found[entity] = StoredConfig(overrides, None if znode is None else znode.stat.version)
         return found
 
     async def write(self, configs: Mapping[ConfigEntity, StoredConfig]) -> dict[ConfigEntity, Outcome]:

@@ -7,7 +7,7 @@ starts with a new object, so nothing of an old one can leak into it (CX-12). Sou
 
 from typing import assert_never
 
-from cluster.state_tables import PartitionState, ReplicaState
+from cluster.state_machines import PartitionState, ReplicaState
 from controller.changes import (
     AssignmentsRead,
     BrokerModified,
@@ -46,7 +46,7 @@ from controller.partition_image import PartitionImage
 
 
 class ControllerContext(PartitionImage):
-    """What is known of the cluster. Decisions see it through `controller.decisions.read_only_view`."""
+    """What is known of the cluster. Decisions see it through `controller.decisions.context_view`."""
 
     def apply(self, change: Change) -> None:
         """Take over one change. Raises TopicIdConflictError, and then nothing is changed."""

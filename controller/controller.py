@@ -1,4 +1,4 @@
-"""A candidate for the office: how it competes, rules and leaves. In office, events go on to `dispatch`.
+"""A controller candidate: how it competes, rules and leaves. Active, events go on to `dispatch`.
 
 Source: Kafka KafkaController.process, maybeResign, triggerControllerMove.
 """
@@ -11,10 +11,10 @@ import structlog
 
 from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, SessionExpiredError, StartupError, ZooKeeperAccessError, ZooKeeperError
-from cluster.node import WallClock
+from cluster.process.clock import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.tasks import TaskSet
-from cluster.requests import (
+from cluster.requests.control import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrResponse,
@@ -22,14 +22,13 @@ from cluster.requests import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from cluster.state_change_log import Cause, StateChangeSink
-from cluster.znodes import CONFIG_CHANGES, controller_registration_path
+from cluster.znodes.paths import CONFIG_CHANGES, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
 from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels
 from controller.changes import ControllerResigned
 from controller.config import ControllerConfig
-from controller.controller_election import ControllerElection, Office
+from controller.controller_election import ControllerElection, ElectedEpoch
 from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
 from controller.event_feed import EventFeed
@@ -46,14 +45,15 @@ from controller.events import (
     UpdateMetadataResponseReceived,
 )
 from controller.handlers.activation import activate
-from controller.handlers.topic_deletions import deletion_answer
+from controller.handlers.topics.deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
 from controller.watched_znodes import event_of_watch
+from state_log.record import Cause, StateChangeSink
 
 NEXT_ATTEMPT_S: Final = 1
 """Between attempts to make a session, and before competing again for an office that was given up."""
-SHUTDOWN_PATIENCE_S: Final = 5
+SHUTDOWN_TIMEOUT_S: Final = 5
 """How long the event in progress may take to end when the process is to; without ZooKeeper it might wait for ever."""
 _log = structlog.stdlib.get_logger()
 
@@ -81,7 +81,7 @@ class Controller:
             config,
             clock,
             put=self.events.put,
-            in_office=lambda: self.in_office,
+            is_active=lambda: self.is_active,
             topic_changed=self._on_settings_of_topic,
         )
         self._clock = clock
@@ -97,7 +97,7 @@ class Controller:
         self._compete_from = 0.0
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Whether a reign of this candidate has begun; its context may still be loading."""
         return self._active is not None
 
@@ -120,13 +120,13 @@ class Controller:
             self._tasks.start(self._config_listener.changes.run(), name="config listener")
             await stop.wait()
             self.events.clear_and_put(ShutdownEventLoop())
-            _, late = await asyncio.wait([loop], timeout=SHUTDOWN_PATIENCE_S)
+            _, late = await asyncio.wait([loop], timeout=SHUTDOWN_TIMEOUT_S)
             if late:
                 # What the event waits for fails with the session.
                 await self._zookeeper.close()
             await loop
             self.metrics.remove_event_loop()
-            self._resign()
+            self._on_controller_resignation()
             self.metrics.remove_gauges()
         await self._zookeeper.close()
 
@@ -137,17 +137,17 @@ class Controller:
             case Startup() | RegisterAndReelect():
                 await self._enter(cause, is_start=isinstance(event, Startup))
             case Reelect():
-                await self._follow_office()
+                await self._maybe_resign()
                 await self._elect(cause)
             case ControllerChange():
-                await self._follow_office()
+                await self._maybe_resign()
                 if not self.election.is_taken:
                     # Its deletion may have come before the watch was armed again, and would not be heard of.
                     await self._elect(cause)
             case Expire():
                 self._is_registered = False
                 self.election.forget()
-                self._resign()
+                self._on_controller_resignation()
                 self._session_lost.set()
             case ShutdownEventLoop():
                 pass
@@ -164,63 +164,63 @@ class Controller:
             active.resume_later()
             raise
 
-    async def look_who_rules(self) -> None:
+    async def resign_if_moved(self) -> None:
         """After a write was fenced: resign if the office is lost, and give it up if it is not.
 
         The latter is for an epoch that was changed by hand: this reign can never write again, and as long as it held
         the office nobody else could.
         """
-        await self._follow_office()
+        await self._maybe_resign()
         if self._active is not None:
             _log.error("The epoch has changed under this controller", controller_epoch=self._active.epoch)
             await self.step_down()
 
     async def step_down(self) -> None:
-        """Give the office up after an internal failure, so that some candidate starts afresh (EL-12, D-2)."""
-        reign = self._active
+        """Resign after an internal failure, so that some candidate starts afresh (EL-12, D-2)."""
+        ended = self._active
         # First of all: whatever becomes of the rest, what this reign has in memory must not be acted upon any more.
-        self._resign()
+        self._on_controller_resignation()
         self._compete_from = asyncio.get_running_loop().time() + NEXT_ATTEMPT_S
         try:
-            await self._pass_on(reign)
+            await self._trigger_controller_move(ended)
         except ZooKeeperError:
             # This session may still hold the office: the next attempt finds out.
             self._put_later(Reelect())
             raise
 
-    async def _pass_on(self, reign: ActiveController | None) -> None:
-        """See that somebody competes, unless somebody rules; `reign` is the one that ended, if there was one."""
-        await self.election.look()
-        if self.election.is_active:
-            await self._leave_office(reign)
+    async def _trigger_controller_move(self, ended: ActiveController | None) -> None:
+        """See that somebody competes, unless somebody is active; `ended` is the one that ended, if there was one."""
+        await self.election.refresh()
+        if self.election.owns_controller_znode:
+            await self._delete_controller_znode(ended)
         elif not (self.election.is_taken and self._is_registered):
-            # Nobody rules and no watch will fire: the attempt failed before there was an office.
+            # No controller is active and no watch will fire: the attempt failed before there was an office.
             self._put_later(RegisterAndReelect())
         else:
             _log.warning(
-                "Stepping down, but another controller rules already", active=self.election.active_controller_id
+                "Stepping down, but another controller is active already", active=self.election.active_controller_id
             )
 
-    async def _leave_office(self, reign: ActiveController | None) -> None:
+    async def _delete_controller_znode(self, ended: ActiveController | None) -> None:
         """Delete `/controller` under the fence of the reign that ended; where that fails, under the epoch as it is."""
-        if reign is not None:
+        if ended is not None:
             self.election.forget()
             try:
-                await reign.store.leave_office()
+                await ended.store.delete_controller_znode()
             except SessionExpiredError:
                 raise
             except (ControllerMovedError, ZooKeeperError) as error:
-                _log.info("The office cannot be given up under the epoch of its reign", error=str(error))
+                _log.info("The office cannot be given up under the controller epoch", error=str(error))
             else:
                 return
-        await self.election.vacate()
+        await self.election.delete_controller_znode()
 
     def after_event(self) -> None:
         active = self._active
-        self._show_office()
+        self._show_active_controller()
         self.metrics.show(None if active is None else active.context)
         if active is not None:
-            active.settle_waiters()
+            active.complete_waiters()
             active.feed.publish(active.context)
 
     # Coming to office and leaving it
@@ -238,17 +238,17 @@ class Controller:
             if is_start:
                 raise StartupError(f"{error}: the credentials must be those of the rest of the cluster") from error
             raise
-        await self._follow_office()
+        await self._maybe_resign()
         await self._elect(cause)
 
-    async def _follow_office(self) -> None:
+    async def _maybe_resign(self) -> None:
         """Read `/controller` again and resign if the office is lost (EL-10)."""
-        await self.election.look()
-        if not self.election.is_active:
-            self._resign()
-        if self.election.is_spoiled or (self.election.is_active and self._active is None):
-            # This session holds the office and nobody rules by it: as long as it does, nobody else can.
-            await self.election.vacate()
+        await self.election.refresh()
+        if not self.election.owns_controller_znode:
+            self._on_controller_resignation()
+        if self.election.controller_znode_malformed or (self.election.owns_controller_znode and self._active is None):
+            # This session holds the office and no controller is active by it: as long as it does, nobody else can.
+            await self.election.delete_controller_znode()
 
     async def _elect(self, cause: Cause) -> None:
         if not self._is_registered:
@@ -256,24 +256,24 @@ class Controller:
             return
         pause = self._compete_from - asyncio.get_running_loop().time()
         if pause > 0:
-            # This candidate has just failed in office: the others go first.
+            # This candidate has just failed while active: the others go first.
             self._put_later(Reelect())
             return
         try:
-            office = await self.election.elect()
+            elected = await self.election.elect()
         except ControllerMovedError:
-            await self._follow_office()
+            await self._maybe_resign()
             if not self.election.is_taken:
                 # Whoever was faster is gone already, perhaps before the watch was armed.
                 self.events.put(Reelect())
             return
-        if office is not None:
-            await self._take_office(office, cause)
+        if elected is not None:
+            await self._on_controller_failover(elected, cause)
 
-    async def _take_office(self, office: Office, cause: Cause) -> None:
+    async def _on_controller_failover(self, elected: ElectedEpoch, cause: Cause) -> None:
         registry = self.metrics.registry
         timings = FailoverTimings(registry, asyncio.get_running_loop().time())
-        _log.info("Elected", controller_epoch=office.epoch)
+        _log.info("Elected", controller_epoch=elected.epoch)
         channels = BrokerChannels(
             self._broker_client,
             self._tasks,
@@ -283,7 +283,7 @@ class Controller:
             on_answer=self._on_answer,
         )
         self._active = ActiveController(
-            office,
+            elected,
             self._zookeeper,
             config=self.config,
             settings=self._config_listener.settings,
@@ -296,21 +296,21 @@ class Controller:
             enqueue=self.events.put,
         )
         self._active.cause = cause
-        self._show_office()
+        self._show_active_controller()
         await activate(self._active)
 
-    def _resign(self) -> None:
+    def _on_controller_resignation(self) -> None:
         """End the reign, if there is one (§5.3). Watches that are still armed find no reign and are ignored."""
         active, self._active = self._active, None
-        self._show_office()
+        self._show_active_controller()
         if active is None:
             return
         active.stop()
         _log.info("Resigned", controller_epoch=active.epoch)
         active.commit(ControllerResigned(self.config.id))
 
-    def _show_office(self) -> None:
-        self.metrics.show_office(self.election.active_controller_id, held=self.in_office)
+    def _show_active_controller(self) -> None:
+        self.metrics.show_active_controller(self.election.active_controller_id, held=self.is_active)
 
     # What comes from outside; each only enqueues
 

@@ -1,6 +1,6 @@
-"""Who rules: `/controller` and `/controller_epoch`, and this candidate's own registration.
+"""Who is active: `/controller` and `/controller_epoch`, and this candidate's own registration.
 
-A candidate is in office only if its *present session* owns `/controller`. The id alone does not tell, because a
+A candidate is active only if its *present session* owns `/controller`. The id alone does not tell, because a
 process that restarts within its predecessor's session time would take the predecessor's node for its own (D-26).
 Source: Kafka KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
@@ -16,22 +16,23 @@ from msgspec import Struct
 
 from cluster.broker import INITIAL_CONTROLLER_EPOCH, NO_CONTROLLER, ControllerEpoch, ControllerId, Endpoint, ZkVersion
 from cluster.errors import ControllerMovedError, MalformedZnodeError, OutcomeUnknownError
-from cluster.node import WallClock
-from cluster.znodes import (
+from cluster.process.clock import WallClock
+from cluster.znodes.cluster_wide import encode_cluster_id
+from cluster.znodes.controller import (
+    decode_controller,
+    decode_controller_epoch,
+    encode_controller,
+    encode_controller_epoch,
+)
+from cluster.znodes.paths import (
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
     CONTROLLERS_IDS,
     PERSISTENT_PATHS,
     controller_registration_path,
-    decode_controller,
-    decode_controller_epoch,
-    decode_controller_registration,
-    encode_cluster_id,
-    encode_controller,
-    encode_controller_epoch,
-    encode_controller_registration,
 )
+from cluster.znodes.registrations import decode_controller_registration, encode_controller_registration
 from cluster.zookeeper.creation import create_where_missing
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 from controller.config import ControllerConfig
@@ -42,8 +43,8 @@ _MOVED_ON: Final = frozenset({ZkError.OK, ZkError.RUNTIME_INCONSISTENCY, ZkError
 _log = structlog.stdlib.get_logger()
 
 
-class Office(Struct, frozen=True):
-    """An election won: the epoch of the reign, and the data version that fences its writes (EL-8)."""
+class ElectedEpoch(Struct, frozen=True):
+    """An election won: the controller epoch, and the data version that fences its writes (EL-8)."""
 
     epoch: ControllerEpoch
     epoch_zk_version: ZkVersion
@@ -59,19 +60,19 @@ class ControllerElection:
         self._random = random
         self._former_sessions: set[int] = set()
         self.active_controller_id = NO_CONTROLLER
-        self.is_active = False
+        self.owns_controller_znode = False
         """Whether this very session owns `/controller`, as far as was last seen."""
         self.is_taken = False
         """Whether `/controller` was there, even if it names nobody: then its end will be heard of."""
-        self.is_spoiled = False
+        self.controller_znode_malformed = False
         """Whether this very session owns `/controller`, but somebody wrote into it what cannot be read."""
 
     async def create_paths(self) -> None:
         """Create the persistent nodes and the cluster id where they are missing (§1.2)."""
         paths = list(dict.fromkeys(_with_parents((*PERSISTENT_PATHS, CONTROLLERS_IDS, CLUSTER_ID))))[:-1]
-        nodes = await self._zookeeper.get_many(paths)
+        znodes = await self._zookeeper.get_many(paths)
         # One by one: another process may be creating the same nodes, and some of ours must not fail with others.
-        for path in [path for path, node in zip(paths, nodes, strict=True) if node is None]:
+        for path in [path for path, znode in zip(paths, znodes, strict=True) if znode is None]:
             await create_where_missing(self._zookeeper, path)
         if await self._zookeeper.exists(CLUSTER_ID) is None:
             drawn = uuid.UUID(int=self._random.getrandbits(128), version=4)
@@ -107,32 +108,32 @@ class ControllerElection:
         if results is not None and results[0].error not in {ZkError.OK, ZkError.NO_NODE}:
             raise refusal(f"{path} cannot be deleted", results[0].error)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read `/controller` and arm its watch, whether or not the node exists (EL-9)."""
-        node = await self._zookeeper.get(CONTROLLER, watch=True)
-        found = None if node is None else decode_controller(node.data)
-        if node is not None and found is None:
-            _log.warning("Skipping a malformed znode", path=CONTROLLER, data=node.data, why="it names no controller")
+        znode = await self._zookeeper.get(CONTROLLER, watch=True)
+        found = None if znode is None else decode_controller(znode.data)
+        if znode is not None and found is None:
+            _log.warning("Skipping a malformed znode", path=CONTROLLER, data=znode.data, why="it names no controller")
         self.active_controller_id = NO_CONTROLLER if found is None else found
-        self.is_taken = node is not None
-        owned = node is not None and node.stat.ephemeral_owner == self._zookeeper.session_id
-        self.is_active = owned and found == self._config.id
-        self.is_spoiled = owned and found is None
+        self.is_taken = znode is not None
+        owned = znode is not None and znode.stat.ephemeral_owner == self._zookeeper.session_id
+        self.owns_controller_znode = owned and found == self._config.id
+        self.controller_znode_malformed = owned and found is None
 
     def forget(self) -> None:
         """Nobody is known to rule: the session is gone, or the office was given up."""
         self.active_controller_id = NO_CONTROLLER
-        self.is_active = self.is_taken = self.is_spoiled = False
+        self.owns_controller_znode = self.is_taken = self.controller_znode_malformed = False
 
-    async def vacate(self) -> None:
+    async def delete_controller_znode(self) -> None:
         """Delete `/controller` if this very session owns it, whatever it says and whatever the epoch is.
 
-        Fenced by the epoch as it is now, so that nobody who is elected meanwhile loses the office.
+        Fenced by the epoch as it is now, so that nobody who is elected meanwhile stops being active.
         """
         while True:
             epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
-            await self.look()
-            if not (self.is_active or self.is_spoiled):
+            await self.refresh()
+            if not (self.owns_controller_znode or self.controller_znode_malformed):
                 return
             fence: list[Op] = [] if epoch is None else [Check(CONTROLLER_EPOCH, epoch.stat.version)]
             results = await self._try([*fence, Delete(CONTROLLER)])
@@ -143,14 +144,14 @@ class ControllerElection:
             if errors:
                 raise refusal(f"{CONTROLLER} cannot be deleted", min(errors))
 
-    async def elect(self) -> Office | None:
-        """Compete (EL-1 to EL-6); None when somebody is in office already.
+    async def elect(self) -> ElectedEpoch | None:
+        """Compete (EL-1 to EL-6); None when somebody is active already.
 
         Raises ControllerMovedError when somebody else was faster.
         """
         attempts: set[ControllerEpoch] = set()
         while True:
-            await self.look()
+            await self.refresh()
             if self.is_taken:
                 # Perhaps by this candidate: an attempt whose answer was lost may have arrived only now.
                 return await self._won_by(attempts)
@@ -167,16 +168,16 @@ class ControllerElection:
             if results is not None and all(result.ok for result in results):
                 assert results[1].stat is not None, "set-data answers with a stat"
                 self.active_controller_id = self._config.id
-                self.is_active = self.is_taken = True
-                return Office(wanted, ZkVersion(results[1].stat.version))
-            office = await self._find_out(attempts, results)
-            if office is not None:
-                return office
+                self.owns_controller_znode = self.is_taken = True
+                return ElectedEpoch(wanted, ZkVersion(results[1].stat.version))
+            elected = await self._find_out(attempts, results)
+            if elected is not None:
+                return elected
 
     async def address_of_active(self) -> tuple[ControllerId, str]:
-        """Who rules and where, as ZooKeeper has it; (-1, "") while nobody is in office."""
-        node = await self._zookeeper.get(CONTROLLER)
-        found = None if node is None else decode_controller(node.data)
+        """Who is active and where, as ZooKeeper has it; (-1, "") while no controller is active."""
+        znode = await self._zookeeper.get(CONTROLLER)
+        found = None if znode is None else decode_controller(znode.data)
         if found is None:
             return NO_CONTROLLER, ""
         registration = await self._zookeeper.get(controller_registration_path(found))
@@ -189,7 +190,7 @@ class ControllerElection:
             endpoint = None
         return (NO_CONTROLLER, "") if endpoint is None else (found, endpoint.address)
 
-    async def _find_out(self, attempts: set[ControllerEpoch], results: list[OpResult] | None) -> Office | None:
+    async def _find_out(self, attempts: set[ControllerEpoch], results: list[OpResult] | None) -> ElectedEpoch | None:
         """Whether an attempt without a clear success succeeded after all (EL-5); None: compete again.
 
         Competing again is for attempts whose answer was lost and that show nowhere: should one still arrive
@@ -199,25 +200,25 @@ class ControllerElection:
             errors = {result.error for result in results} - {ZkError.OK, ZkError.RUNTIME_INCONSISTENCY}
             if not errors & _LOST_RACE:
                 raise refusal("the election failed", min(errors))
-        await self.look()
-        office = await self._won_by(attempts)
-        if office is None and (results is not None or self.is_taken):
+        await self.refresh()
+        elected = await self._won_by(attempts)
+        if elected is None and (results is not None or self.is_taken):
             raise ControllerMovedError(f"controller {self.active_controller_id} was faster")
-        return office
+        return elected
 
-    async def _won_by(self, attempts: set[ControllerEpoch]) -> Office | None:
+    async def _won_by(self, attempts: set[ControllerEpoch]) -> ElectedEpoch | None:
         """The office, if `/controller` is this very session's and the epoch is one that it tried to write."""
-        if not (self.is_active and attempts):
+        if not (self.owns_controller_znode and attempts):
             return None
         epoch, version = await self._read_epoch()
-        return Office(epoch, version) if epoch in attempts else None
+        return ElectedEpoch(epoch, version) if epoch in attempts else None
 
     async def _read_epoch(self) -> tuple[ControllerEpoch, ZkVersion]:
         """`/controller_epoch` and its data version, created with 0 where absent (EL-2)."""
         while True:
-            node = await self._zookeeper.get(CONTROLLER_EPOCH)
-            if node is not None:
-                return decode_controller_epoch(node.data), ZkVersion(node.stat.version)
+            znode = await self._zookeeper.get(CONTROLLER_EPOCH)
+            if znode is not None:
+                return decode_controller_epoch(znode.data), ZkVersion(znode.stat.version)
             initial = encode_controller_epoch(INITIAL_CONTROLLER_EPOCH)
             await create_where_missing(self._zookeeper, CONTROLLER_EPOCH, initial)
 

@@ -1,4 +1,4 @@
-"""Which handler each event of a controller in office goes to, and where its answer goes."""
+"""Which handler each event of an active controller goes to, and where its answer goes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -27,38 +27,37 @@ from controller.events import (
     UpdateMetadataResponseReceived,
     ZkPartitionReassignment,
 )
-from controller.handlers.broker_changes import broker_change, broker_modifications
-from controller.handlers.configs import alter_configs
-from controller.handlers.controlled_shutdown import controlled_shutdown
-from controller.handlers.deletion_requests import delete_topics
-from controller.handlers.elections import balance_leaders, elect_leaders, replica_leader_election
-from controller.handlers.features import update_features
-from controller.handlers.isr_changes import alter_partition, changed_partitions
-from controller.handlers.notifications import (
+from controller.handlers.brokers.broker_changes import broker_change, broker_modifications
+from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
+from controller.handlers.brokers.notifications import (
     isr_change_notification,
     leader_and_isr_answered,
     log_dir_event_notification,
 )
-from controller.handlers.partition_transitions import trigger_online_elections
-from controller.handlers.producer_ids import allocate_producer_ids
+from controller.handlers.brokers.producer_ids import allocate_producer_ids
+from controller.handlers.configs.features import update_features
+from controller.handlers.configs.requests import alter_configs
+from controller.handlers.partitions.elections import balance_leaders, elect_leaders, replica_leader_election
+from controller.handlers.partitions.isr_changes import alter_partition, changed_partitions
+from controller.handlers.partitions.partition_transitions import trigger_online_elections
 from controller.handlers.queries import answer_query
-from controller.handlers.reassignment_requests import (
+from controller.handlers.reassignment.engine import complete_reassignments
+from controller.handlers.reassignment.requests import (
     alter_partition_reassignments,
     list_partition_reassignments,
     zk_partition_reassignment,
 )
-from controller.handlers.reassignments import complete_reassignments
 from controller.handlers.resumption import resume_procedures
-from controller.handlers.topic_changes import partition_modifications, topic_change
-from controller.handlers.topic_deletions import deletion_answered, topic_deletion
-from controller.handlers.topic_requests import create_partitions, create_topics
+from controller.handlers.topics.changes import partition_modifications, topic_change
+from controller.handlers.topics.deletion_requests import delete_topics
+from controller.handlers.topics.deletions import deletion_answered, topic_deletion
+from controller.handlers.topics.requests import create_partitions, create_topics
 from controller.request_events import (
     AllocateProducerIdsReceived,
     AlterConfigsReceived,
     AlterPartitionReceived,
     Answer,
     ApiPartitionReassignment,
-    Asked,
     ControlledShutdownReceived,
     CreatePartitionsReceived,
     CreateTopicsReceived,
@@ -67,6 +66,7 @@ from controller.request_events import (
     ListPartitionReassignments,
     QueryReceived,
     Request,
+    RequestEvent,
     UpdateFeaturesReceived,
 )
 
@@ -77,7 +77,7 @@ _log = structlog.stdlib.get_logger()
 
 async def dispatch(active: ActiveController, event: Event) -> None:
     """Carry out what the event asks of this controller, and answer who asked."""
-    assert type(event) in _REACTIONS, f"{type(event).__name__} is no event of a controller in office"
+    assert type(event) in _REACTIONS, f"{type(event).__name__} is no event of an active controller"
     await _REACTIONS[type(event)](active, event)
 
 
@@ -86,9 +86,9 @@ def _on(kind: type[_Event], react: Callable[[ActiveController, _Event], Awaitabl
 
 
 def _answering(
-    kind: type[Asked[Request, Answer]], handle: Callable[[ActiveController, Request], Awaitable[Answer]]
+    kind: type[RequestEvent[Request, Answer]], handle: Callable[[ActiveController, Request], Awaitable[Answer]]
 ) -> _Reaction:
-    async def react(active: ActiveController, event: Asked[Request, Answer]) -> None:
+    async def react(active: ActiveController, event: RequestEvent[Request, Answer]) -> None:
         event.answer(await handle(active, event.request))
 
     return kind, react
@@ -146,4 +146,4 @@ _REACTIONS: Final = dict(
     )
 )
 EVENTS: Final = frozenset(_REACTIONS)
-"""What a controller in office reacts to."""
+"""What an active controller reacts to."""

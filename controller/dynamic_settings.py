@@ -1,6 +1,6 @@
 """Settings that change while the process runs, and who follows their changes.
 
-A candidate follows them whether it is in office or not, in a task of its own, so that what a new reign decides with
+A candidate follows them whether it is active or not, in a task of its own, so that what a new reign decides with
 is already up to date. Source: Kafka DynamicBrokerConfig, TopicConfigHandler.
 """
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from cluster.config_changes import ConfigChanges, read_overrides
-from cluster.node import WallClock
-from cluster.znodes import DEFAULT_ENTITY, ConfigEntity
+from cluster.process.clock import WallClock
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from cluster.zookeeper.config_changes import ConfigChanges, read_overrides
 from cluster.zookeeper.port import ZooKeeper
 from controller.config import ControllerConfig
-from controller.decisions.topic_configs import parse_unclean_override
+from controller.decisions.configs.topic_configs import parse_unclean_override
 from controller.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
 
 _log = structlog.stdlib.get_logger()
@@ -51,7 +51,7 @@ class ConfigListener:
         clock: WallClock,
         *,
         put: Callable[[Event], None],
-        in_office: Callable[[], bool],
+        is_active: Callable[[], bool],
         topic_changed: Callable[[str], None],
     ) -> None:
         """`topic_changed` is called with each topic whose settings changed, not with those of before the session."""
@@ -61,7 +61,7 @@ class ConfigListener:
         self._own = ConfigEntity("brokers", str(config.id))
         self._of_all = ConfigEntity("brokers", DEFAULT_ENTITY)
         self._put = put
-        self._in_office = in_office
+        self._is_active = is_active
         self._topic_changed = topic_changed
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
@@ -87,5 +87,5 @@ class ConfigListener:
     async def _read_topics(self, topics: Sequence[ConfigEntity]) -> None:
         """EP-30."""
         for entity, overrides in zip(topics, await read_overrides(self._zookeeper, topics), strict=True):
-            if _unclean_override(overrides) and self._in_office():
+            if _unclean_override(overrides) and self._is_active():
                 self._put(TopicUncleanLeaderElectionEnable(entity.name))

@@ -11,11 +11,11 @@ from typing import Final
 
 from cluster.broker import ControllerEpoch, ControllerId
 from cluster.errors import ApiError, ErrorCode
-from cluster.node import WallClock
-from cluster.requests import ClusterEvent, WatchRequest, WatchResponse
-from cluster.state_change_log import StateChange
+from cluster.process.clock import WallClock
+from cluster.requests.cluster import ClusterEvent, WatchRequest, WatchResponse
 from controller.decisions.cluster_events import cluster_events
-from controller.decisions.read_only_view import ClusterView
+from controller.decisions.context_view import ContextView
+from state_log.record import StateChange
 
 REMEMBERED_MAX: Final = 20_000
 """Events, of a few hundred bytes each."""
@@ -42,7 +42,7 @@ class EventFeed:
         if self._is_followed:
             self._recorded.extend(changes)
 
-    def publish(self, view: ClusterView) -> None:
+    def publish(self, view: ContextView) -> None:
         """The event is over: tell what it changed. Costs nothing while nobody ever followed."""
         if self._recorded:
             recorded, self._recorded = self._recorded, []
@@ -91,7 +91,7 @@ class EventFeed:
                     break
             else:
                 if self._is_over:
-                    raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller lost the office")
+                    raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller stopped being active")
                 await self._news.wait()
 
     def _append(self, events: Sequence[ClusterEvent]) -> None:

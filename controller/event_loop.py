@@ -12,12 +12,12 @@ from typing import Final, Protocol, assert_never
 import structlog
 
 from cluster.errors import ApiError, ControllerMovedError, ErrorCode, SessionExpiredError, StartupError
-from cluster.state_change_log import Cause
 from controller.active_controller import UnsentDecisionsError
 from controller.controller_state import ControllerState
 from controller.events import Event, ShutdownEventLoop
 from controller.metrics import ControllerMetrics
-from controller.request_events import Asked
+from controller.request_events import RequestEvent
+from state_log.record import Cause
 
 QUEUE_TIME_RESET_S: Final = 300
 _log = structlog.stdlib.get_logger()
@@ -26,8 +26,8 @@ _log = structlog.stdlib.get_logger()
 class Disposition(Enum):
     """What follows from an event that ended in an error. In every case the event is abandoned where it stood."""
 
-    LOOK_WHO_RULES = "look who rules"
-    """Another controller was elected: give up the office if that is so."""
+    RESIGN_IF_MOVED = "resign if moved"
+    """Another controller was elected: resign if that is so."""
     STEP_DOWN = "step down"
     """What is in memory can no longer be trusted: let some candidate start afresh from ZooKeeper."""
     AWAIT_EXPIRY = "await expiry"
@@ -40,7 +40,7 @@ class Disposition(Enum):
 def error_disposition(event: Event, error: Exception) -> Disposition:
     match error:
         case ControllerMovedError():
-            return Disposition.LOOK_WHO_RULES
+            return Disposition.RESIGN_IF_MOVED
         case SessionExpiredError():
             return Disposition.AWAIT_EXPIRY
         case StartupError():
@@ -59,7 +59,7 @@ class EventProcessor(Protocol):
 
     async def process(self, event: Event, cause: Cause) -> None: ...
 
-    async def look_who_rules(self) -> None: ...
+    async def resign_if_moved(self) -> None: ...
 
     async def step_down(self) -> None: ...
 
@@ -137,11 +137,11 @@ class EventLoop:
     async def _dispose(self, event: Event, error: Exception) -> None:
         disposition = error_disposition(event, error)
         answer_with_error(event, error)
-        if isinstance(event, Asked) and isinstance(error, ApiError) and disposition is Disposition.CARRY_ON:
+        if isinstance(event, RequestEvent) and isinstance(error, ApiError) and disposition is Disposition.CARRY_ON:
             # What somebody asked for cannot be had, and the answer says so: nothing is wrong here.
             _log.info("A request was refused", request=type(event).__name__, error=str(error))
             return
-        expected = disposition in {Disposition.LOOK_WHO_RULES, Disposition.AWAIT_EXPIRY, Disposition.END}
+        expected = disposition in {Disposition.RESIGN_IF_MOVED, Disposition.AWAIT_EXPIRY, Disposition.END}
         _log.error(
             "An event was abandoned",
             abandoned=type(event).__name__,
@@ -153,8 +153,8 @@ class EventLoop:
             raise error
         try:
             match disposition:
-                case Disposition.LOOK_WHO_RULES:
-                    await self._processor.look_who_rules()
+                case Disposition.RESIGN_IF_MOVED:
+                    await self._processor.resign_if_moved()
                 case Disposition.STEP_DOWN:
                     await self._processor.step_down()
                 case Disposition.AWAIT_EXPIRY | Disposition.CARRY_ON:
@@ -165,12 +165,12 @@ class EventLoop:
             # Whatever office there was is gone with the session; its event follows.
             pass
         except Exception as second:
-            _log.error("Giving up the office failed", error=str(second), exc_info=second)
+            _log.error("Resigning failed", error=str(second), exc_info=second)
 
 
 def preempt(event: Event) -> None:
     """Answer the caller of an event that will not be processed (EV-6)."""
-    _refuse(event, ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not in office"))
+    _refuse(event, ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active"))
 
 
 def answer_with_error(event: Event, error: Exception) -> None:
@@ -185,7 +185,7 @@ def answer_with_error(event: Event, error: Exception) -> None:
 
 
 def _refuse(event: Event, error: ApiError) -> None:
-    if isinstance(event, Asked):
+    if isinstance(event, RequestEvent):
         event.refuse(error)
 
 

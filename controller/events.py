@@ -10,7 +10,7 @@ from msgspec import Struct
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import LeaderAndIsrResponse, UpdateMetadataResponse
+from cluster.requests.control import LeaderAndIsrResponse, UpdateMetadataResponse
 from controller.controller_state import ControllerState
 
 
@@ -20,7 +20,7 @@ class Event(Struct, frozen=True):
     state: ClassVar[ControllerState]
 
 
-# The candidate's own affairs, in office or not
+# The candidate's own affairs, active or not
 
 
 class Startup(Event, frozen=True):

@@ -121,7 +121,7 @@ class FencedWriter:
         self, chunk: list[_Pending], answer: list[OpResult] | Exception, outcomes: list[Outcome | None]
     ) -> list[list[_Pending]]:
         if isinstance(answer, OutcomeUnknownError):
-            return [await self._settle(chunk, outcomes)]
+            return [await self._resolve_unknown(chunk, outcomes)]
         if isinstance(answer, Exception):
             raise answer
         return await self._take_results(chunk, answer, outcomes)
@@ -143,40 +143,40 @@ class FencedWriter:
         failed, position, error = _find_failure(chunk, results)
         culprit = chunk[failed]
         outcome = _refused(culprit.ops[position], position, error)
-        if culprit.doubtful and (written := (await self._look([culprit]))[0]) is not None:
+        if culprit.doubtful and (written := (await self._read_back([culprit]))[0]) is not None:
             outcome = written
         outcomes[culprit.slot] = outcome
         rest = chunk[:failed] + chunk[failed + 1 :]
         middle = (len(rest) + 1) // 2
         return [rest[:middle], rest[middle:]]
 
-    async def _settle(self, chunk: list[_Pending], outcomes: list[Outcome | None]) -> list[_Pending]:
+    async def _resolve_unknown(self, chunk: list[_Pending], outcomes: list[Outcome | None]) -> list[_Pending]:
         """After a lost answer: record what is visibly done; the rest is sent again, as doubtful.
 
         Sending again is safe, because what was applied after all answers with a conflict and is looked at
         then; a plain second look could come too early for a transaction that is still on its way.
         """
-        seen = await self._look(chunk)
+        seen = await self._read_back(chunk)
         for pending, written in zip(chunk, seen, strict=True):
             if written is not None:
                 outcomes[pending.slot] = written
         return [p._replace(doubtful=True) for p, written in zip(chunk, seen, strict=True) if written is None]
 
-    async def _look(self, chunk: list[_Pending]) -> list[Written | None]:
+    async def _read_back(self, chunk: list[_Pending]) -> list[Written | None]:
         """Per unit, whether its last operation shows in ZooKeeper. Its transaction stands or falls as one."""
-        nodes = await self._zookeeper.get_many([pending.ops[-1].path for pending in chunk])
+        znodes = await self._zookeeper.get_many([pending.ops[-1].path for pending in chunk])
         seen: list[Written | None] = []
-        for pending, node in zip(chunk, nodes, strict=True):
+        for pending, znode in zip(chunk, znodes, strict=True):
             match pending.ops[-1]:
                 case Delete():
-                    seen.append(Written(-1) if node is None else None)
+                    seen.append(Written(-1) if znode is None else None)
                 case SetData(_, data, version) if version >= 0:
                     # The same content may have stood there before.
-                    done = node is not None and node.data == data and node.stat.version == version + 1
+                    done = znode is not None and znode.data == data and znode.stat.version == version + 1
                     seen.append(Written(version + 1) if done else None)
                 case Create(_, data) | SetData(_, data):
-                    done = node is not None and node.data == data
-                    seen.append(Written(node.stat.version) if node is not None and done else None)
+                    done = znode is not None and znode.data == data
+                    seen.append(Written(znode.stat.version) if znode is not None and done else None)
                 case Check():
                     raise AssertionError("a unit ends with a write")
         return seen

@@ -8,7 +8,7 @@ from typing import Final
 
 from cluster.broker import NO_CONTROLLER, ControllerId
 from cluster.process.metrics import Metrics
-from cluster.state_tables import ReplicaState
+from cluster.state_machines import ReplicaState
 from controller.context import ControllerContext
 from controller.controller_state import TIMER_OF_STATE, ControllerState
 
@@ -41,7 +41,7 @@ class ControllerMetrics:
         self.unclean_elections = registry.meter(DOMAIN, "ControllerStats", "UncleanLeaderElectionsPerSec")
         self.queue_size = registry.gauge(DOMAIN, "ControllerEventManager", "EventQueueSize")
         self.queue_time_ms = registry.histogram(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
-        # A reign's channels count in it; who is not in office yet shows that nothing is queued.
+        # A reign's channels count in it; who is not active yet shows that nothing is queued.
         registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
         self.current_controller_id = registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId")
         self.current_controller_id.set(NO_CONTROLLER)
@@ -54,15 +54,15 @@ class ControllerMetrics:
         if timer is not None:
             timer.update_ms(duration_ms)
 
-    def show_office(self, active_controller_id: ControllerId, *, held: bool) -> None:
-        """Who was last seen in office, and whether it is this candidate: at once, not after the event, because a
+    def show_active_controller(self, active_controller_id: ControllerId, *, held: bool) -> None:
+        """Who was last seen active, and whether it is this candidate: at once, not after the event, because a
         failover may take long and its office counts from the election (§15.1).
         """
         self.current_controller_id.set(active_controller_id)
         self._gauges["ActiveControllerCount"].set(held)
 
     def show(self, context: ControllerContext | None) -> None:
-        """Copy the counters of a reign; zeros for a candidate that is not in office (INV-11)."""
+        """Copy the counters of a reign; zeros for a candidate that is not active (INV-11)."""
         for name, value in _counts(context).items():
             self._gauges[name].set(value)
 

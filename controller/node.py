@@ -9,56 +9,55 @@ from msgspec.structs import replace
 
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
-from cluster.registered_controllers import registered_controllers
-from cluster.requests import (
-    AllocateProducerIdsRequest,
-    AlterConfigsRequest,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    ControlledShutdownRequest,
+from cluster.requests.agents import AllocateProducerIdsRequest, AlterPartitionRequest, ControlledShutdownRequest
+from cluster.requests.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    ReadStateChangesRequest,
+    ReadStateChangesResponse,
+    WatchRequest,
+    WatchResponse,
+)
+from cluster.requests.configs import AlterConfigsRequest, UpdateFeaturesRequest
+from cluster.requests.context import RequestContext
+from cluster.requests.elections import ElectLeadersRequest, ElectLeadersResponse
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
+from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ReadStateChangesRequest,
-    ReadStateChangesResponse,
-    RequestContext,
-    UpdateFeaturesRequest,
-    WatchRequest,
-    WatchResponse,
 )
-from cluster.znodes import CLUSTER_ID, CONTROLLER_EPOCH, decode_cluster_id, decode_controller_epoch
+from cluster.znodes.cluster_wide import decode_cluster_id
+from cluster.znodes.controller import decode_controller_epoch
+from cluster.znodes.paths import CLUSTER_ID, CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
+from cluster.zookeeper.registered_controllers import registered_controllers
 from controller.answered_requests import AnsweredRequests
 from controller.controller import Controller
 from controller.event_loop import preempt
 from controller.events import Event
-from controller.handlers.deletion_requests import wait_for_deletions
-from controller.handlers.elections import wait_until_heard
-from controller.handlers.topic_requests import wait_for_leaders, wait_for_new_partitions
+from controller.handlers.partitions.elections import wait_for_delivery
+from controller.handlers.topics.deletion_requests import wait_for_deletions
+from controller.handlers.topics.requests import wait_for_leaders, wait_for_new_partitions
 from controller.request_events import (
     AllocateProducerIdsReceived,
     AlterConfigsReceived,
     AlterPartitionReceived,
     ApiPartitionReassignment,
-    Asked,
     ControlledShutdownReceived,
     CreatePartitionsReceived,
     CreateTopicsReceived,
     DeleteTopicsReceived,
-    ElectionsDecided,
+    ElectLeadersDecision,
     ElectLeadersReceived,
     ListPartitionReassignments,
     Query,
     QueryReceived,
     Request,
+    RequestEvent,
     UpdateFeaturesReceived,
 )
 
@@ -88,7 +87,7 @@ class ControllerNode:
         """Answer a request of ControllerService or ClusterService.
 
         Between nodes an error is a code in the answer. Administrative requests raise ApiError; NOT_CONTROLLER
-        then carries the address of the controller in office, if there is one.
+        then carries the address of the active controller, if there is one.
         """
         match request:
             case AlterPartitionRequest():
@@ -123,24 +122,24 @@ class ControllerNode:
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
 
     async def _answer_node(
-        self, request: Request, event: Callable[[Request, asyncio.Future[Any]], Asked[Request, Any]]
+        self, request: Request, event: Callable[[Request, asyncio.Future[Any]], RequestEvent[Request, Any]]
     ) -> Any:
-        """The event loop's answer to a broker; out of office the answer's code says so."""
+        """The event loop's answer to a broker; while not active the answer's code says so."""
         asked = event(request, asyncio.get_running_loop().create_future())
-        if self._controller.in_office:
+        if self._controller.is_active:
             self._controller.events.put(asked)
         else:
             preempt(asked)
         return await asked.reply
 
     async def _elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        decided: ElectionsDecided = await self._decide(context, request, ElectLeadersReceived)
-        return await wait_until_heard(decided, request)
+        decided: ElectLeadersDecision = await self._decide(context, request, ElectLeadersReceived)
+        return await wait_for_delivery(decided, request)
 
     def _watch(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
         feed = self._controller.feed
         if feed is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not in office")
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
         return feed.follow(request)
 
     async def _change_topics(
@@ -176,8 +175,8 @@ class ControllerNode:
         return await reply
 
     def _enqueue(self, event: Event) -> None:
-        if not self._controller.in_office:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not in office")
+        if not self._controller.is_active:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
         self._controller.events.put(event)
 
     async def _redirecting(self, answer: Awaitable[Any]) -> Any:
@@ -198,7 +197,7 @@ class ControllerNode:
         return address if address else None
 
     async def _describe_cluster(self, request: DescribeClusterRequest) -> Any:
-        """The controller in office tells what it knows; a standby at least who is in office."""
+        """The active controller tells what it knows; a standby at least who is active."""
         try:
             described = await self._query(request)
         except ApiError as error:

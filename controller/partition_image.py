@@ -17,8 +17,8 @@ from cluster.broker import (
     ZkVersion,
 )
 from cluster.errors import ClusterError
-from cluster.partition import EMPTY_ASSIGNMENT, Leadership, ReplicaAssignment, TopicPartition
-from cluster.state_tables import PartitionState, ReplicaState
+from cluster.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.state_machines import PartitionState, ReplicaState
 from controller.broker_image import BrokerImage
 from controller.changes import Assignments
 from controller.preferred_leaders import PreferredLeaders, is_imbalanced
@@ -39,7 +39,7 @@ class PartitionImage(BrokerImage):
         self.topic_ids: dict[str, TopicId] = {}
         self.topic_names: dict[TopicId, str] = {}
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
-        self.leaderships: dict[TopicPartition, Leadership] = {}
+        self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: set[TopicPartition] = set()
         self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.replica_states: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
@@ -106,7 +106,7 @@ class PartitionImage(BrokerImage):
 
     # Leadership
 
-    def _set_leaderships(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
+    def _set_leaderships(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         known, led_by = self.leaderships, self._led_by
         for tp, leadership in leaderships.items():
             old = known.get(tp)
@@ -287,7 +287,7 @@ class PartitionImage(BrokerImage):
                 counts[self.replica_state(broker, tp)] += sign
 
     def _count_imbalance(
-        self, tp: TopicPartition, assignment: ReplicaAssignment, leadership: Leadership | None, sign: int
+        self, tp: TopicPartition, assignment: ReplicaAssignment, leadership: LeaderAndIsr | None, sign: int
     ) -> None:
         if leadership is None or tp.topic in self.topics_to_be_deleted:
             return

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from cluster.broker import Broker
-from cluster.requests import ControlRequest, ControlResponse
+from cluster.requests.control import ControlRequest, ControlResponse
 
 
 class BrokerClient(Protocol):

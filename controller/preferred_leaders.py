@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from cluster.broker import BrokerId
-from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
 class PreferredLeaders:
@@ -57,7 +57,7 @@ class PreferredLeaders:
 
 
 def count_preferred_leaders(
-    assignments: Mapping[TopicPartition, ReplicaAssignment], leaderships: Mapping[TopicPartition, Leadership]
+    assignments: Mapping[TopicPartition, ReplicaAssignment], leaderships: Mapping[TopicPartition, LeaderAndIsr]
 ) -> PreferredLeaders:
     """The index made from scratch: what one that was kept up to date must equal."""
     counted = PreferredLeaders()
@@ -70,7 +70,7 @@ def count_preferred_leaders(
     return counted
 
 
-def is_imbalanced(assignment: ReplicaAssignment, leadership: Leadership) -> bool:
+def is_imbalanced(assignment: ReplicaAssignment, leadership: LeaderAndIsr) -> bool:
     """Whether somebody else than the preferred replica leads (CX-21).
 
     A preferred replica that a reassignment is still adding does not count until it is in the ISR.

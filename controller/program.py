@@ -14,21 +14,22 @@ from cluster.errors import (
     ZooKeeperAuthenticationError,
     ZooKeeperUnreachableError,
 )
-from cluster.node import RequestHandler
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.diagnostics import configure_diagnostics
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
-from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse, RequestContext
-from cluster.state_change_files import open_state_change_log
-from cluster.state_change_reader import read_lines
+from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
+from cluster.requests.context import RequestContext
+from cluster.rpc.request_handler import RequestHandler
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.node import ControllerNode
+from state_log.reader import read_lines
+from state_log.writer import open_state_change_log
 
 _log = structlog.stdlib.get_logger()
 

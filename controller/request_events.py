@@ -1,4 +1,4 @@
-"""What is asked of the controller in office: each an event whose answer somebody waits for.
+"""What is asked of the active controller: each an event whose answer somebody waits for.
 
 Source: Kafka ControllerEvent, those with a callback.
 """
@@ -11,48 +11,53 @@ from msgspec import Struct
 from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import (
+from cluster.requests.agents import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+)
+from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeFeaturesRequest,
+    PlanFeatureUpdatesRequest,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
+from cluster.requests.plans import Plan
+from cluster.requests.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    DescribeReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from cluster.requests.topics import (
     CreatableTopicResult,
     CreatePartitionsRequest,
     CreatePartitionsResult,
     CreateTopicsRequest,
     DeletableTopicResult,
     DeleteTopicsRequest,
-    DescribeClusterRequest,
-    DescribeConfigsRequest,
-    DescribeFeaturesRequest,
-    DescribeReassignmentsRequest,
     DescribeTopicDeletionsRequest,
     DescribeTopicsRequest,
-    ElectLeadersRequest,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
     ListTopicsRequest,
-    Plan,
-    PlanControlledShutdownRequest,
-    PlanFeatureUpdatesRequest,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
 )
 from controller.controller_state import ControllerState
-from controller.decisions.requested_elections import Refusal
+from controller.decisions.partitions.requested_elections import RefusedElection
 from controller.events import Event
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 
-class Asked(Event, Generic[Request, Answer], frozen=True):
+class RequestEvent(Event, Generic[Request, Answer], frozen=True):
     """`reply` is answered or refused exactly once, and done before that when the caller went away (INV-12)."""
 
     request: Request
@@ -71,14 +76,14 @@ class Asked(Event, Generic[Request, Answer], frozen=True):
 # Between nodes
 
 
-class AlterPartitionReceived(Asked[AlterPartitionRequest, AlterPartitionResponse], frozen=True):
+class AlterPartitionReceived(RequestEvent[AlterPartitionRequest, AlterPartitionResponse], frozen=True):
     state = ControllerState.ISR_CHANGE
 
     def refuse(self, error: ApiError) -> None:
         self.answer(AlterPartitionResponse(error.code))
 
 
-class ControlledShutdownReceived(Asked[ControlledShutdownRequest, ControlledShutdownResponse], frozen=True):
+class ControlledShutdownReceived(RequestEvent[ControlledShutdownRequest, ControlledShutdownResponse], frozen=True):
     state = ControllerState.CONTROLLED_SHUTDOWN
 
     def refuse(self, error: ApiError) -> None:
@@ -87,7 +92,7 @@ class ControlledShutdownReceived(Asked[ControlledShutdownRequest, ControlledShut
         self.answer(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else error.code))
 
 
-class AllocateProducerIdsReceived(Asked[AllocateProducerIdsRequest, AllocateProducerIdsResponse], frozen=True):
+class AllocateProducerIdsReceived(RequestEvent[AllocateProducerIdsRequest, AllocateProducerIdsResponse], frozen=True):
     state = ControllerState.IDLE
 
     def refuse(self, error: ApiError) -> None:
@@ -97,9 +102,9 @@ class AllocateProducerIdsReceived(Asked[AllocateProducerIdsRequest, AllocateProd
 # Administration. A decision is the first half of an answer; who asked may then wait for what follows from it.
 
 
-class TopicsDecided(Struct, frozen=True):
+class CreateTopicsDecision(Struct, frozen=True):
     """One result per topic of the request. `leaders_elected`: for each topic created, whether all its partitions
-    got a leader while the controller that created it was in office.
+    got a leader while the controller that created it was active.
     """
 
     results: tuple[CreatableTopicResult, ...]
@@ -107,11 +112,11 @@ class TopicsDecided(Struct, frozen=True):
     plan: Plan | None = None
 
 
-class CreateTopicsReceived(Asked[CreateTopicsRequest, TopicsDecided], frozen=True):
+class CreateTopicsReceived(RequestEvent[CreateTopicsRequest, CreateTopicsDecision], frozen=True):
     state = ControllerState.TOPIC_CHANGE
 
 
-class PartitionsDecided(Struct, frozen=True):
+class CreatePartitionsDecision(Struct, frozen=True):
     """The same for topics that gain partitions."""
 
     results: tuple[CreatePartitionsResult, ...]
@@ -119,13 +124,13 @@ class PartitionsDecided(Struct, frozen=True):
     plan: Plan | None = None
 
 
-class CreatePartitionsReceived(Asked[CreatePartitionsRequest, PartitionsDecided], frozen=True):
+class CreatePartitionsReceived(RequestEvent[CreatePartitionsRequest, CreatePartitionsDecision], frozen=True):
     state = ControllerState.TOPIC_CHANGE
 
 
-class DeletionsDecided(Struct, frozen=True):
+class DeleteTopicsDecision(Struct, frozen=True):
     """One result per topic of the request. `deleted`: for each topic accepted, whether it went while the controller
-    that accepted it was in office.
+    that accepted it was active.
     """
 
     results: tuple[DeletableTopicResult, ...]
@@ -133,43 +138,43 @@ class DeletionsDecided(Struct, frozen=True):
     plan: Plan | None = None
 
 
-class DeleteTopicsReceived(Asked[DeleteTopicsRequest, DeletionsDecided], frozen=True):
+class DeleteTopicsReceived(RequestEvent[DeleteTopicsRequest, DeleteTopicsDecision], frozen=True):
     state = ControllerState.TOPIC_DELETION
 
 
-class AlterConfigsReceived(Asked[AlterConfigsRequest, AlterConfigsResponse], frozen=True):
+class AlterConfigsReceived(RequestEvent[AlterConfigsRequest, AlterConfigsResponse], frozen=True):
     state = ControllerState.IDLE
 
 
-class UpdateFeaturesReceived(Asked[UpdateFeaturesRequest, UpdateFeaturesResponse], frozen=True):
+class UpdateFeaturesReceived(RequestEvent[UpdateFeaturesRequest, UpdateFeaturesResponse], frozen=True):
     state = ControllerState.UPDATE_FEATURES
 
 
 class ApiPartitionReassignment(
-    Asked[AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse], frozen=True
+    RequestEvent[AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse], frozen=True
 ):
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 
 class ListPartitionReassignments(
-    Asked[ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse], frozen=True
+    RequestEvent[ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse], frozen=True
 ):
     state = ControllerState.LIST_PARTITION_REASSIGNMENT
 
 
-class ElectionsDecided(Struct, frozen=True):
-    """What became of each partition asked for. `leaders`: those that were elected. `heard`: for each of them,
-    whether the broker took the news while the controller that elected it was in office.
+class ElectLeadersDecision(Struct, frozen=True):
+    """What became of each partition asked for. `leaders`: those that were elected. `delivered`: for each of them,
+    whether the broker took the news while the controller that elected it was active.
     """
 
     partitions: tuple[TopicPartition, ...]
-    refusals: dict[TopicPartition, Refusal]
+    refusals: dict[TopicPartition, RefusedElection]
     leaders: dict[TopicPartition, BrokerId] = {}
-    heard: "dict[BrokerId, Future[bool]]" = {}
+    delivered: "dict[BrokerId, Future[bool]]" = {}
     plan: Plan | None = None
 
 
-class ElectLeadersReceived(Asked[ElectLeadersRequest, ElectionsDecided], frozen=True):
+class ElectLeadersReceived(RequestEvent[ElectLeadersRequest, ElectLeadersDecision], frozen=True):
     state = ControllerState.MANUAL_LEADER_BALANCE
 
 
@@ -186,7 +191,7 @@ Query = (
 )
 
 
-class QueryReceived(Asked[Query, object], frozen=True):
+class QueryReceived(RequestEvent[Query, object], frozen=True):
     """A question about the context, which only the event loop reads."""
 
     state = ControllerState.IDLE

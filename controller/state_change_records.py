@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch, RegisteredBroker
-from cluster.partition import Leadership, TopicPartition
-from cluster.state_change_log import Cause, Kind, LoadedPartition, StateChange
-from cluster.state_tables import PartitionState
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.state_machines import PartitionState
 from controller.changes import (
     BrokerModified,
     BrokersBounced,
@@ -32,6 +31,7 @@ from controller.changes import (
 )
 from controller.context import ControllerContext
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
+from state_log.record import Cause, Kind, LoadedPartition, StateChange
 
 _Record = Callable[..., StateChange]
 """StateChange with what all records of one change share."""
@@ -220,7 +220,7 @@ def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
     )
 
 
-_NEVER_LED: Final = Leadership(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
+_NEVER_LED: Final = LeaderAndIsr(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
 
 
 def _resigned(change: ControllerResigned, _context: ControllerContext, record: _Record) -> list[StateChange]:

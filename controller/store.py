@@ -1,7 +1,7 @@
-"""What a controller in office reads from and writes to ZooKeeper: typed, batched, and fenced by its epoch.
+"""What an active controller reads from and writes to ZooKeeper: typed, batched, and fenced by its epoch.
 
 Reads never cost a round trip per partition. A malformed node is logged with its path and bytes and reads as
-absent, so that one bad node cannot keep every controller from taking office.
+absent, so that one bad node cannot keep every controller from becoming active.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,30 +11,26 @@ import structlog
 
 from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
 from cluster.errors import MalformedZnodeError, ZooKeeperError
-from cluster.partition import Leadership, TopicAssignment, TopicPartition
-from cluster.znodes import (
+from cluster.partition import LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.znodes.configs import decode_config, encode_config
+from cluster.znodes.paths import (
     BROKERS_IDS,
     BROKERS_TOPICS,
     CONTROLLER,
     DELETE_TOPICS,
     broker_of_name,
     broker_path,
-    decode_broker,
-    decode_config,
-    decode_state,
-    decode_topic,
     delete_topic_path,
-    encode_config,
-    encode_state,
-    encode_topic,
     partition_path,
     partitions_path,
     state_path,
     topic_config_path,
     topic_path,
 )
+from cluster.znodes.registrations import decode_broker
+from cluster.znodes.topics import decode_state, decode_topic, encode_state, encode_topic
 from cluster.zookeeper.listing import watched_children
-from cluster.zookeeper.port import Create, Delete, Node, Op, SetData, ZooKeeper
+from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode, ZooKeeper
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
 _DELETION_ROUNDS: Final = 3
@@ -57,10 +53,10 @@ class ControllerStore:
         """All registered brokers by id, with a watch on the list and on each registration."""
         names = await self._children(BROKERS_IDS)
         ids = sorted(broker for name in names if (broker := broker_of_name(name)) is not None)
-        nodes = await self._zookeeper.get_many([broker_path(b) for b in ids], watch=True)
+        znodes = await self._zookeeper.get_many([broker_path(b) for b in ids], watch=True)
         found: list[RegisteredBroker] = []
-        for broker, node in zip(ids, nodes, strict=True):
-            registered = _decode_registration(broker, node)
+        for broker, znode in zip(ids, znodes, strict=True):
+            registered = _decode_registration(broker, znode)
             if registered is not None:
                 found.append(registered)
         return found
@@ -79,14 +75,14 @@ class ControllerStore:
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         """Topic nodes, with a watch on each; absent and malformed ones are left out."""
-        nodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics], watch=True)
+        znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics], watch=True)
         found: dict[str, TopicAssignment] = {}
         self.malformed_topics.difference_update(topics)
-        for topic, node in zip(topics, nodes, strict=True):
-            if node is None:
+        for topic, znode in zip(topics, znodes, strict=True):
+            if znode is None:
                 continue
             try:
-                found[topic] = decode_topic(topic, node.data)
+                found[topic] = decode_topic(topic, znode.data)
             except MalformedZnodeError as error:
                 _report(error)
                 self.malformed_topics.add(topic)
@@ -94,12 +90,12 @@ class ControllerStore:
 
     async def read_topics_to_change(self, topics: Sequence[str]) -> dict[str, tuple[TopicAssignment, ZkVersion]]:
         """Topic nodes with their data versions; absent and malformed ones are left out."""
-        nodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics])
+        znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics])
         found: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
-        for topic, node in zip(topics, nodes, strict=True):
-            if node is not None:
+        for topic, znode in zip(topics, znodes, strict=True):
+            if znode is not None:
                 try:
-                    found[topic] = decode_topic(topic, node.data), ZkVersion(node.stat.version)
+                    found[topic] = decode_topic(topic, znode.data), ZkVersion(znode.stat.version)
                 except MalformedZnodeError as error:
                     _report(error)
         return found
@@ -139,17 +135,17 @@ class ControllerStore:
         """Overrides of each topic, empty where it has none; the error where they cannot be read."""
         paths = [topic_config_path(topic) for topic in topics]
         found: dict[str, dict[str, str] | MalformedZnodeError] = {}
-        for topic, path, node in zip(topics, paths, await self._zookeeper.get_many(paths), strict=True):
+        for topic, path, znode in zip(topics, paths, await self._zookeeper.get_many(paths), strict=True):
             try:
-                found[topic] = {} if node is None else decode_config(path, node.data)
+                found[topic] = {} if znode is None else decode_config(path, znode.data)
             except MalformedZnodeError as error:
                 _report(error)
                 found[topic] = error
         return found
 
     async def marked_for_deletion(self, topics: Sequence[str]) -> set[str]:
-        nodes = await self._zookeeper.get_many([delete_topic_path(topic) for topic in topics])
-        return {topic for topic, node in zip(topics, nodes, strict=True) if node is not None}
+        znodes = await self._zookeeper.get_many([delete_topic_path(topic) for topic in topics])
+        return {topic for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
 
     async def list_deletion_markers(self) -> tuple[str, ...]:
         """Topics marked for deletion, with a watch on the list."""
@@ -203,24 +199,24 @@ class ControllerStore:
 
     async def read_states(
         self, partitions: Sequence[TopicPartition], *, watch: bool = False
-    ) -> dict[TopicPartition, Leadership]:
+    ) -> dict[TopicPartition, LeaderAndIsr]:
         """Leadership of the partitions that have a readable state node; `watch` leaves one on each node."""
-        nodes = await self._zookeeper.get_many([state_path(tp) for tp in partitions], watch=watch)
-        leaderships: dict[TopicPartition, Leadership] = {}
-        for tp, node in zip(partitions, nodes, strict=True):
-            if node is None:
+        znodes = await self._zookeeper.get_many([state_path(tp) for tp in partitions], watch=watch)
+        leaderships: dict[TopicPartition, LeaderAndIsr] = {}
+        for tp, znode in zip(partitions, znodes, strict=True):
+            if znode is None:
                 continue
             try:
-                leadership = decode_state(tp, node.data, PartitionEpoch(node.stat.version))
+                leadership = decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
                 if leadership is None:
-                    raise MalformedZnodeError(state_path(tp), node.data, "not JSON")
+                    raise MalformedZnodeError(state_path(tp), znode.data, "not JSON")
             except MalformedZnodeError as error:
                 _report(error)
             else:
                 leaderships[tp] = leadership
         return leaderships
 
-    async def write_states(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Outcome]:
+    async def write_states(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
         """Write each state if its node is still at the partition epoch before `leadership.partition_epoch`."""
         # Version -1 would match any: a state that is there already has at least epoch 0, its successor 1.
         assert all(leadership.partition_epoch > 0 for leadership in leaderships.values()), "0 is for created states"
@@ -230,7 +226,7 @@ class ControllerStore:
         ]
         return dict(zip(leaderships, await self._writer.write(units), strict=True))
 
-    async def create_states(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Outcome]:
+    async def create_states(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
         """Create state nodes and what is missing above them; a Conflict means that there is a state already.
 
         One small round creates `/partitions` once per topic, then each partition is a unit of its node and
@@ -263,33 +259,33 @@ class ControllerStore:
     async def read_children(self, parent: str) -> dict[str, bytes | None]:
         """Path -> content of all children, None for those gone meanwhile, with a watch left on the list."""
         paths = [f"{parent}/{name}" for name in await self._children(parent)]
-        nodes = await self._zookeeper.get_many(paths)
-        return {path: None if node is None else node.data for path, node in zip(paths, nodes, strict=True)}
+        znodes = await self._zookeeper.get_many(paths)
+        return {path: None if znode is None else znode.data for path, znode in zip(paths, znodes, strict=True)}
 
-    async def delete_nodes(self, paths: Collection[str]) -> None:
+    async def delete_znodes(self, paths: Collection[str]) -> None:
         await self._writer.write([(Delete(path),) for path in paths])
 
     async def _children(self, parent: str) -> tuple[str, ...]:
         return await watched_children(self._zookeeper, parent) or ()
 
-    async def read_node(self, path: str) -> bytes | None:
-        node = await self._zookeeper.get(path)
-        return None if node is None else node.data
+    async def read_znode(self, path: str) -> bytes | None:
+        znode = await self._zookeeper.get(path)
+        return None if znode is None else znode.data
 
     # The office
 
-    async def leave_office(self) -> None:
+    async def delete_controller_znode(self) -> None:
         """Delete `/controller` (EL-12). Raises ControllerMovedError when another controller was elected."""
         (outcome,) = await self._writer.write([(Delete(CONTROLLER),)])
         if not isinstance(outcome, Written):
             raise ZooKeeperError(f"{CONTROLLER} cannot be deleted: {outcome}")
 
 
-def _decode_registration(broker: BrokerId, node: Node | None) -> RegisteredBroker | None:
-    if node is None:
+def _decode_registration(broker: BrokerId, znode: Znode | None) -> RegisteredBroker | None:
+    if znode is None:
         return None
     try:
-        return RegisteredBroker(decode_broker(broker, node.data), BrokerEpoch(node.stat.czxid))
+        return RegisteredBroker(decode_broker(broker, znode.data), BrokerEpoch(znode.stat.czxid))
     except MalformedZnodeError as error:
         _report(error)
         return None

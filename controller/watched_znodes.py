@@ -6,7 +6,7 @@ Source: the ZNodeChangeHandlers of Kafka's KafkaController.
 from collections.abc import Container
 from typing import Final
 
-from cluster.znodes import (
+from cluster.znodes.paths import (
     BROKERS_IDS,
     BROKERS_TOPICS,
     CONTROLLER,

@@ -112,8 +112,8 @@ def main() -> None:
     try:
         app(prog_name="klamm")
     except ConfigError as error:
-        for mistake in error.mistakes:
-            say(f"klamm: {mistake}")
+        for line in error.errors:
+            say(f"klamm: {line}")
         sys.exit(EXIT_WRONG_USAGE)
     except ApiError as error:
         for line in error_lines(error):

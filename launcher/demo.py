@@ -20,7 +20,9 @@ from admin.topology import Topology
 from cluster.broker import NO_LEADER, BrokerId, Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.process.clock import SystemClock
-from cluster.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, DescribeClusterResponse, MetadataRequest, NewTopic
+from cluster.requests.cluster import DescribeClusterResponse
+from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MetadataRequest
+from cluster.requests.topics import NewTopic
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import BROKER, CONTROLLER
 from launcher.serving import until_serving
@@ -222,23 +224,23 @@ async def _have_other_leaders(
 
 
 async def _kill_controller(cluster: LocalCluster, client: AdminClient, outcome: Outcome, say: Say) -> None:
-    """SIGKILL the controller in office, and time until another one answers with the next epoch."""
+    """SIGKILL the active controller, and time until another one answers with the next epoch."""
     before = await client.describe_cluster(require_controller=True)
     outcome.killed_controller = before.controller_id
-    say(f"kill -9 of controller {before.controller_id}, in office with epoch {before.controller_epoch}")
+    say(f"kill -9 of controller {before.controller_id}, active in epoch {before.controller_epoch}")
     began = asyncio.get_running_loop().time()
     cluster.kill(f"{CONTROLLER}-{before.controller_id}")
-    after = await _until(lambda: _in_office(cluster, client, before))
+    after = await _until(lambda: _active_controller(cluster, client, before))
     outcome.controller_failover_ms.append(_ms_since(began))
     say(
-        f"controller {after.controller_id} in office with epoch {after.controller_epoch}"
+        f"controller {after.controller_id} active in epoch {after.controller_epoch}"
         f" after {outcome.controller_failover_ms[-1]:,} ms"
     )
     if after.controller_epoch != before.controller_epoch + 1:
         raise StartupError(f"the controller epoch went from {before.controller_epoch} to {after.controller_epoch}")
 
 
-async def _in_office(
+async def _active_controller(
     cluster: LocalCluster, client: AdminClient, before: DescribeClusterResponse
 ) -> DescribeClusterResponse | None:
     for member in cluster.members(CONTROLLER):
@@ -258,11 +260,11 @@ async def _is_in_sync(client: AdminClient, topic: str) -> bool | None:
     return all(len(p.isr) == REPLICATION_FACTOR for p in described.partitions) or None
 
 
-async def _until(look: Callable[[], Awaitable[_T | None]]) -> _T:
+async def _until(probe: Callable[[], Awaitable[_T | None]]) -> _T:
     """Look until there is something; raises TimeoutError when it takes too long."""
     async with asyncio.timeout(_STEP_TIMEOUT_S):
         while True:
-            seen = await look()
+            seen = await probe()
             if seen is not None:
                 return seen
             await asyncio.sleep(_POLL_S)

@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from cluster.broker import BrokerId, PartitionEpoch
 from cluster.errors import StartupError
-from cluster.partition_history import ONE_LEADER_PER_EPOCH
 from cluster.process.clock import SystemClock
-from cluster.state_change_files import FileStateChangeLog
-from cluster.state_change_log import Cause, Kind, LoggedStateChange, StateChange, incarnation_id
-from cluster.state_change_reader import read_state_changes
 from deploy.local.java import find_java, spark_environment
+from state_log.histories import ONE_LEADER_PER_EPOCH
+from state_log.reader import read_state_changes
+from state_log.record import Cause, Kind, LoggedStateChange, StateChange, incarnation_id
+from state_log.writer import FileStateChangeLog
 
 _WRITTEN_BY_CONTROLLERS: Final = (Kind.PARTITION, Kind.REPLICA, Kind.ISR)
 
@@ -52,10 +52,10 @@ def audit_twice(logs: Sequence[Path], topic: str, folder: Path) -> AuditOutcome:
     session = start_session(folder)
     try:
         as_written = run_audit(logs, folder / "audit", once=True, session=session)
-        with_lie = run_audit(copies, folder / "audit-of-second-leader", once=True, session=session)
+        tampered = run_audit(copies, folder / "audit-of-second-leader", once=True, session=session)
     finally:
         session.stop()
-    return AuditOutcome(as_written.verdict, as_written.records, as_written.findings, injected, with_lie.findings)
+    return AuditOutcome(as_written.verdict, as_written.records, as_written.findings, injected, tampered.findings)
 
 
 def inject_second_leader(logs: Sequence[Path], topic: str) -> str:

@@ -77,16 +77,16 @@ def _run(cluster: "LocalCluster", step: Any) -> dict[str, Any]:
     step(f"starting ZooKeeper, 3 controllers and 3 agents in {cluster.folder}")
     cluster.start_all()
     active = wait_until_serving(cluster, 180)
-    step(f"the cluster serves; controller {active.controller_id} is in office")
+    step(f"the cluster serves; controller {active.controller_id} is active")
     lines = report / "lines.txt"
     write_lines(lines)
     outcome = asyncio.run(demonstrate(cluster, lines, step))
     step(f"{outcome.read_back:,} lines read back, {outcome.lost} lost, {outcome.duplicates} stored twice")
     # Stopped before the audit, so that the logs are complete.
     cluster.stop_all()
-    step("cluster stopped; auditing its state-change logs, and a copy with a planted second leader")
+    step("cluster stopped; auditing its state-change logs, and a copy with an injected second leader")
     audited = audit_twice(cluster.state_change_logs, outcome.topic, report)
-    step(f"audit: {audited.verdict}; planted: {'found' if audited.proves_something else 'NOT FOUND'}")
+    step(f"audit: {audited.verdict}; injected: {'found' if audited.proves_something else 'NOT FOUND'}")
     passed = (
         outcome.lost == 0
         and outcome.out_of_order == 0
@@ -100,8 +100,8 @@ def _run(cluster: "LocalCluster", step: Any) -> dict[str, Any]:
         "audit": audited.verdict,
         "audit_records": audited.records,
         "audit_findings": audited.findings,
-        "planted": audited.injected,
-        "planted_findings": audited.found,
+        "injected": audited.injected,
+        "injected_findings": audited.found,
         "data": str(cluster.folder),
         "report": str(report),
     }
@@ -116,7 +116,7 @@ def _new_report_folder(folder: Path) -> Path:
 
 def _print_summary(document: dict[str, Any]) -> None:
     stages = ", ".join(f"{count:,} {name}" for name, count in document["acknowledged_by_stage"].items())
-    findings = ", ".join(f"{rule} ({count})" for rule, count in document["planted_findings"].items())
+    findings = ", ".join(f"{rule} ({count})" for rule, count in document["injected_findings"].items())
     rows = {
         "acknowledged lines": f"{document['acknowledged']:,}  ({stages})",
         "read back": f"{document['read_back']:,}",
@@ -127,7 +127,7 @@ def _print_summary(document: dict[str, Any]) -> None:
         "kill -9 of the controller": f"new controller after {_milliseconds(document['controller_failover_ms'])}",
         "both started again": f"all replicas in sync after {document['in_sync_again_ms']:,} ms",
         "audit of the state-change logs": f"{document['audit']}, {document['audit_records']:,} records",
-        "audit of a copy with a lie": f"{document['planted']}: {findings if findings else 'nothing found'}",
+        "audit of a tampered copy": f"{document['injected']}: {findings if findings else 'nothing found'}",
         "report": document["report"],
         "look closer": f"klamm story {document['topic']}-0 --data {document['data']}",
     }

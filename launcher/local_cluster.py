@@ -96,11 +96,11 @@ def down(data: DataOption = DEFAULT_DATA) -> None:
 
 
 def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -> None:
-    """Show each process of a cluster, who is in office, and where the logs are. Works on half-dead clusters."""
+    """Show each process of a cluster, who is active, and where the logs are. Works on half-dead clusters."""
     from deploy.local.cluster import LocalCluster
-    from launcher.serving import look
+    from launcher.serving import describe_status
 
-    document = asyncio.run(look(LocalCluster.open(data)))
+    document = asyncio.run(describe_status(LocalCluster.open(data)))
     columns = ("role", "id", "pid", "address", "metrics", "state", "active", "epoch")
     write(document, form, columns, _rows(document, columns))
 
@@ -121,8 +121,8 @@ def _watch(cluster: "LocalCluster") -> None:
     """Start again what gave up by itself, and say what else ended."""
     states = {m.name: cluster.state_of(m.name) for m in cluster.state.members}
     while True:
-        for name in cluster.tend():
-            say(f"{name} gave up and was started again: {cluster.last_words(name, lines=1)}")
+        for name in cluster.restart_exited():
+            say(f"{name} gave up and was started again: {cluster.log_tail(name, lines=1)}")
         for name, before in states.items():
             now = cluster.state_of(name)
             if now != before:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from admin.client import AdminClient
 from cluster.errors import ClusterError, StartupError
-from cluster.requests import DescribeClusterResponse
+from cluster.requests.cluster import DescribeClusterResponse
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import BROKER, CONTROLLER, ZOOKEEPER, Member
 from deploy.local.processes import GONE, RUNNING
@@ -18,33 +18,33 @@ _PROBE_MS = 1_500
 _POLL_S = 0.2
 
 
-class Picture(Struct, frozen=True):
+class ClusterStatus(Struct, frozen=True):
     """One look at a cluster. `answers` has what each process said, by member name; None: nothing."""
 
     answers: dict[str, DescribeClusterResponse | None]
 
     def active(self) -> DescribeClusterResponse | None:
-        """What the controller in office says of the cluster."""
+        """What the active controller says of the cluster."""
         for name, answer in self.answers.items():
             if answer is not None and name == f"{CONTROLLER}-{answer.controller_id}":
                 return answer
         return None
 
     def registered_brokers(self) -> set[int]:
-        """Brokers that the controller in office knows to be alive."""
+        """Brokers that the active controller knows to be alive."""
         active = self.active()
         return set() if active is None else {int(b.id) for b in active.brokers}
 
 
-async def take_picture(cluster: LocalCluster, client: AdminClient) -> Picture:
+async def probe(cluster: LocalCluster, client: AdminClient) -> ClusterStatus:
     """Ask every running controller and agent at once."""
     asked = [m for m in cluster.state.members if m.role != ZOOKEEPER]
     answers = await asyncio.gather(*(_ask(cluster, client, m) for m in asked))
-    return Picture({m.name: answer for m, answer in zip(asked, answers, strict=True)})
+    return ClusterStatus({m.name: answer for m, answer in zip(asked, answers, strict=True)})
 
 
 def wait_until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
-    """Wait until a controller is in office and knows every broker that is to run; what it says then.
+    """Wait until a controller is active and knows every broker that is to run; what it says then.
 
     Brokers that give up meanwhile are started again. Raises StartupError, with the last words of whoever failed.
     """
@@ -57,28 +57,28 @@ async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClus
     wanted = {m.id for m in cluster.members(BROKER)}
     async with AdminClient(cluster.bootstrap) as client:
         while True:
-            picture = await take_picture(cluster, client)
-            active = picture.active()
-            heard = sum(answer is not None and answer.controller_id >= 0 for answer in picture.answers.values())
-            if active is not None and picture.registered_brokers() >= wanted and heard == len(picture.answers):
+            status = await probe(cluster, client)
+            active = status.active()
+            answered = sum(answer is not None and answer.controller_id >= 0 for answer in status.answers.values())
+            if active is not None and status.registered_brokers() >= wanted and answered == len(status.answers):
                 return active
-            cluster.tend()
+            cluster.restart_exited()
             if cluster.given_up() or time.monotonic() - started > timeout_s:
-                raise StartupError(_why_not(cluster, picture, time.monotonic() - started))
+                raise StartupError(_why_not(cluster, status, time.monotonic() - started))
             await asyncio.sleep(_POLL_S)
 
 
-async def look(cluster: LocalCluster) -> dict[str, Any]:
+async def describe_status(cluster: LocalCluster) -> dict[str, Any]:
     """The document of `klamm status`."""
     async with AdminClient(cluster.bootstrap) as client:
-        picture = await take_picture(cluster, client)
-    known = picture.registered_brokers()
+        status = await probe(cluster, client)
+    known = status.registered_brokers()
     return {
         "data": str(cluster.folder),
         "zookeeper": cluster.state.zookeeper,
         "zookeeper_pid": next((_pid(cluster, member) for member in cluster.members(ZOOKEEPER)), None),
         "zookeeper_state": _zookeeper_state(cluster),
-        "controllers": [_controller(cluster, m, picture) for m in cluster.members(CONTROLLER)],
+        "controllers": [_controller(cluster, m, status) for m in cluster.members(CONTROLLER)],
         "brokers": [_broker(cluster, m, m.id in known) for m in cluster.members(BROKER)],
         "state_change_logs": [str(folder) for folder in cluster.state_change_logs],
     }
@@ -93,8 +93,8 @@ async def _ask(cluster: LocalCluster, client: AdminClient, member: Member) -> De
         return None
 
 
-def _controller(cluster: LocalCluster, member: Member, picture: Picture) -> dict[str, Any]:
-    answer = picture.answers[member.name]
+def _controller(cluster: LocalCluster, member: Member, status: ClusterStatus) -> dict[str, Any]:
+    answer = status.answers[member.name]
     process = cluster.state_of(member.name)
     return {
         **_process(cluster, member),
@@ -133,15 +133,15 @@ def _zookeeper_state(cluster: LocalCluster) -> str:
     return RUNNING if is_serving(host, int(port)) else "unreachable"
 
 
-def _why_not(cluster: LocalCluster, picture: Picture, seconds: float) -> str:
-    missing = [name for name, answer in sorted(picture.answers.items()) if answer is None]
+def _why_not(cluster: LocalCluster, status: ClusterStatus, seconds: float) -> str:
+    missing = [name for name, answer in sorted(status.answers.items()) if answer is None]
     reasons = [f"the cluster does not serve after {seconds:.0f} s"]
     if missing:
         reasons.append(f"no answer from {', '.join(missing)}")
-    elif picture.active() is None:
-        reasons.append("no controller is in office")
+    elif status.active() is None:
+        reasons.append("no controller is active")
     else:
         wanted = {m.id for m in cluster.members(BROKER)}
-        reasons.append(f"the controller does not know brokers {sorted(wanted - picture.registered_brokers())}")
+        reasons.append(f"the controller does not know brokers {sorted(wanted - status.registered_brokers())}")
     reasons += cluster.failures()
     return "\n  ".join([*reasons, f"logs are in {cluster.folder / 'logs'}"])

@@ -7,13 +7,13 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from cluster.broker import BrokerId, ControllerId
-from cluster.node import WallClock
+from cluster.process.clock import WallClock
 from cluster.process.settings import Settings
-from cluster.state_change_log import LoggedStateChange
 from simulator.network import SimulatedNetwork
 from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedNode
 from simulator.virtual_time_loop import START_MS, VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
+from state_log.record import LoggedStateChange
 
 T = TypeVar("T")
 

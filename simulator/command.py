@@ -18,10 +18,10 @@ import typer
 from admin.cli.options import EXIT_FINDINGS, Format
 from admin.cli.output import counted, say, write
 from cluster.errors import ConfigError
-from cluster.state_change_files import SegmentName, write_segment
 from simulator.draw import run_seed
 from simulator.run import Run, RunResult
 from simulator.seeds import run_all
+from state_log.writer import SegmentName, write_segment
 
 MINUTES_MIN: Final = 0.05
 MINUTES_MAX: Final = 1440

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from broker_agent.hosted_partition import HostedPartition
 from cluster.broker import BrokerId
-from cluster.invariants import check_all
-from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
-from cluster.znodes import DELETE_TOPICS, REASSIGN_PARTITIONS
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.znodes.paths import DELETE_TOPICS, REASSIGN_PARTITIONS
 from controller.context import ControllerContext
 from simulator.cluster import SimulatedCluster
 from simulator.nodes import SimulatedAgent
 from simulator.partition_znodes import assignments, partition_states
 from simulator.violations import Violation, ViolationError, from_finding, violated
+from state_log.invariants import check_all
 
 Assignments = dict[TopicPartition, ReplicaAssignment]
-States = dict[TopicPartition, Leadership]
+States = dict[TopicPartition, LeaderAndIsr]
 
 
 def differences(cluster: SimulatedCluster) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from cluster.node import WallClock
+from cluster.process.clock import WallClock
 
 T = TypeVar("T")
 

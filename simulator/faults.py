@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from cluster.errors import SessionExpiredError, ZooKeeperUnreachableError
-from cluster.znodes import broker_path
+from cluster.znodes.paths import broker_path
 from simulator.actions import BackgroundRequests, Weights
 from simulator.cluster import SimulatedCluster
 from simulator.nodes import SimulatedAgent, SimulatedNode

@@ -14,22 +14,23 @@ from typing import Any, NamedTuple, TypeVar
 
 from cluster.broker import DEFAULT_LISTENER, Broker, Endpoint
 from cluster.errors import PeerUnreachableError
-from cluster.node import RequestHandler
-from cluster.requests import (
+from cluster.requests.agents import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
-    ControlRequest,
-    ControlResponse,
+)
+from cluster.requests.context import RequestContext
+from cluster.requests.control import ControlRequest, ControlResponse
+from cluster.requests.data import (
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
-    RequestContext,
 )
+from cluster.rpc.request_handler import RequestHandler
 from simulator.virtual_time_loop import OUTSIDE, Process
 
 REQUEST_TIMEOUT_S = 30.0
@@ -37,7 +38,7 @@ REQUEST_TIMEOUT_S = 30.0
 T = TypeVar("T")
 
 
-class _Door(NamedTuple):
+class _Endpoint(NamedTuple):
     """Where requests enter a node, the context in which they are handled, and what is done when the node is gone."""
 
     handler: RequestHandler
@@ -51,7 +52,7 @@ class SimulatedNetwork:
     def __init__(self, random: Random, latency_s: tuple[float, float] = (0.0002, 0.002)) -> None:
         self._random = random
         self.latency_s = latency_s
-        self._doors: dict[str, _Door] = {}
+        self._doors: dict[str, _Endpoint] = {}
         self._cut: set[tuple[str, str]] = set()
         # What is under way or handled; a caller that gives up does not end it.
         self._exchanges: set[asyncio.Task[object]] = set()
@@ -60,13 +61,13 @@ class SimulatedNetwork:
         """Begin to deliver requests for `address` to this node. Without a process it cannot be paused."""
         assert address not in self._doors, f"{address} is in use"
         context = OUTSIDE if process is None else process.context
-        self._doors[address] = _Door(handler, context, asyncio.get_running_loop().create_future())
+        self._doors[address] = _Endpoint(handler, context, asyncio.get_running_loop().create_future())
 
     def detach(self, address: str) -> None:
         """The node is gone: callers that wait for it learn so, and later ones cannot connect."""
-        door = self._doors.pop(address, None)
-        if door is not None:
-            door.closed.set_result(None)
+        endpoint = self._doors.pop(address, None)
+        if endpoint is not None:
+            endpoint.closed.set_result(None)
 
     def cut(self, source: str, target: str) -> None:
         """Lose everything from `source` to `target` until `heal`."""
@@ -98,12 +99,12 @@ class SimulatedNetwork:
         """The answer, or the PeerUnreachableError that the caller gets if it still waits."""
         if not await self._travels(source, target):
             return PeerUnreachableError(target, "timed out")
-        door = self._doors.get(target)
-        if door is None:
+        endpoint = self._doors.get(target)
+        if endpoint is None:
             return PeerUnreachableError(target, "connection refused")
-        handling = self._start(door.handler.handle(RequestContext(peer=source), request), door.context)
-        await asyncio.wait({handling, door.closed}, return_when=asyncio.FIRST_COMPLETED)
-        if door.closed.done():
+        handling = self._start(endpoint.handler.handle(RequestContext(peer=source), request), endpoint.context)
+        await asyncio.wait({handling, endpoint.closed}, return_when=asyncio.FIRST_COMPLETED)
+        if endpoint.closed.done():
             return PeerUnreachableError(target, "connection reset")
         if not await self._travels(target, source):
             return PeerUnreachableError(target, "timed out")

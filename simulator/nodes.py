@@ -9,23 +9,23 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final, Protocol
 
-from broker_agent.agent import Agent, Surroundings
+from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.identity import agree_on_cluster_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.opening import LoadOptions, open_log_directories
-from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
-from cluster.node import RequestHandler, WallClock
 from cluster.partition import TopicPartition
+from cluster.process.clock import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
-from cluster.requests import ReadStateChangesRequest, ReadStateChangesResponse
-from cluster.state_change_log import MemoryStateChangeLog, StateChange, incarnation_id
-from cluster.znodes import broker_path, controller_registration_path
+from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
+from cluster.rpc.request_handler import RequestHandler
+from cluster.znodes.paths import broker_path, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
@@ -36,6 +36,7 @@ from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, Sim
 from simulator.virtual_time_loop import Process
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from state_log.record import MemoryStateChangeLog, StateChange, incarnation_id
 
 _PORT: Final = 9092
 LOG_DIRECTORY: Final = "/data"
@@ -170,7 +171,7 @@ class SimulatedNode:
 
 
 class SimulatedController(SimulatedNode):
-    """A candidate for the controller's office."""
+    """A controller candidate."""
 
     def __init__(self, world: World, controller: ControllerId) -> None:
         super().__init__(world, f"controller-{controller}", controller_registration_path(controller))
@@ -194,7 +195,7 @@ class SimulatedController(SimulatedNode):
 
     @property
     def is_active(self) -> bool:
-        return self.is_running and self.controller is not None and self.controller.in_office
+        return self.is_running and self.controller is not None and self.controller.is_active
 
     @property
     def context(self) -> ControllerContext:
@@ -245,13 +246,13 @@ class SimulatedAgent(SimulatedNode):
         failed: asyncio.Queue[str] = asyncio.Queue()
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         logs = await open_log_directories(
-            LogSurroundings(self.disk, self._world.clock, self.random),
+            LogDependencies(self.disk, self._world.clock, self.random),
             (LOG_DIRECTORY,),
             MetaProperties(self.id, cluster_id),
             lambda directory, _error: failed.put_nowait(directory),
             options=LoadOptions(default_config=configs.defaults, topic_configs=await configs.read_all()),
         )
-        around = Surroundings(
+        dependencies = AgentDependencies(
             settings=settings,
             cluster_id=cluster_id,
             zookeeper=zookeeper,
@@ -267,8 +268,8 @@ class SimulatedAgent(SimulatedNode):
             request_stop=incarnation.stop.set,
         )
         async with TaskSet() as tasks:
-            self.agent = Agent(Broker(self.id, (), self.rack), around, tasks)
-            incarnation.serve(AgentNode(self.agent, around))
+            self.agent = Agent(Broker(self.id, (), self.rack), dependencies, tasks)
+            incarnation.serve(AgentNode(self.agent, dependencies))
             await self.agent.start(Endpoint(self.name, _PORT))
             await incarnation.stop.wait()
             await self.agent.leave()

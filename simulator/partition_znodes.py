@@ -1,8 +1,9 @@
 """What the znodes of topics and partitions say, read past every session as only a simulation can."""
 
 from cluster.broker import PartitionEpoch
-from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
-from cluster.znodes import BROKERS_TOPICS, decode_state, decode_topic, state_path, topic_path
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.znodes.paths import BROKERS_TOPICS, state_path, topic_path
+from cluster.znodes.topics import decode_state, decode_topic
 from simulator.znode_tree import ZnodeTree
 
 
@@ -12,21 +13,21 @@ def topics(tree: ZnodeTree) -> tuple[str, ...]:
 
 def assignments_of_topic(tree: ZnodeTree, topic: str) -> dict[int, ReplicaAssignment]:
     """Partition number -> assignment; empty where there is no such topic."""
-    node = tree.get(topic_path(topic))
-    return {} if node is None else decode_topic(topic, node.data).partitions
+    znode = tree.get(topic_path(topic))
+    return {} if znode is None else decode_topic(topic, znode.data).partitions
 
 
 def assignments(tree: ZnodeTree) -> dict[TopicPartition, ReplicaAssignment]:
     return {TopicPartition(t, p): a for t in topics(tree) for p, a in assignments_of_topic(tree, t).items()}
 
 
-def partition_state(tree: ZnodeTree, tp: TopicPartition) -> Leadership | None:
+def partition_state(tree: ZnodeTree, tp: TopicPartition) -> LeaderAndIsr | None:
     """None where the partition has no state node, or one that cannot be read."""
-    node = tree.get(state_path(tp))
-    return None if node is None else decode_state(tp, node.data, PartitionEpoch(node.stat.version))
+    znode = tree.get(state_path(tp))
+    return None if znode is None else decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
 
 
-def partition_states(tree: ZnodeTree) -> dict[TopicPartition, Leadership]:
+def partition_states(tree: ZnodeTree) -> dict[TopicPartition, LeaderAndIsr]:
     """Every partition state in ZooKeeper."""
     found = ((tp, partition_state(tree, tp)) for tp in assignments(tree))
     return {tp: state for tp, state in found if state is not None}

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.record_batch import BatchHeader, walk
 from broker_agent.ports import Log
 from cluster.broker import BrokerId, Offset
 from cluster.partition import TopicPartition
-from cluster.record_batch import BatchHeader, walk
 from simulator.cluster import SimulatedCluster
 from simulator.partition_znodes import assignments
 from simulator.violations import violated

@@ -7,7 +7,7 @@ from broker_agent.decisions.isr import IsrState, maximal_isr
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.log.partition_log import PartitionLog
 from cluster.broker import BrokerId
-from cluster.partition import Leadership
+from cluster.partition import LeaderAndIsr
 from simulator.replica_contents import Batch
 from simulator.violations import violated
 
@@ -124,7 +124,7 @@ def check_isr_of_leader(broker: int, view: ReplicaView) -> None:
         raise violated("P5", f"leader {broker}: the ISR {isr} has members outside {view.partition.assignment}")
 
 
-def check_isr_in_zookeeper(before: Leadership | None, state: Leadership) -> None:
+def check_isr_in_zookeeper(before: LeaderAndIsr | None, state: LeaderAndIsr) -> None:
     """P4, P5, P17, for the state node. Raises ViolationError."""
     if not state.isr:
         raise violated("P4", "the ISR in ZooKeeper is empty")

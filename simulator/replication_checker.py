@@ -7,10 +7,11 @@ match is known by induction: equal base and epoch must mean the same batch after
 from collections.abc import Collection
 
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.record_batch import BatchHeader, walk
 from cluster.broker import Offset, PartitionEpoch
-from cluster.partition import Leadership, TopicPartition
-from cluster.record_batch import BatchHeader, walk
-from cluster.znodes import decode_state, state_path
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.znodes.paths import state_path
+from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster
 from simulator.nodes import SimulatedAgent
 from simulator.replica_contents import Batch, batch_of, headers
@@ -42,7 +43,7 @@ class ReplicationChecker:
         self._cluster, self._tp = cluster, tp
         self._path = state_path(tp)
         self._mzxid = -1
-        self.state: Leadership | None = None
+        self.state: LeaderAndIsr | None = None
         self.replicas: dict[int, Replica] = {}
         self._ended: dict[int, object] = {}
         self._stamped: dict[tuple[int, int], tuple[Batch, Batch | None]] = {}
@@ -85,7 +86,7 @@ class ReplicationChecker:
     # ZooKeeper
 
     def _observe_znode(self) -> bool:
-        znode = self._cluster.zookeeper.tree.nodes.get(self._path)
+        znode = self._cluster.zookeeper.tree.znodes.get(self._path)
         if znode is None or znode.mzxid == self._mzxid:
             return False
         self._mzxid = znode.mzxid

@@ -9,21 +9,20 @@ from contextlib import suppress
 from random import Random
 from typing import Final, Literal
 
+from broker_agent.log.record_batch import encode_batch, parse_header
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
-from cluster.record_batch import encode_batch, parse_header
-from cluster.requests import (
-    CreateTopicsRequest,
+from cluster.requests.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    NewTopic,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
 )
+from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.actions import Action, Weights, draw_action
 from simulator.cluster import SimulatedCluster
 from simulator.convergence import check_state_change_logs

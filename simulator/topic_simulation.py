@@ -8,17 +8,16 @@ from typing import Final
 
 from cluster.broker import BrokerId
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.znodes import (
+from cluster.znodes.configs import encode_config
+from cluster.znodes.paths import (
     CONFIG_TOPICS,
     DELETE_TOPICS,
     broker_path,
-    decode_topic,
     delete_topic_path,
-    encode_config,
-    encode_topic,
     topic_config_path,
     topic_path,
 )
+from cluster.znodes.topics import decode_topic, encode_topic
 from cluster.zookeeper.port import Create, SetData
 from simulator.actions import Action
 from simulator.cluster import SimulatedCluster
@@ -41,7 +40,7 @@ class TopicSimulation(Simulation):
 
     def __init__(self, seed: int) -> None:
         # The name of its generator stays, so that the seeds that once found something still draw the same.
-        super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS)), Random(f"{seed}/life"))
+        super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS)), Random(f"{seed}/run"))
         self.zookeeper = SimulatedZooKeeperClient(self.cluster.zookeeper, session_timeout_ms=600_000)
         self.zookeeper.listen(lambda _: None)
 
@@ -73,12 +72,12 @@ class TopicSimulation(Simulation):
         await self.zookeeper.multi([Create(delete_topic_path(topic))])
 
     async def expand(self, topic: str, broker: BrokerId) -> None:
-        node = await self.zookeeper.get(topic_path(topic))
-        if node is not None:
-            assignment = decode_topic(topic, node.data)
+        znode = await self.zookeeper.get(topic_path(topic))
+        if znode is not None:
+            assignment = decode_topic(topic, znode.data)
             more = {len(assignment.partitions): self._replicas(broker)}
             expanded = TopicAssignment(assignment.partitions | more, assignment.topic_id)
-            await self.zookeeper.multi([SetData(topic_path(topic), encode_topic(expanded), node.stat.version)])
+            await self.zookeeper.multi([SetData(topic_path(topic), encode_topic(expanded), znode.stat.version)])
 
     async def crash_or_start_agent(self, _topic: str, broker: BrokerId) -> None:
         agent = self.cluster.agents[broker]

@@ -4,7 +4,7 @@ import traceback
 
 from msgspec import Struct
 
-from cluster.invariants import Finding
+from state_log.invariants import Finding
 
 CONVERGENCE = "convergence"
 """Once the faults have ended, everything that was asked for is done in bounded time."""
@@ -37,7 +37,7 @@ def violated(rule: str, message: str) -> ViolationError:
 
 def from_finding(finding: Finding) -> Violation:
     """A broken rule of the state-change log."""
-    return Violation(finding.rule, finding.words, finding.records, finding.topic, finding.partition)
+    return Violation(finding.rule, finding.message, finding.records, finding.topic, finding.partition)
 
 
 def violations_of(error: Exception) -> tuple[Violation, ...]:

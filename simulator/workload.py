@@ -6,38 +6,30 @@ import asyncio
 from random import Random
 from typing import Final
 
+from broker_agent.log.record_batch import encode_batch, parse_header
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.record_batch import encode_batch, parse_header
-from cluster.requests import (
-    PREFERRED,
+from cluster.requests.configs import (
     SET_CONFIG,
     TOPIC_RESOURCE,
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterPartitionReassignmentsRequest,
+)
+from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.elections import PREFERRED, ElectLeadersRequest
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    ElectLeadersRequest,
     NewPartitions,
     NewTopic,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ReassignablePartition,
-    ReassignableTopic,
     TopicToDelete,
 )
-from cluster.znodes import (
-    PREFERRED_REPLICA_ELECTION,
-    REASSIGN_PARTITIONS,
-    encode_partitions,
-    encode_reassignments,
-    encode_topic,
-    topic_path,
-)
+from cluster.znodes.admin_requests import encode_partitions, encode_reassignments
+from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS, topic_path
+from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create
 from simulator.actions import BackgroundRequests, Weights
 from simulator.cluster import SimulatedCluster

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from cluster.broker import NO_LEADER, PartitionEpoch
-from cluster.partition import RECOVERING, Leadership, TopicAssignment, TopicPartition
-from cluster.znodes import BROKERS_TOPICS, decode_state, decode_topic
-from cluster.zookeeper.port import Node
+from cluster.partition import RECOVERING, LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.znodes.paths import BROKERS_TOPICS
+from cluster.znodes.topics import decode_state, decode_topic
+from cluster.zookeeper.port import Znode
 from controller.context import ControllerContext
 from simulator.partition_znodes import partition_state
 from simulator.violations import ViolationError, violated
@@ -33,7 +34,7 @@ class WriteChecker:
         if self._errors:
             raise self._errors[0]
 
-    def _observe(self, session: ServerSession, before: Mapping[str, Node | None], is_done: bool) -> None:
+    def _observe(self, session: ServerSession, before: Mapping[str, Znode | None], is_done: bool) -> None:
         writer = self._writer_of(session)
         if writer is None or not is_done:
             return
@@ -43,7 +44,7 @@ class WriteChecker:
         except ViolationError as error:
             self._errors.append(error)
 
-    def _check(self, writer: Writer, path: str, old: Node | None, new: Node | None) -> None:
+    def _check(self, writer: Writer, path: str, old: Znode | None, new: Znode | None) -> None:
         parent, _, name = path.rpartition("/")
         if new is None:
             return
@@ -76,11 +77,11 @@ def partition_of_state_path(path: str) -> TopicPartition:
     return TopicPartition(topic, int(partition))
 
 
-def _decode_state(tp: TopicPartition, node: Node) -> Leadership | None:
-    return decode_state(tp, node.data, PartitionEpoch(node.stat.version))
+def _decode_state(tp: TopicPartition, znode: Znode) -> LeaderAndIsr | None:
+    return decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
 
 
-def _check_state(writer: Writer, tp: TopicPartition, old: Leadership | None, new: Leadership) -> None:
+def _check_state(writer: Writer, tp: TopicPartition, old: LeaderAndIsr | None, new: LeaderAndIsr) -> None:
     if not new.isr:
         raise violated("INV-3", f"the ISR of {tp} is empty")
     if new.leader not in {NO_LEADER, *new.isr}:
@@ -98,7 +99,7 @@ def _check_state(writer: Writer, tp: TopicPartition, old: Leadership | None, new
         _check_election(writer, tp, old, new)
 
 
-def _check_election(writer: Writer, tp: TopicPartition, old: Leadership, new: Leadership) -> None:
+def _check_election(writer: Writer, tp: TopicPartition, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
     online = writer.context.online_brokers(tp)
     if new.leader_epoch != old.leader_epoch + 1:
         raise violated("INV-1", f"{tp} has another leader in the same epoch: {old} then {new}")

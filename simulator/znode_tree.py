@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from cluster.node_access import Access, access_of
+from cluster.zookeeper.acl import Access, access_of
 from cluster.zookeeper.port import (
     ANY_VERSION,
     Check,
     Create,
     Delete,
-    Node,
     Op,
     OpResult,
     SetData,
@@ -24,10 +23,11 @@ from cluster.zookeeper.port import (
     WatchEvent,
     WatchKind,
     ZkError,
+    Znode,
 )
 
 
-class Author(Struct, frozen=True):
+class SessionIdentity(Struct, frozen=True):
     """In whose name something is done. `identity` None: anonymous."""
 
     session_id: int = 0
@@ -39,7 +39,7 @@ class Author(Struct, frozen=True):
         return access_of(path.removeprefix(self.chroot), sets_acl=self.sets_acl)
 
 
-class Znode(Struct):
+class StoredZnode(Struct):
     """One node. `creates` counts the children ever created, which numbers sequential ones."""
 
     data: bytes
@@ -81,22 +81,22 @@ class ZnodeTree:
 
     def __init__(self) -> None:
         self.zxid = 0
-        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0, 0, 0, 0)}
+        self.znodes: dict[str, StoredZnode] = {"/": StoredZnode(b"", 0, 0, 0, 0, 0, 0)}
         self._ephemerals: dict[int, set[str]] = {}
 
-    def get(self, path: str) -> Node | None:
-        node = self.nodes.get(path)
-        return None if node is None else Node(node.data, node.stat())
+    def get(self, path: str) -> Znode | None:
+        znode = self.znodes.get(path)
+        return None if znode is None else Znode(znode.data, znode.stat())
 
     def exists(self, path: str) -> Stat | None:
-        node = self.nodes.get(path)
-        return None if node is None else node.stat()
+        znode = self.znodes.get(path)
+        return None if znode is None else znode.stat()
 
     def children(self, path: str) -> tuple[str, ...] | None:
-        node = self.nodes.get(path)
-        return None if node is None else tuple(sorted(node.children))
+        znode = self.znodes.get(path)
+        return None if znode is None else tuple(sorted(znode.children))
 
-    def apply(self, ops: Sequence[Op], author: Author, now_ms: int) -> tuple[list[OpResult], list[WatchEvent]]:
+    def apply(self, ops: Sequence[Op], author: SessionIdentity, now_ms: int) -> tuple[list[OpResult], list[WatchEvent]]:
         """Carry out all operations, or none; one zxid is used up either way."""
         self.zxid += 1
         transaction = _Transaction(self, author, now_ms)
@@ -114,12 +114,12 @@ class ZnodeTree:
     def end_session(self, session_id: int) -> list[WatchEvent]:
         """Delete the ephemeral nodes of the session, as one transaction."""
         self.zxid += 1
-        transaction = _Transaction(self, Author(), now_ms=0)
+        transaction = _Transaction(self, SessionIdentity(), now_ms=0)
         for path in sorted(self._ephemerals.get(session_id, ())):
-            transaction.remove(path, self.nodes[path])
+            transaction.remove(path, self.znodes[path])
         return transaction.changes
 
-    def note_owner(self, path: str, owner: int) -> None:
+    def record_owner(self, path: str, owner: int) -> None:
         self._ephemerals.setdefault(owner, set()).add(path)
 
     def forget_owner(self, path: str, owner: int) -> None:
@@ -129,7 +129,7 @@ class ZnodeTree:
 class _Transaction:
     """Operations in progress: what they changed, and how to take it back."""
 
-    def __init__(self, tree: ZnodeTree, author: Author, now_ms: int) -> None:
+    def __init__(self, tree: ZnodeTree, author: SessionIdentity, now_ms: int) -> None:
         self._tree, self._author, self._now_ms = tree, author, now_ms
         self._undo: list[Callable[[], None]] = []
         self.changes: list[WatchEvent] = []
@@ -153,84 +153,84 @@ class _Transaction:
             step()
 
     def _create(self, op: Create) -> OpResult:
-        nodes, zxid, author = self._tree.nodes, self._tree.zxid, self._author
+        znodes, zxid, author = self._tree.znodes, self._tree.zxid, self._author
         access = author.access_of(op.path)
         _require(access is Access.OPEN or author.identity is not None, ZkError.INVALID_ACL)
         parent_path = _parent(op.path)
         parent = self._present(parent_path)
         _require(parent.lets_write(author.identity), ZkError.NO_AUTH)
         path = f"{op.path}{parent.creates:010d}" if op.sequential else op.path
-        _require(path not in nodes, ZkError.NODE_EXISTS)
+        _require(path not in znodes, ZkError.NODE_EXISTS)
         _require(not parent.owner, ZkError.NO_CHILDREN_FOR_EPHEMERALS)
         owner = author.session_id if op.ephemeral else 0
-        node = Znode(op.data, zxid, zxid, zxid, self._now_ms, self._now_ms, owner, children=set())
-        node.access, node.creator = access, author.identity
+        znode = StoredZnode(op.data, zxid, zxid, zxid, self._now_ms, self._now_ms, owner, children=set())
+        znode.access, znode.creator = access, author.identity
         name, pzxid_before = path.rpartition("/")[2], parent.pzxid
-        self._attach(path, node, parent, name)
+        self._attach(path, znode, parent, name)
         parent.creates, parent.pzxid = parent.creates + 1, zxid
 
         def undo() -> None:
-            self._detach(path, node, parent, name)
+            self._detach(path, znode, parent, name)
             parent.creates, parent.pzxid = parent.creates - 1, pzxid_before
 
         self._undo.append(undo)
         self.changes += (WatchEvent(path, WatchKind.CREATED), WatchEvent(parent_path, WatchKind.CHILDREN))
-        return OpResult(ZkError.OK, path, node.stat())
+        return OpResult(ZkError.OK, path, znode.stat())
 
     def _set_data(self, op: SetData) -> OpResult:
-        node = self._present(op.path)
-        _require(node.lets_write(self._author.identity), ZkError.NO_AUTH)
-        _require(op.version in (ANY_VERSION, node.version), ZkError.BAD_VERSION)
-        before = (node.data, node.version, node.mzxid, node.mtime)
+        znode = self._present(op.path)
+        _require(znode.lets_write(self._author.identity), ZkError.NO_AUTH)
+        _require(op.version in (ANY_VERSION, znode.version), ZkError.BAD_VERSION)
+        before = (znode.data, znode.version, znode.mzxid, znode.mtime)
 
         def undo() -> None:
-            node.data, node.version, node.mzxid, node.mtime = before
+            znode.data, znode.version, znode.mzxid, znode.mtime = before
 
         self._undo.append(undo)
-        node.data, node.version, node.mzxid, node.mtime = op.data, node.version + 1, self._tree.zxid, self._now_ms
+        znode.data, znode.version, znode.mzxid, znode.mtime = op.data, znode.version + 1, self._tree.zxid, self._now_ms
         self.changes.append(WatchEvent(op.path, WatchKind.CHANGED))
-        return OpResult(ZkError.OK, stat=node.stat())
+        return OpResult(ZkError.OK, stat=znode.stat())
 
     def _delete(self, op: Delete) -> OpResult:
-        node = self._present(op.path)
-        _require(self._tree.nodes[_parent(op.path)].lets_write(self._author.identity), ZkError.NO_AUTH)
-        _require(op.version in (ANY_VERSION, node.version), ZkError.BAD_VERSION)
-        _require(not node.children, ZkError.NOT_EMPTY)
-        self.remove(op.path, node)
+        znode = self._present(op.path)
+        _require(self._tree.znodes[_parent(op.path)].lets_write(self._author.identity), ZkError.NO_AUTH)
+        _require(op.version in (ANY_VERSION, znode.version), ZkError.BAD_VERSION)
+        _require(not znode.children, ZkError.NOT_EMPTY)
+        self.remove(op.path, znode)
         return OpResult(ZkError.OK)
 
-    def remove(self, path: str, node: Znode) -> None:
+    def remove(self, path: str, znode: StoredZnode) -> None:
         """Delete a node that may go."""
         parent_path = _parent(path)
-        parent, name = self._tree.nodes[parent_path], path.rpartition("/")[2]
+        parent, name = self._tree.znodes[parent_path], path.rpartition("/")[2]
         pzxid_before = parent.pzxid
-        self._detach(path, node, parent, name)
+        self._detach(path, znode, parent, name)
         parent.pzxid = self._tree.zxid
 
         def undo() -> None:
-            self._attach(path, node, parent, name)
+            self._attach(path, znode, parent, name)
             parent.pzxid = pzxid_before
 
         self._undo.append(undo)
         self.changes += (WatchEvent(path, WatchKind.DELETED), WatchEvent(parent_path, WatchKind.CHILDREN))
 
-    def _attach(self, path: str, node: Znode, parent: Znode, name: str) -> None:
-        self._tree.nodes[path] = node
+    def _attach(self, path: str, znode: StoredZnode, parent: StoredZnode, name: str) -> None:
+        self._tree.znodes[path] = znode
         parent.children.add(name)
-        if node.owner:
-            self._tree.note_owner(path, node.owner)
+        if znode.owner:
+            self._tree.record_owner(path, znode.owner)
 
-    def _detach(self, path: str, node: Znode, parent: Znode, name: str) -> None:
-        del self._tree.nodes[path]
+    def _detach(self, path: str, znode: StoredZnode, parent: StoredZnode, name: str) -> None:
+        del self._tree.znodes[path]
         parent.children.discard(name)
-        if node.owner:
-            self._tree.forget_owner(path, node.owner)
+        if znode.owner:
+            self._tree.forget_owner(path, znode.owner)
 
-    def _present(self, path: str) -> Znode:
-        node = self._tree.nodes.get(path)
-        if node is None:
+    def _present(self, path: str) -> StoredZnode:
+        znode = self._tree.znodes.get(path)
+        if znode is None:
             raise RefusalError(ZkError.NO_NODE)
-        return node
+        return znode
 
 
 def _require(condition: bool, otherwise: ZkError) -> None:

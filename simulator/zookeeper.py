@@ -14,9 +14,9 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from cluster.zookeeper.port import Node, Op, OpResult, Stat, WatchEvent, WatchKind, ZkError, refusal
+from cluster.zookeeper.port import Op, OpResult, Stat, WatchEvent, WatchKind, ZkError, Znode, refusal
 from simulator.virtual_time_loop import OUTSIDE, START_MS
-from simulator.znode_tree import Author, ZnodeTree
+from simulator.znode_tree import SessionIdentity, ZnodeTree
 
 
 class Peer(Protocol):
@@ -32,7 +32,7 @@ class Peer(Protocol):
         """Break the connection now; what is under way is lost."""
 
 
-WriteObserver = Callable[["ServerSession", Mapping[str, Node | None], bool], None]
+WriteObserver = Callable[["ServerSession", Mapping[str, Znode | None], bool], None]
 """Called after each write: by whom, what was at each of its paths before it, and whether all of it was done."""
 
 
@@ -63,7 +63,7 @@ class SimulatedZooKeeper:
         for session in self._sessions.values():
             session.let_expire()
 
-    def open_session(self, client: Peer, timeout_seconds: float, author: Author) -> "ServerSession":
+    def open_session(self, client: Peer, timeout_seconds: float, author: SessionIdentity) -> "ServerSession":
         self._last_session_id += 1
         session = ServerSession(self, client, replace(author, session_id=self._last_session_id), timeout_seconds)
         self._sessions[session.id] = session
@@ -94,7 +94,9 @@ class SimulatedZooKeeper:
 class ServerSession:
     """One session as the server sees it: its watches, and whether it will expire."""
 
-    def __init__(self, server: SimulatedZooKeeper, client: Peer, author: Author, timeout_seconds: float) -> None:
+    def __init__(
+        self, server: SimulatedZooKeeper, client: Peer, author: SessionIdentity, timeout_seconds: float
+    ) -> None:
         self.server, self.client, self.author, self.id = server, client, author, author.session_id
         self.is_alive = True
         self._timeout_seconds = timeout_seconds
@@ -148,7 +150,7 @@ class ServerSession:
             self._children.add(path)
         return names
 
-    def get_many(self, paths: Sequence[str], watch: bool) -> list[Node | None]:
+    def get_many(self, paths: Sequence[str], watch: bool) -> list[Znode | None]:
         if watch:
             self._data.update(paths)
         for path in paths:
@@ -156,34 +158,34 @@ class ServerSession:
         return [self.server.tree.get(path) for path in paths]
 
     def _check_readable(self, path: str) -> None:
-        node = self.server.tree.nodes.get(path)
-        if node is not None and not node.lets_read(self.author.identity):
+        znode = self.server.tree.znodes.get(path)
+        if znode is not None and not znode.lets_read(self.author.identity):
             raise refusal(f"{path.removeprefix(self.author.chroot)} cannot be read", ZkError.NO_AUTH)
 
     def watch_again(self, data: Iterable[str], exists: Iterable[str], children: Iterable[str], since_zxid: int) -> None:
         """What SetWatches does on reconnection: report what happened meanwhile, watch the rest."""
-        nodes = self.server.tree.nodes
+        znodes = self.server.tree.znodes
         self._data.update(data)
         self._data.update(exists)
         self._children.update(children)
         for path in sorted(data):
-            node = nodes.get(path)
-            if node is None:
+            znode = znodes.get(path)
+            if znode is None:
                 self.notify(WatchEvent(path, WatchKind.DELETED))
-            elif node.mzxid > since_zxid:
+            elif znode.mzxid > since_zxid:
                 self.notify(WatchEvent(path, WatchKind.CHANGED))
         for path in sorted(exists):
-            if path in nodes:
+            if path in znodes:
                 self.notify(WatchEvent(path, WatchKind.CREATED))
         for path in sorted(children):
-            node = nodes.get(path)
-            if node is None:
+            znode = znodes.get(path)
+            if znode is None:
                 self.notify(WatchEvent(path, WatchKind.DELETED))
-            elif node.pzxid > since_zxid:
+            elif znode.pzxid > since_zxid:
                 self.notify(WatchEvent(path, WatchKind.CHILDREN))
 
 
-class Line:
+class Connection:
     """One direction of a connection: messages arrive in order, each after its latency, unless the line is cut.
 
     They arrive in the receiver's context: whoever is paused finds them when it goes on.

@@ -83,7 +83,7 @@ class CallQueue:
         self._waiting.clear()
 
 
-class BelievedWatches:
+class ClientWatches:
     """Absolute paths where a client believes to have watches, to be left again on a new connection.
 
     `since_zxid`, of the last answer: what changed later must be told then.

@@ -16,18 +16,18 @@ from cluster.zookeeper.chroot import Chroot
 from cluster.zookeeper.port import (
     Create,
     Listener,
-    Node,
     Op,
     OpResult,
     SessionEvent,
     SessionState,
     Stat,
     WatchEvent,
+    Znode,
 )
 from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop
-from simulator.znode_tree import Author
-from simulator.zookeeper import Line, ServerSession, SimulatedZooKeeper
-from simulator.zookeeper_calls import BelievedWatches, Call, CallQueue, in_requests, list_children
+from simulator.znode_tree import SessionIdentity
+from simulator.zookeeper import Connection, ServerSession, SimulatedZooKeeper
+from simulator.zookeeper_calls import Call, CallQueue, ClientWatches, in_requests, list_children
 
 RECONNECT_SECONDS: Final = 0.1
 Refusals = Callable[[Sequence[Op]], list[OpResult] | None]
@@ -49,11 +49,11 @@ class SimulatedZooKeeperClient:
         connection_timeout_ms: int = 18_000,
         chroot: str = "",
         process: Process | None = None,
-        author: Author | None = None,
+        author: SessionIdentity | None = None,
     ) -> None:
         self._process = Process() if process is None else process
         self._server, self._chroot = server, Chroot(chroot)
-        self._author = structs.replace(Author() if author is None else author, chroot=self._chroot.path)
+        self._author = structs.replace(SessionIdentity() if author is None else author, chroot=self._chroot.path)
         self._session_timeout, self._connection_timeout = session_timeout_ms / 1000, connection_timeout_ms / 1000
         self._listener: Listener | None = None
         self._session: ServerSession | None = None
@@ -63,10 +63,10 @@ class SimulatedZooKeeperClient:
         self._paused_at = 0.0
         self._opened: Future[None] | None = None
         self._is_connected = self._is_crashed = self._loses_next_answer = False
-        self._up, self._down = Line(server.latency, OUTSIDE), Line(server.latency, self._process.context)
+        self._up, self._down = Connection(server.latency, OUTSIDE), Connection(server.latency, self._process.context)
         self._calls = CallQueue()
         self._refuses: Refusals | None = None
-        self._watches = BelievedWatches()
+        self._watches = ClientWatches()
         self.requests = 0
         self.round_trips = 0
 
@@ -108,9 +108,9 @@ class SimulatedZooKeeperClient:
         else:
             session.let_expire()
 
-    async def get(self, path: str, *, watch: bool = False) -> Node | None:
-        (node,) = await self.get_many([path], watch=watch)
-        return node
+    async def get(self, path: str, *, watch: bool = False) -> Znode | None:
+        (znode,) = await self.get_many([path], watch=watch)
+        return znode
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         absolute = self._chroot.absolute(path)
@@ -134,10 +134,10 @@ class SimulatedZooKeeperClient:
         (names,) = await self._ask([Call(lambda session: session.children(absolute, watch), remember)])
         return names
 
-    async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | None]:
         absolute = [self._chroot.absolute(path) for path in paths]
         parts = await self._ask([self._read_call(chunk, watch) for chunk in in_requests(absolute)])
-        return [node for part in parts for node in part]
+        return [znode for part in parts for znode in part]
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         absolute = [self._chroot.absolute(path) for path in paths]
@@ -295,9 +295,9 @@ class SimulatedZooKeeperClient:
         self._tell(WatchEvent(self._chroot.relative(event.path), event.kind))
 
     def _read_call(self, paths: Sequence[str], watch: bool) -> Call:
-        def remember(nodes: list[Node | None]) -> None:
-            for path, node in zip(paths, nodes, strict=True):
-                self._watches.left_on(path, is_absent=node is None)
+        def remember(znodes: list[Znode | None]) -> None:
+            for path, znode in zip(paths, znodes, strict=True):
+                self._watches.left_on(path, is_absent=znode is None)
 
         return Call(lambda session: session.get_many(paths, watch), remember if watch else None)
 
@@ -356,7 +356,7 @@ class SimulatedZooKeeperClient:
         """The session is over for this client."""
         self._session = self._pinged = None
         self._is_connected = False
-        self._watches = BelievedWatches()
+        self._watches = ClientWatches()
         self._calls.fail_all()
 
     def _tell(self, event: WatchEvent | SessionEvent) -> None:

@@ -12,14 +12,15 @@ from typing import Any, ParamSpec
 
 from msgspec.structs import replace
 
-from broker_agent.agent import Agent, Surroundings
+from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.identity import create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
-from broker_agent.log.segments import Surroundings as LogSurroundings
+from broker_agent.log.record_batch import encode_batch
+from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
 from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import (
@@ -39,26 +40,21 @@ from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
-from cluster.record_batch import encode_batch
-from cluster.requests import (
+from cluster.requests.agents import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionResult,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
-    FetchPartition,
-    FetchPartitionData,
-    FetchRequest,
+)
+from cluster.requests.cluster import ReadStateChangesResponse
+from cluster.requests.context import RequestContext
+from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
-    ProducePartition,
-    ProducePartitionResult,
-    ProduceRequest,
-    ReadStateChangesResponse,
-    RequestContext,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -66,8 +62,17 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from cluster.state_change_log import StateChange
-from cluster.znodes import CONTROLLER, controller_registration_path, encode_controller, encode_controller_registration
+from cluster.requests.data import (
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+)
+from cluster.znodes.controller import encode_controller
+from cluster.znodes.paths import CONTROLLER, controller_registration_path
+from cluster.znodes.registrations import encode_controller_registration
 from cluster.zookeeper.port import Create
 from simulator.cluster import VirtualClock
 from simulator.disk import SimulatedDisk
@@ -75,6 +80,7 @@ from simulator.network import SimulatedClusterClient, SimulatedNetwork
 from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from state_log.record import StateChange
 
 CLUSTER_ID = "cluster-of-the-test"
 CONTROLLER_ID = ControllerId(1001)
@@ -151,13 +157,13 @@ class AgentProcess:
         await create_persistent_paths(self.zookeeper)
         configs = TopicConfigs(self.zookeeper, default_log_config(settings), 5000)
         self.logs = await open_log_directories(
-            LogSurroundings(self.disk, self.world.clock, Random(self.id), LogMetrics(self.metrics, per_partition=True)),
+            LogDependencies(self.disk, self.world.clock, Random(self.id), LogMetrics(self.metrics, per_partition=True)),
             paths or ("/data",),
             MetaProperties(self.id, CLUSTER_ID),
             lambda directory, _: failed.put_nowait(directory),
             options=LoadOptions(default_config=configs.defaults),
         )
-        around = Surroundings(
+        dependencies = AgentDependencies(
             settings=settings,
             cluster_id=CLUSTER_ID,
             zookeeper=self.zookeeper,
@@ -174,8 +180,8 @@ class AgentProcess:
         )
         self.tasks = TaskSet()
         await self.tasks.__aenter__()
-        self.agent = Agent(Broker(self.id, ()), around, self.tasks)
-        self.node = AgentNode(self.agent, around)
+        self.agent = Agent(Broker(self.id, ()), dependencies, self.tasks)
+        self.node = AgentNode(self.agent, dependencies)
         self.world.network.attach(self.endpoint.address, self.node)
         await self.agent.start(self.endpoint)
 
@@ -264,14 +270,14 @@ class PlayedController:
         self.requests: list[AlterPartitionRequest] = []
         self.answer: Callable[[AlterPartitionItem], AlterPartitionResult | None] = world.accept
         self.top_level = ErrorCode.NONE
-        self.farewells: list[tuple[float, ControlledShutdownRequest]] = []
+        self.shutdown_requests: list[tuple[float, ControlledShutdownRequest]] = []
         """When each was received, in seconds of the loop's time."""
-        self.answers_to_farewells: list[ControlledShutdownResponse | None] = []
+        self.shutdown_answers: list[ControlledShutdownResponse | None] = []
         """What the next ones are answered: None, not at all; the rest, that nothing remains."""
 
     async def handle(self, _: RequestContext, request: Any) -> Any:
         if isinstance(request, ControlledShutdownRequest):
-            return await self._say_farewell(request)
+            return await self._answer_shutdown(request)
         assert isinstance(request, AlterPartitionRequest)
         self.requests.append(request)
         if self.top_level is not ErrorCode.NONE:
@@ -279,11 +285,11 @@ class PlayedController:
         answers = [self.answer(item) for item in request.partitions]
         return AlterPartitionResponse(ErrorCode.NONE, tuple(a for a in answers if a is not None))
 
-    async def _say_farewell(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        self.farewells.append((asyncio.get_running_loop().time(), request))
-        if not self.answers_to_farewells:
+    async def _answer_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        self.shutdown_requests.append((asyncio.get_running_loop().time(), request))
+        if not self.shutdown_answers:
             return ControlledShutdownResponse(ErrorCode.NONE)
-        answer = self.answers_to_farewells.pop(0)
+        answer = self.shutdown_answers.pop(0)
         return await asyncio.get_running_loop().create_future() if answer is None else answer
 
 
@@ -303,7 +309,7 @@ class AgentWorld:
         self.network.attach(CONTROLLER_ENDPOINT.address, self.controller)
 
     async def start(self, *brokers: int) -> None:
-        """Start these agents, with a controller in office that they can find."""
+        """Start these agents, with an active controller that they can find."""
         client = SimulatedZooKeeperClient(self.zookeeper)
         client.listen(lambda _: None)
         await client.start_session()

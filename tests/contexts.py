@@ -14,7 +14,7 @@ from cluster.broker import (
     TopicId,
     ZkVersion,
 )
-from cluster.partition import RECOVERED, Leadership, ReplicaAssignment, TopicPartition
+from cluster.partition import RECOVERED, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.changes import BrokersJoined, LeadershipsRead, ReassignmentsWritten, TopicIdRead, TopicsListed
 from controller.context import ControllerContext
 
@@ -46,8 +46,8 @@ def leadership(
     partition_epoch: int = 0,
     controller_epoch: int = 1,
     recovery: int = RECOVERED,
-) -> Leadership:
-    return Leadership(
+) -> LeaderAndIsr:
+    return LeaderAndIsr(
         BrokerId(leader),
         LeaderEpoch(leader_epoch),
         ids(*isr),
@@ -64,7 +64,7 @@ def assignment(replicas: Sequence[int], adding: Sequence[int] = (), removing: Se
 def context(
     brokers: Sequence[int] = (),
     assignments: Mapping[str, Sequence[int]] | None = None,
-    leaderships: Mapping[str, Leadership] | None = None,
+    leaderships: Mapping[str, LeaderAndIsr] | None = None,
 ) -> ControllerContext:
     """`assignments`: "topic-0" -> replicas; every topic gets the id "id-of-topic"."""
     built = ControllerContext(EPOCH, ZkVersion(3))

@@ -7,33 +7,25 @@ from typing import Any, TypeVar
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerId, Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError
-from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.requests import (
+from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
+from cluster.requests.context import RequestContext
+from cluster.requests.control import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    ReadStateChangesRequest,
-    ReadStateChangesResponse,
-    RequestContext,
     StopReplicaPartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from cluster.state_change_log import Kind, StateChange
-from cluster.znodes import (
-    broker_path,
-    decode_state,
-    decode_topic,
-    encode_broker,
-    encode_topic,
-    state_path,
-    topic_path,
-)
+from cluster.znodes.paths import broker_path, state_path, topic_path
+from cluster.znodes.registrations import encode_broker
+from cluster.znodes.topics import decode_state, decode_topic, encode_topic
 from cluster.zookeeper.port import Create, Delete, Op, SessionEvent, SetData, WatchEvent
 from controller.config import ControllerConfig
 from controller.controller import Controller
@@ -42,6 +34,7 @@ from controller.node import ControllerNode
 from simulator.cluster import VirtualClock, simulate
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from state_log.record import Kind, StateChange
 
 _T = TypeVar("_T")
 SESSION_MS = 6000
@@ -155,14 +148,14 @@ class RunningController:
         return self.metrics.gauge("kafka.controller", type_, name).value
 
     @property
-    def rules(self) -> bool:
-        """In office, and done with what coming to office or anything later asked of it."""
+    def is_active(self) -> bool:
+        """Active, and done with what coming to office or anything later asked of it."""
         return self.gauge("ActiveControllerCount") == 1 and self.gauge("ControllerState") == ControllerState.IDLE
 
     @property
     def context(self) -> Any:
         active = self.controller._active
-        assert active is not None, "not in office"
+        assert active is not None, "not active"
         return active.context
 
 
@@ -204,9 +197,9 @@ class World:
             await self._broker_sessions.pop(broker).close()
 
     async def broker_epoch(self, broker: int) -> BrokerEpoch:
-        node = await self.tool.get(broker_path(BrokerId(broker)))
-        assert node is not None
-        return BrokerEpoch(node.stat.czxid)
+        znode = await self.tool.get(broker_path(BrokerId(broker)))
+        assert znode is not None
+        return BrokerEpoch(znode.stat.czxid)
 
     async def write(self, *ops: Op) -> None:
         results = await self.tool.multi(ops)
@@ -228,20 +221,20 @@ class World:
         await self.create(topic_path(topic), encode_topic(TopicAssignment(partitions, topic_id)))
 
     async def topic(self, topic: str) -> TopicAssignment | None:
-        node = await self.tool.get(topic_path(topic))
-        return None if node is None else decode_topic(topic, node.data)
+        znode = await self.tool.get(topic_path(topic))
+        return None if znode is None else decode_topic(topic, znode.data)
 
-    async def state(self, topic: str, partition: int = 0) -> Leadership | None:
+    async def state(self, topic: str, partition: int = 0) -> LeaderAndIsr | None:
         tp = TopicPartition(topic, partition)
-        node = await self.tool.get(state_path(tp))
-        return None if node is None else decode_state(tp, node.data, node.stat.version)  # type: ignore[arg-type]
+        znode = await self.tool.get(state_path(tp))
+        return None if znode is None else decode_state(tp, znode.data, znode.stat.version)  # type: ignore[arg-type]
 
     async def leads(
         self, topic: str, partition: int = 0, *, leader: int, isr: Sequence[int] | None = None
-    ) -> Leadership:
+    ) -> LeaderAndIsr:
         """Wait until ZooKeeper says so."""
 
-        async def as_wanted() -> Leadership | None:
+        async def as_wanted() -> LeaderAndIsr | None:
             state = await self.state(topic, partition)
             fits = state is not None and state.leader == leader and (isr is None or state.isr == tuple(isr))
             return state if fits else None
@@ -250,13 +243,13 @@ class World:
 
 
 async def running_cluster(*brokers: int, **settings: Any) -> tuple[World, RunningController]:
-    """A controller in office, and brokers that it knows and has told what there is to tell."""
+    """An active controller, and brokers that it knows and has told what there is to tell."""
     world = await World().start()
     c = world.start_controller(**settings)
-    await until(lambda: c.rules, "in office")
+    await until(lambda: c.is_active, "active")
     await world.start_broker(*brokers)
     await until(lambda: c.gauge("ActiveBrokerCount") == len(brokers), "brokers known")
-    await settle()
+    await quiesce()
     return world, c
 
 
@@ -274,7 +267,7 @@ async def until(condition: Callable[[], Any | Awaitable[Any]], what: str = "", *
         await asyncio.sleep(0.01)
 
 
-async def settle(seconds: float = 0.5) -> None:
+async def quiesce(seconds: float = 0.5) -> None:
     """Let everything that is under way come to rest; virtual time costs nothing."""
     await asyncio.sleep(seconds)
 

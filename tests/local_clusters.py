@@ -9,7 +9,7 @@ from typing import Any
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
 from tests.commands import as_json
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 
 @contextmanager
@@ -17,8 +17,8 @@ def serving_cluster(folder: Path, **options: Any) -> Iterator[LocalCluster]:
     """Started and serving; stopped in the end, whatever happened. `options` are those of its creation."""
     cluster = LocalCluster.create_or_open(folder, **options)
     try:
-        cluster.start_all(PATIENCE_S)
-        wait_until_serving(cluster, PATIENCE_S)
+        cluster.start_all(TIMEOUT_S)
+        wait_until_serving(cluster, TIMEOUT_S)
         yield cluster
     finally:
         cluster.stop_all()
@@ -26,9 +26,9 @@ def serving_cluster(folder: Path, **options: Any) -> Iterator[LocalCluster]:
 
 def eventually(condition: Callable[[], object], what: str) -> None:
     """Poll until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s: {what}"
         time.sleep(0.1)
 
 

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from cluster.broker import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.hash_order import in_hash_order
-from cluster.partition import RECOVERED, RECOVERING, Leadership, ReplicaAssignment, TopicPartition
-from cluster.requests import LeaderAndIsrPartitionState, StopReplicaPartitionState, UpdateMetadataPartitionState
-from cluster.state_tables import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES, PartitionState, ReplicaState
+from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.requests.control import LeaderAndIsrPartitionState, StopReplicaPartitionState, UpdateMetadataPartitionState
+from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES, PartitionState, ReplicaState
 
 P, R = PartitionState, ReplicaState
-Told = LeaderAndIsrPartitionState | StopReplicaPartitionState | UpdateMetadataPartitionState
+SentState = LeaderAndIsrPartitionState | StopReplicaPartitionState | UpdateMetadataPartitionState
 Choice = tuple[BrokerId, tuple[BrokerId, ...], tuple[BrokerId, ...], bool] | None
 """Leader, ISR, who is told, and whether the leader was out of sync."""
-Choose = Callable[[TopicPartition, Leadership], Choice]
+Choose = Callable[[TopicPartition, LeaderAndIsr], Choice]
 
 
 class _Letters:
@@ -28,10 +28,10 @@ class _Letters:
 
     def __init__(self, sender: "PlainController") -> None:
         self._sender = sender
-        self._leaders: dict[BrokerId, dict[TopicPartition, Told]] = defaultdict(dict)
-        self._metadata: dict[TopicPartition, Told] = {}
+        self._leaders: dict[BrokerId, dict[TopicPartition, SentState]] = defaultdict(dict)
+        self._metadata: dict[TopicPartition, SentState] = {}
         self._metadata_for: set[BrokerId] = set()
-        self._stops: dict[BrokerId, dict[TopicPartition, Told]] = defaultdict(dict)
+        self._stops: dict[BrokerId, dict[TopicPartition, SentState]] = defaultdict(dict)
 
     def lead(self, brokers: Iterable[BrokerId], tp: TopicPartition, new: bool = False) -> None:
         now, assigned = self._sender.leaderships[tp], self._sender.assignments[tp]
@@ -77,8 +77,8 @@ class _Letters:
     def send(self) -> None:
         for letters in (self._leaders, dict.fromkeys(self._metadata_for, self._metadata), self._stops):
             for broker in self._sender.channels & letters.keys() & self._sender.known.keys():
-                for tp, told in letters[broker].items():
-                    self._sender.told[broker, tp].append(told)
+                for tp, sent in letters[broker].items():
+                    self._sender.sent[broker, tp].append(sent)
 
 
 class PlainController:
@@ -87,14 +87,14 @@ class PlainController:
     def __init__(self) -> None:
         self.brokers: dict[BrokerId, BrokerEpoch] = {}
         self.topics: dict[str, dict[int, ReplicaAssignment]] = {}
-        self.states: dict[TopicPartition, Leadership] = {}
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.epoch = ControllerEpoch(0)
-        self.take_office()
+        self.become_active()
 
-    def take_office(self) -> None:
+    def become_active(self) -> None:
         """FO-6 to FO-12: whatever was in memory is made anew."""
         self.epoch = ControllerEpoch(self.epoch + 1)
-        self.told: dict[tuple[BrokerId, TopicPartition], list[Told]] = defaultdict(list)
+        self.sent: dict[tuple[BrokerId, TopicPartition], list[SentState]] = defaultdict(list)
         self.known, self.channels = dict(self.brokers), set(self.brokers)
         self.shutting_down: set[BrokerId] = set()
         self.assignments = {TopicPartition(t, p): a for t, of_topic in self.topics.items() for p, a in of_topic.items()}
@@ -164,15 +164,15 @@ class PlainController:
     def _initialise(self, letters: _Letters, tp: TopicPartition) -> None:
         live = tuple(b for b in self.assignments[tp].replicas if b in self.live)
         if live:
-            self._write(tp, Leadership(live[0], LeaderEpoch(0), live, self.epoch, PartitionEpoch(0)))
+            self._write(tp, LeaderAndIsr(live[0], LeaderEpoch(0), live, self.epoch, PartitionEpoch(0)))
             letters.lead(live, tp, new=True)
             self.partition_states[tp] = P.ONLINE
 
     def _elect(self, letters: _Letters, tp: TopicPartition, choice: Choice) -> None:
         if choice is not None:
-            leader, isr, told, unclean = choice
+            leader, isr, sent, unclean = choice
             self._write_next(tp, leader, isr, recovering=unclean)
-            letters.lead(told, tp)
+            letters.lead(sent, tp)
             self.partition_states[tp] = P.ONLINE
 
     def _leave_isr(self, broker: BrokerId, tp: TopicPartition) -> None:
@@ -189,9 +189,9 @@ class PlainController:
         now = self.states[tp]
         epochs = LeaderEpoch(now.leader_epoch + 1), PartitionEpoch(now.partition_epoch + 1)
         recovery = RECOVERING if recovering else now.leader_recovery_state
-        self._write(tp, Leadership(leader, epochs[0], isr, self.epoch, epochs[1], recovery))
+        self._write(tp, LeaderAndIsr(leader, epochs[0], isr, self.epoch, epochs[1], recovery))
 
-    def _write(self, tp: TopicPartition, leadership: Leadership) -> None:
+    def _write(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
         self.states[tp] = self.leaderships[tp] = leadership
 
     def _first_state(self, tp: TopicPartition) -> P:
@@ -201,26 +201,26 @@ class PlainController:
 
     # Who shall lead
 
-    def offline(self, tp: TopicPartition, now: Leadership, *, allow_unclean: bool = False) -> Choice:
+    def offline(self, tp: TopicPartition, now: LeaderAndIsr, *, allow_unclean: bool = False) -> Choice:
         live = tuple(b for b in self.assignments[tp].replicas if b in self.live)
         isr = tuple(b for b in now.isr if b in self.live)
         if isr or not (allow_unclean and live):
             return next(((b, isr, live, False) for b in live if b in isr), None)
         return live[0], live[:1], live, True
 
-    def unclean(self, tp: TopicPartition, now: Leadership) -> Choice:
+    def unclean(self, tp: TopicPartition, now: LeaderAndIsr) -> Choice:
         return self.offline(tp, now, allow_unclean=True)
 
-    def preferred(self, tp: TopicPartition, now: Leadership) -> Choice:
+    def preferred(self, tp: TopicPartition, now: LeaderAndIsr) -> Choice:
         replicas = self.assignments[tp].replicas
         first = replicas[0]
         return (first, now.isr, replicas, False) if first in self.live and first in now.isr else None
 
-    def reassigned(self, tp: TopicPartition, now: Leadership) -> Choice:
+    def reassigned(self, tp: TopicPartition, now: LeaderAndIsr) -> Choice:
         target = self.assignments[tp].target
         return next(((b, now.isr, target, False) for b in target if b in self.live and b in now.isr), None)
 
-    def staying(self, tp: TopicPartition, now: Leadership) -> Choice:
+    def staying(self, tp: TopicPartition, now: LeaderAndIsr) -> Choice:
         there = tuple(b for b in self.assignments[tp].replicas if b in self.known)
         isr = tuple(b for b in now.isr if b not in self.shutting_down)
         return next(((b, isr, there, False) for b in there if b in isr), None)
@@ -288,7 +288,7 @@ class PlainController:
         now = self.states[tp]
         if (isr, RECOVERED) != (now.isr, now.leader_recovery_state):
             epoch = PartitionEpoch(now.partition_epoch + 1)
-            self._write(tp, Leadership(now.leader, now.leader_epoch, isr, self.epoch, epoch))
+            self._write(tp, LeaderAndIsr(now.leader, now.leader_epoch, isr, self.epoch, epoch))
         letters = _Letters(self)
         letters.announce(self.known, [tp])
         letters.send()
@@ -344,6 +344,8 @@ class PlainController:
         return [tp for tp, assignment in self.assignments.items() if broker in assignment.replicas]
 
 
-def told_of_partitions(told: Mapping[tuple[BrokerId, TopicPartition], Sequence[Told]]) -> dict[str, list[Told]]:
+def sent_by_partition(
+    sent: Mapping[tuple[BrokerId, TopicPartition], Sequence[SentState]],
+) -> dict[str, list[SentState]]:
     """For comparing: by broker and partition in words, without those that were told nothing."""
-    return {f"broker {broker} of {tp}": list(states) for (broker, tp), states in told.items() if states}
+    return {f"broker {broker} of {tp}": list(states) for (broker, tp), states in sent.items() if states}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 _SESSION_S: Final = 40
 """The longest that a server of default configuration grants."""
@@ -21,7 +21,7 @@ def plain_client(connect: str, **options: Any) -> Iterator[KazooClient]:
     hosts, slash, chroot = connect.partition("/")
     client = KazooClient(hosts, timeout=_SESSION_S, **options)
     try:
-        client.start(PATIENCE_S)
+        client.start(TIMEOUT_S)
         client.ensure_path(f"/{chroot}")
         client.chroot = slash + chroot
         yield client

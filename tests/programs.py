@@ -6,14 +6,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 # Nobody here waits for the end of a session, and a busy machine must not bring it about.
 LONG_SESSIONS: Mapping[str, object] = {
     "zookeeper.session.timeout.ms": 30_000,
-    "zookeeper.connection.timeout.ms": PATIENCE_S * 1000,
+    "zookeeper.connection.timeout.ms": TIMEOUT_S * 1000,
 }
-NO_PATIENCE: Mapping[str, object] = {"zookeeper.connection.timeout.ms": 1000}
+SHORT_TIMEOUT: Mapping[str, object] = {"zookeeper.connection.timeout.ms": 1000}
 """For a ZooKeeper that is not there."""
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from cluster.broker import BrokerId
 from cluster.errors import ApiError
 from cluster.partition import TopicPartition
-from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest
-from cluster.znodes import (
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
+from cluster.znodes.paths import (
     BROKERS_TOPICS,
     DELETE_TOPICS,
     ISR_CHANGE_NOTIFICATION,
@@ -19,7 +19,7 @@ from cluster.znodes import (
 )
 from cluster.zookeeper.port import Check, Delete, Op, OpResult, SetData, ZkError
 from controller.events import Event
-from tests.controllers import RunningController, World, settle, until
+from tests.controllers import RunningController, World, quiesce, until
 
 AFTER_RESUMPTION_S = 100
 """Longer than the controller waits before it tries a refused write again, three times over."""
@@ -111,16 +111,16 @@ class Outcome(NamedTuple):
 async def carry_out(procedure: Procedure, world: World, c: RunningController, refusals: WriteRefusals) -> Outcome:
     """Run a procedure to its end, with what is resumed later; memory is compared with ZooKeeper on the way."""
     await procedure.prepare(world, c)
-    await settle()
+    await quiesce()
     before = await items(world)
     c.zookeeper.refuse_writes(refusals)
     # Whoever asked may be told that it did not come about.
     with suppress(ApiError):
         await procedure.run(world, c)
-    await settle(2)
-    await until(lambda: c.rules, "active again")
+    await quiesce(2)
+    await until(lambda: c.is_active, "active again")
     await memory_equals_zookeeper(world, c)
-    await settle(AFTER_RESUMPTION_S)
+    await quiesce(AFTER_RESUMPTION_S)
     await memory_equals_zookeeper(world, c)
     await nothing_is_left_over(world, c)
     return Outcome(before, await items(world), refusals.count)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from cluster.zookeeper.port import Create, Delete, SetData
 from tests.controllers import RunningController, World
-from tests.electing import cluster
+from tests.elections import cluster
 
 GARBAGE = b'{"version":1,"\xff'
 OTHER_GARBAGE = b'{"version":1}'

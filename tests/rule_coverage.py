@@ -27,7 +27,7 @@ class Rule(NamedTuple):
     id: str
     sense: str
     source: str
-    note: str
+    record: str
     """Empty; or a deviation; or "untested: " and why no test can or need hold the rule."""
 
     @property
@@ -36,11 +36,11 @@ class Rule(NamedTuple):
 
     @property
     def exempt(self) -> bool:
-        return self.note.startswith(UNTESTED)
+        return self.record.startswith(UNTESTED)
 
     @property
     def deviating(self) -> bool:
-        return bool(self.note) and not self.exempt
+        return bool(self.record) and not self.exempt
 
 
 def read_book(text: str) -> list[Rule]:
@@ -85,7 +85,7 @@ class Coverage(NamedTuple):
         lines = ["| id | sense | tests that passed | note |", "|---|---|---|---|"]
         for rule in self.rows:
             tests = "<br>".join(self.tests.get(rule.id, ())) or "none"
-            lines.append(f"| {rule.id} | {rule.sense} | {tests} | {rule.note} |")
+            lines.append(f"| {rule.id} | {rule.sense} | {tests} | {rule.record} |")
         return "\n".join(lines)
 
 
@@ -158,7 +158,7 @@ class RuleCoverage:
         parts = [f"# Rules of the {n}: {c.summary()}\n\n{c.table()}\n" for n, c in self._books.items()]
         (build / "rules.md").write_text("\n".join(parts), "utf-8")
         document = {
-            name: {r.id: {"note": r.note, "tests": coverage.tests.get(r.id, [])} for r in coverage.rows}
+            name: {r.id: {"note": r.record, "tests": coverage.tests.get(r.id, [])} for r in coverage.rows}
             for name, coverage in self._books.items()
         }
         (build / "rules.json").write_text(json.dumps(document, indent=1), "utf-8")

@@ -8,17 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cluster.broker import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
-from cluster.partition import Leadership
-from cluster.state_change_files import SegmentName, write_segment
-from cluster.state_change_log import (
-    Cause,
-    Kind,
-    LoadedPartition,
-    LoggedStateChange,
-    Stamper,
-    StateChange,
-    decode_line,
-)
+from cluster.partition import LeaderAndIsr
+from state_log.record import Cause, Kind, LoadedPartition, LoggedStateChange, Stamper, StateChange, decode_line
+from state_log.writer import SegmentName, write_segment
 
 Incarnation = tuple[str, str]
 Logs = dict[Incarnation, list[StateChange]]
@@ -32,8 +24,8 @@ class Partition(Struct):
 
     topic: str
     number: int
-    state: Leadership | None = None
-    told: dict[BrokerId, LeaderEpoch] = {}
+    state: LeaderAndIsr | None = None
+    agent_epochs: dict[BrokerId, LeaderEpoch] = {}
 
 
 class Cluster:
@@ -41,7 +33,7 @@ class Cluster:
 
     def __init__(self, random: Random, topic: str = "orders", partitions: int = 1) -> None:
         self.random = random
-        self.partitions = [Partition(topic, number, told={}) for number in range(partitions)]
+        self.partitions = [Partition(topic, number, agent_epochs={}) for number in range(partitions)]
         self.epoch = ControllerEpoch(0)
         self.logs: Logs = {}
         self.runs = 0
@@ -62,7 +54,7 @@ class Cluster:
         self.logs[self.controller].append(change)
 
     def fail_over(self) -> None:
-        """Another controller, or the same in a new run, takes office and loads what is in ZooKeeper."""
+        """Another controller, or the same in a new run, becomes active and loads what is in ZooKeeper."""
         self.epoch = ControllerEpoch(self.epoch + 1)
         node = f"controller-{1001 + self.random.randrange(3)}"
         stays = self.controller[0] == node and self.random.random() < 0.5
@@ -75,7 +67,7 @@ class Cluster:
         broker = self.random.choice(REPLICAS)
         self.agents[broker] = self._start(f"broker-{broker}")
         for partition in self.partitions:
-            partition.told.pop(broker, None)
+            partition.agent_epochs.pop(broker, None)
 
     def step(self) -> None:
         """One thing happens, to one partition or to a node."""
@@ -92,7 +84,7 @@ class Cluster:
     def _initialise(self, partition: Partition) -> None:
         new, epochs = "NewPartition", (LeaderEpoch(0), PartitionEpoch(0))
         self._say(Kind.PARTITION, partition, from_state="NonExistentPartition", to_state=new, replicas=REPLICAS)
-        partition.state = Leadership(REPLICAS[0], epochs[0], REPLICAS, self.epoch, epochs[1])
+        partition.state = LeaderAndIsr(REPLICAS[0], epochs[0], REPLICAS, self.epoch, epochs[1])
         self._say_state(Kind.PARTITION, partition, from_state=new, to_state="OnlinePartition")
 
     def _elect(self, partition: Partition) -> None:
@@ -126,8 +118,8 @@ class Cluster:
     def _tell(self, partition: Partition) -> None:
         """An agent takes the role that the state gives it, unless it had heard of that leader epoch."""
         broker, state = self.random.choice(REPLICAS), _written(partition)
-        if partition.told.get(broker, -1) < state.leader_epoch:
-            partition.told[broker] = state.leader_epoch
+        if partition.agent_epochs.get(broker, -1) < state.leader_epoch:
+            partition.agent_epochs[broker] = state.leader_epoch
             role = "leader" if state.leader == broker else "follower"
             change = _state_change(Kind.ROLE, partition, broker=broker, to_state=role)
             self.logs[self.agents[broker]].append(replace(change, controller_epoch=state.controller_epoch))
@@ -178,7 +170,7 @@ def write_logs(logs: Logs, directory: Path) -> dict[Incarnation, Path]:
     return paths
 
 
-def _written(partition: Partition) -> Leadership:
+def _written(partition: Partition) -> LeaderAndIsr:
     assert partition.state is not None, "the partition has a state node"
     return partition.state
 
@@ -198,7 +190,7 @@ def _state_change(kind: Kind, partition: Partition, **fields: object) -> StateCh
     )
 
 
-def _loaded(number: int, state: Leadership | None) -> LoadedPartition:
+def _loaded(number: int, state: LeaderAndIsr | None) -> LoadedPartition:
     if state is None:
         none = (NO_LEADER, LeaderEpoch(-1), PartitionEpoch(-1))
         return LoadedPartition(number, *none, (), REPLICAS, ControllerEpoch(0))

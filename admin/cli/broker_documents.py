@@ -5,12 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from cluster.requests import (
-        DescribedBroker,
-        DescribedTopic,
-        PlanControlledShutdownResponse,
-        ThreatenedPartition,
-    )
+    from cluster.requests.cluster import DescribedBroker
+    from cluster.requests.elections import PlanControlledShutdownResponse, ThreatenedPartition
+    from cluster.requests.topics import DescribedTopic
 
 BROKER_COLUMNS: Final = ("id", "address", "rack", "epoch", "state")
 

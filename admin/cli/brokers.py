@@ -30,7 +30,9 @@ from cluster.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from admin.client import AdminClient
-    from cluster.requests import DescribedBroker, Plan, PlanControlledShutdownResponse
+    from cluster.requests.cluster import DescribedBroker
+    from cluster.requests.elections import PlanControlledShutdownResponse
+    from cluster.requests.plans import Plan
 
 app = typer.Typer(no_args_is_help=True, help="Look at the brokers, configure them, let one leave.")
 
@@ -116,7 +118,7 @@ def alter(
     cluster: Cluster,
 ) -> None:
     """Change the configuration of a running broker, or of all."""
-    from cluster.requests import BROKER_RESOURCE, AlterConfigsResource
+    from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource
 
     if broker != "default" and not broker.isdecimal():
         raise typer.BadParameter(f"{broker!r}: must be a broker id or 'default'")
@@ -242,7 +244,7 @@ async def _wait_until_gone(client: "AdminClient", broker: "DescribedBroker", lim
 
 
 async def _configs(client: "AdminClient", broker: str) -> list[dict[str, Any]]:
-    from cluster.requests import BROKER_RESOURCE, ConfigResource
+    from cluster.requests.configs import BROKER_RESOURCE, ConfigResource
 
     (result,) = (await client.describe_configs([ConfigResource(BROKER_RESOURCE, broker)])).results
     if result.error_code is not ErrorCode.NONE:

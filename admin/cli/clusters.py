@@ -1,4 +1,4 @@
-"""`klamm cluster`: who is in office, and what is wrong."""
+"""`klamm cluster`: who is active, and what is wrong."""
 
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from admin.cli.options import (
 from admin.cli.output import counted, say, write
 
 if TYPE_CHECKING:
-    from admin.health import Finding
-    from cluster.requests import DescribeClusterResponse
+    from admin.health import HealthIssue
+    from cluster.requests.cluster import DescribeClusterResponse
 
 app = typer.Typer(no_args_is_help=True, help="Look at the whole cluster.")
 
@@ -28,7 +28,7 @@ def describe(
     *,
     cluster: Cluster,
 ) -> None:
-    """Show the cluster id, the controller in office and the live brokers."""
+    """Show the cluster id, the active controller and the live brokers."""
 
     async def main() -> "DescribeClusterResponse":
         async with cluster.connect() as client:
@@ -89,7 +89,7 @@ def health(
         raise typer.Exit(EXIT_FINDINGS)
 
 
-async def _examine(cluster: Cluster) -> "tuple[list[Finding], dict[str, int]]":
+async def _examine(cluster: Cluster) -> "tuple[list[HealthIssue], dict[str, int]]":
     from admin.health import find_trouble
 
     async with cluster.connect() as client:
@@ -107,7 +107,7 @@ async def _examine(cluster: Cluster) -> "tuple[list[Finding], dict[str, int]]":
     return find_trouble(topics, brokers, reassignments, deletions), counts
 
 
-def _place(finding: "Finding") -> str:
-    if finding.topic:
-        return finding.topic if finding.partition < 0 else f"{finding.topic}-{finding.partition}"
-    return f"broker {finding.broker}"
+def _place(issue: "HealthIssue") -> str:
+    if issue.topic:
+        return issue.topic if issue.partition < 0 else f"{issue.topic}-{issue.partition}"
+    return f"broker {issue.broker}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from cluster.requests import DescribedConfig
+    from cluster.requests.configs import DescribedConfig
 
 _SOURCES: Final = {1: "topic", 2: "broker", 3: "default of brokers", 4: "file", 5: "built in"}
 

@@ -103,7 +103,7 @@ async def _range(topology: "Topology", order: _Order) -> "tuple[dict[int, Offset
     """Where each partition starts, and with --until-end where it stops."""
     from admin.consumer import list_offsets
     from cluster.broker import Offset
-    from cluster.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+    from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
     partitions = await topology.partitions(order.topic)
     if order.partition is not None:

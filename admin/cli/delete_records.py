@@ -23,7 +23,7 @@ from cluster.errors import ErrorCode
 if TYPE_CHECKING:
     from cluster.broker import Offset
     from cluster.partition import TopicPartition
-    from cluster.requests import DeleteRecordsResult
+    from cluster.requests.data import DeleteRecordsResult
 
 DELETE_RECORDS_EXAMPLES = examples(
     "klamm topics delete-records orders-0 --before-offset 1000 --dry-run",

@@ -24,7 +24,7 @@ from cluster.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from admin.client import AdminClient
     from cluster.partition import TopicPartition
-    from cluster.requests import ElectLeadersResponse
+    from cluster.requests.elections import ElectLeadersResponse
 
 app = typer.Typer(no_args_is_help=True, help="Elect leaders: the preferred ones, or unclean ones where there is none.")
 
@@ -56,7 +56,7 @@ def preferred(
     cluster: Cluster,
 ) -> None:
     """Give leadership back to the first replica of each partition, where it is in sync."""
-    from cluster.requests import PREFERRED
+    from cluster.requests.elections import PREFERRED
 
     _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
 
@@ -90,7 +90,7 @@ def unclean(
     LOSES the acknowledged records that it does not have. Partitions with a
     living leader are left alone.
     """
-    from cluster.requests import UNCLEAN
+    from cluster.requests.elections import UNCLEAN
 
     _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
     if not dry_run:
@@ -133,7 +133,7 @@ async def _chosen(
 async def _elect(
     client: "AdminClient", election_type: int, chosen: "list[TopicPartition] | None", dry_run: bool
 ) -> "ElectLeadersResponse":
-    from cluster.requests import ElectLeadersTopic
+    from cluster.requests.elections import ElectLeadersTopic
 
     topics = None
     if chosen is not None:

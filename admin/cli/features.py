@@ -9,7 +9,7 @@ from admin.cli.output import say, write
 from cluster.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from cluster.requests import (
+    from cluster.requests.configs import (
         DescribeFeaturesResponse,
         FeatureUpdate,
         PlanFeatureUpdatesResponse,
@@ -95,7 +95,7 @@ def disable(
 
 
 def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster) -> None:
-    from cluster.requests import FeatureUpdate
+    from cluster.requests.configs import FeatureUpdate
 
     updates = [FeatureUpdate(*update) for update in wanted]
     before, answer = run(_ask(updates, dry_run, cluster))

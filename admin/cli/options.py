@@ -77,11 +77,11 @@ def connect(bootstrap: str | None, data: Path, timeout_s: float) -> "AdminClient
     if bootstrap is None:
         return AdminClient(bootstrap_of(data), timeout_ms=int(timeout_s * 1000))
     addresses = [a.strip() for a in bootstrap.split(",") if a.strip()]
-    mistakes = [f"--bootstrap: {a!r}: must be host:port" for a in addresses if not _is_address(a)]
+    errors = [f"--bootstrap: {a!r}: must be host:port" for a in addresses if not _is_address(a)]
     if not addresses:
-        mistakes = ["--bootstrap: names no address"]
-    if mistakes:
-        raise ConfigError(mistakes)
+        errors = ["--bootstrap: names no address"]
+    if errors:
+        raise ConfigError(errors)
     return AdminClient(addresses, timeout_ms=int(timeout_s * 1000))
 
 

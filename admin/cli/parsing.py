@@ -12,28 +12,28 @@ from cluster.errors import StartupError
 from cluster.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from cluster.requests import AlterableConfig
+    from cluster.requests.configs import AlterableConfig
 
 
 def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
-    """`KEY=VALUE` each, every key once; all mistakes are told."""
+    """`KEY=VALUE` each, every key once; all errors are told."""
     configs: dict[str, str] = {}
-    mistakes: list[str] = []
+    errors: list[str] = []
     for pair in pairs if pairs is not None else ():
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not key or not equals:
-            mistakes.append(f"{pair!r}: must be KEY=VALUE")
+            errors.append(f"{pair!r}: must be KEY=VALUE")
         elif key in configs:
-            mistakes.append(f"{key!r}: is given twice")
+            errors.append(f"{key!r}: is given twice")
         configs[key] = value
-    if mistakes:
-        raise typer.BadParameter("; ".join(mistakes), param_hint="--config")
+    if errors:
+        raise typer.BadParameter("; ".join(errors), param_hint="--config")
     return configs
 
 
 def alterations(configs: Mapping[str, str], deleted: Sequence[str]) -> "tuple[AlterableConfig, ...]":
     """Keys to be set and keys to be deleted, as one request has them."""
-    from cluster.requests import DELETE_CONFIG, SET_CONFIG, AlterableConfig
+    from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
 
     return (
         *(AlterableConfig(key, SET_CONFIG, value) for key, value in configs.items()),
@@ -63,17 +63,17 @@ def parse_brokers(text: str) -> list[BrokerId]:
 
 
 def parse_partition_names(names: Sequence[str]) -> list[TopicPartition]:
-    """`orders-0` each, every one once; all mistakes are told."""
+    """`orders-0` each, every one once; all errors are told."""
     partitions: list[TopicPartition] = []
-    mistakes: list[str] = []
+    errors: list[str] = []
     for name in names:
         topic, _, number = name.rpartition("-")
         if topic and number.isdecimal():
             partitions.append(TopicPartition(topic, int(number)))
         else:
-            mistakes.append(f"{name!r}: must be TOPIC-PARTITION, for example orders-0")
-    if mistakes:
-        raise typer.BadParameter("; ".join(mistakes))
+            errors.append(f"{name!r}: must be TOPIC-PARTITION, for example orders-0")
+    if errors:
+        raise typer.BadParameter("; ".join(errors))
     return list(dict.fromkeys(partitions))
 
 

@@ -8,7 +8,7 @@ import typer
 from admin.cli.output import write_table
 
 if TYPE_CHECKING:
-    from cluster.requests import DescribedPartition, Plan
+    from cluster.requests.plans import DescribedPartition, Plan
 
 _RESOURCES: Final = {2: "topic", 4: "broker"}
 
@@ -71,7 +71,7 @@ def write_plan(plan: "Plan") -> None:
 
 def join_plans(plans: "Iterable[Plan | None]") -> "Plan":
     """What several requests would do, in this order; those without a plan do nothing."""
-    from cluster.requests import Plan
+    from cluster.requests.plans import Plan
 
     there = [plan for plan in plans if plan is not None]
     return Plan(

@@ -99,7 +99,7 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
     async with connect(bootstrap, data, min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
         producer = Producer(Topology(client), SystemClock(), options)
         try:
-            with _told_on_interrupt(producer):
+            with _reported_on_interrupt(producer):
                 async with producer, asyncio.TaskGroup() as tasks:
                     progress = tasks.create_task(_show_progress(producer, order.count))
                     size = await _send_all(producer, order)
@@ -120,7 +120,7 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
 
 
 @contextmanager
-def _told_on_interrupt(producer: "Producer") -> Iterator[None]:
+def _reported_on_interrupt(producer: "Producer") -> Iterator[None]:
     """Ctrl-C does not take back what was acknowledged, and the caller counts on the number."""
     try:
         yield

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from admin.replica_moves import Assignment, Proposal
     from cluster.broker import BrokerId
     from cluster.partition import TopicPartition
-    from cluster.requests import AlterPartitionReassignmentsResponse, DescribedReassignment
+    from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
 
 app = typer.Typer(no_args_is_help=True, help="Move partitions between brokers; Kafka's JSON files.")
 
@@ -300,7 +300,7 @@ async def _alter(
     client: "AdminClient", moves: "Mapping[TopicPartition, tuple[BrokerId, ...] | None]", dry_run: bool
 ) -> "AlterPartitionReassignmentsResponse":
     """Ask for these targets; None cancels."""
-    from cluster.requests import ReassignablePartition, ReassignableTopic
+    from cluster.requests.reassignments import ReassignablePartition, ReassignableTopic
 
     topics: dict[str, list[ReassignablePartition]] = {}
     for tp, replicas in moves.items():

@@ -9,7 +9,7 @@ from cluster.errors import ErrorCode
 if TYPE_CHECKING:
     from admin.client import AdminClient
     from cluster.partition import TopicPartition
-    from cluster.requests import AlterPartitionReassignmentsResponse, DescribedReassignment
+    from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
 
 MOVE_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "adding", "removing", "arrived", "stuck because")
 _POLL_S = 0.5
@@ -39,7 +39,7 @@ async def wait_for_moves(
             return left
         progress.update(len(partitions) - len(left), now)
         stuck = ((f"{r.topic}-{r.partition}", r.stuck_reason) for r in left if r.stuck_reason)
-        text = progress.told("partitions have arrived", stuck)
+        text = progress.describe("partitions have arrived", stuck)
         if text != said:
             say(text)
             said = text

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from admin.client import AdminClient
     from cluster.partition import TopicPartition
-    from cluster.requests import DescribeClusterResponse
-    from cluster.state_change_log import LoggedStateChange
+    from cluster.requests.cluster import DescribeClusterResponse
+    from state_log.record import LoggedStateChange
 
 
 def story(
@@ -58,14 +58,14 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
     """The reigns first, because who led when is what is mostly asked; then all that happened."""
     import msgspec
 
-    from cluster.story import reigns, story
+    from state_log.story import leadership_history, story
 
     lines = story(records)
-    ruled = reigns(records)
+    leaderships = leadership_history(records)
     document: dict[str, Any] = {
         "records": [msgspec.to_builtins(line.record) for line in lines],
-        "story": [{"at_ms": line.at_ms, "node": line.node, "words": line.words} for line in lines],
-        "reigns": [msgspec.to_builtins(reign) for reign in ruled],
+        "story": [{"at_ms": line.at_ms, "node": line.node, "message": line.message} for line in lines],
+        "leaderships": [msgspec.to_builtins(span) for span in leaderships],
         "missing_nodes": missing,
     }
     if form is not Format.TABLE:
@@ -79,17 +79,19 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
             "now" if r.until_ms is None else _time(r.until_ms),
             r.why,
         )
-        for r in ruled
+        for r in leaderships
     ]
     if not lines:
         return
     write_table(("leader", "epoch", "from (UTC)", "until", "why"), rows)
     typer.echo("")
-    write_table(("time (UTC)", "node", "what happened"), [(_time(line.at_ms), line.node, line.words) for line in lines])
+    write_table(
+        ("time (UTC)", "node", "what happened"), [(_time(line.at_ms), line.node, line.message) for line in lines]
+    )
 
 
 def _read_files(folders: "Sequence[Path]", wanted: "TopicPartition") -> "list[LoggedStateChange]":
-    from cluster.state_change_reader import read_state_changes
+    from state_log.reader import read_state_changes
 
     absent = [str(folder) for folder in folders if not folder.is_dir()]
     if absent:
@@ -103,7 +105,7 @@ async def _ask_nodes(
     bootstrap: str, timeout_s: float, wanted: "TopicPartition"
 ) -> "tuple[list[LoggedStateChange], list[str]]":
     """Records of all nodes that answered, merged, and the names of those that did not."""
-    from cluster.state_change_reader import merge
+    from state_log.reader import merge
 
     lines: list[bytes] = []
     missing = []
@@ -126,7 +128,7 @@ async def _ask_nodes(
 def _nodes(described: "DescribeClusterResponse", bootstrap: str) -> list[str]:
     """The nodes that were named, all registered controllers and all live brokers.
 
-    A controller that was in office before has records that its successors do not have.
+    A controller that was active before has records that its successors do not have.
     """
     nodes = [a.strip() for a in bootstrap.split(",")]
     nodes += [c.address for c in described.controllers]

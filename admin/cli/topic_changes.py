@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from admin.client import AdminClient
     from cluster.errors import FieldViolation
-    from cluster.requests import (
-        AlterableConfig,
-        AlterConfigsResponse,
+    from cluster.requests.configs import AlterableConfig, AlterConfigsResponse
+    from cluster.requests.topics import (
         CreatePartitionsResponse,
         DeletableTopicResult,
         DeleteTopicsResponse,
@@ -131,7 +130,7 @@ def delete(
             if not accepted:
                 return response, refused, []
             if dry_run:
-                return response, refused, await _foretell(client, accepted)
+                return response, refused, await _preview(client, accepted)
             return response, refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
 
     response, refused, pending = run(main())
@@ -160,7 +159,7 @@ def delete(
 async def _alter_configs(
     client: "AdminClient", name: str, changes: "tuple[AlterableConfig, ...]", dry_run: bool
 ) -> "AlterConfigsResponse":
-    from cluster.requests import TOPIC_RESOURCE, AlterConfigsResource
+    from cluster.requests.configs import TOPIC_RESOURCE, AlterConfigsResource
 
     response = await client.alter_configs([AlterConfigsResource(TOPIC_RESOURCE, name, changes)], validate_only=dry_run)
     (result,) = response.responses
@@ -171,7 +170,7 @@ async def _alter_configs(
 async def _new_partitions(
     client: "AdminClient", name: str, count: int, replica_assignment: str | None
 ) -> "NewPartitions":
-    from cluster.requests import NewPartitions, NewPartitionsAssignment
+    from cluster.requests.topics import NewPartitions, NewPartitionsAssignment
 
     if replica_assignment is None:
         return NewPartitions(name, count)
@@ -190,11 +189,11 @@ async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool
     return response
 
 
-async def _foretell(client: "AdminClient", names: "Sequence[str]") -> "list[DescribedTopicDeletion]":
+async def _preview(client: "AdminClient", names: "Sequence[str]") -> "list[DescribedTopicDeletion]":
     """What would be deleted, and what it would have to wait for."""
-    from cluster.requests import DescribedTopicDeletion, WaitingReplica
+    from cluster.requests.topics import DescribedTopicDeletion, WaitingReplica
 
-    foretold = []
+    previews = []
     for topic in (await client.describe_topics(names)).topics:
         offline = tuple(
             WaitingReplica(p.partition, broker, "OfflineReplica", f"broker {broker} is not available")
@@ -202,8 +201,8 @@ async def _foretell(client: "AdminClient", names: "Sequence[str]") -> "list[Desc
             for broker in p.offline_replicas
         )
         replicas = sum(len(p.replicas) for p in topic.partitions)
-        foretold.append(DescribedTopicDeletion(topic.name, "would be deleted", "", 0, replicas, offline))
-    return foretold
+        previews.append(DescribedTopicDeletion(topic.name, "would be deleted", "", 0, replicas, offline))
+    return previews
 
 
 async def _watch_deletions(
@@ -224,7 +223,7 @@ async def _watch_deletions(
         if progress is None:
             progress = Progress(sum(d.replicas for d in left), now)
         progress.update(max(0, progress.total - sum(d.replicas - d.deleted_replicas for d in left)), now)
-        text = progress.told("replicas are deleted", ((d.topic, d.reason) for d in left if d.reason))
+        text = progress.describe("replicas are deleted", ((d.topic, d.reason) for d in left if d.reason))
         if text != said:
             say(text)
             said = text

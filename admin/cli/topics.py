@@ -22,7 +22,8 @@ from cluster.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from admin.client import AdminClient
-    from cluster.requests import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic, Plan
+    from cluster.requests.plans import Plan
+    from cluster.requests.topics import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
 app.command(epilog=ALTER_EXAMPLES)(alter)
@@ -53,7 +54,7 @@ def create(
     cluster: Cluster,
 ) -> None:
     """Create a topic and wait until its partitions have leaders."""
-    from cluster.requests import NewTopic
+    from cluster.requests.topics import NewTopic
 
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
         raise typer.BadParameter("--replica-assignment goes without --partitions and --replication-factor")
@@ -177,7 +178,7 @@ async def _list(cluster: Cluster) -> "list[ListedTopic]":
 
 
 async def _settings(client: "AdminClient", topics: "list[DescribedTopic]") -> dict[str, list[dict[str, Any]]]:
-    from cluster.requests import TOPIC_RESOURCE, ConfigResource
+    from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
 
     known = [ConfigResource(TOPIC_RESOURCE, t.name) for t in topics if t.error_code is ErrorCode.NONE]
     results = (await client.describe_configs(known)).results

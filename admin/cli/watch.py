@@ -18,7 +18,7 @@ from admin.cli.options import (
 from admin.cli.output import say
 
 if TYPE_CHECKING:
-    from cluster.requests import ClusterEvent, WatchResponse
+    from cluster.requests.cluster import ClusterEvent, WatchResponse
 
 WATCH_EXAMPLES = examples(
     "klamm watch",
@@ -41,7 +41,7 @@ def watch(
     """Print leader changes, brokers that come and go, topics and reassignments as they happen. End with Ctrl-C.
 
     Goes on through failovers of the controller; --timeout says for how long
-    nobody may be in office. With -o json, one object per line.
+    nobody may be active. With -o json, one object per line.
     """
 
     async def main() -> None:
@@ -101,23 +101,23 @@ def event_document(event: "ClusterEvent", cursor: str) -> dict[str, Any]:
 def event_line(event: "ClusterEvent") -> str:
     """One line for a person."""
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
-    words = [at, event.kind.replace("_", " ")]
+    parts = [at, event.kind.replace("_", " ")]
     if event.kind == "controller_changed":
-        words.append(f"{event.controller}, epoch {event.controller_epoch}")
+        parts.append(f"{event.controller}, epoch {event.controller_epoch}")
     if event.broker >= 0:
-        words.append(str(event.broker))
+        parts.append(str(event.broker))
     if event.partition >= 0:
         leader = "none" if event.leader < 0 else event.leader
-        words.append(
+        parts.append(
             f"{event.topic}-{event.partition}: leader {leader}, epoch {event.leader_epoch}, isr {_ids(event.isr)}"
         )
         for name in ("adding", "removing"):
             moving = getattr(event, f"{name}_replicas")
             if moving:
-                words.append(f"{name} {_ids(moving)}")
+                parts.append(f"{name} {_ids(moving)}")
     elif event.topic:
-        words.append(event.topic)
-    return "  ".join(words)
+        parts.append(event.topic)
+    return "  ".join(parts)
 
 
 def _ids(brokers: tuple[int, ...]) -> str:

@@ -5,11 +5,13 @@ from typing import Any
 from cluster.broker import Endpoint
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.settings import Settings
-from cluster.requests import (
+from cluster.requests.agents import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+)
+from cluster.requests.data import (
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,

@@ -5,9 +5,9 @@ Source: Kafka Partition.checkCurrentLeaderEpoch, DelayedProduce, DelayedFetch, P
 
 from typing import Final
 
+from broker_agent.log.record_batch import HEADER_SIZE, MAGIC, MAGIC_AT, NO_PRODUCER_ID, find_damage, parse_header
 from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from cluster.errors import ErrorCode
-from cluster.record_batch import HEADER_SIZE, MAGIC, MAGIC_AT, NO_PRODUCER_ID, find_damage, parse_header
 
 ACKS_ALL: Final = -1
 VALID_ACKS: Final = (-1, 0, 1)
@@ -15,14 +15,14 @@ BYTES_REJECTED: Final = "BytesRejectedPerSec"
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
-def judge_leader_epoch(requested: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:
+def validate_leader_epoch(requested: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:
     """Compare the leader epoch a caller believes in with the one held here; -1 passes (R6.3)."""
     if requested in (NO_LEADER_EPOCH, current):
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if requested < current else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def judge_record_set(records: bytes) -> ErrorCode:
+def validate_record_set(records: bytes) -> ErrorCode:
     """Whether it is one record batch of version 2 (R7.2).
 
     What is cut short or damaged is left to the log's own validation, which calls it corrupt. Therefore bytes behind
@@ -54,7 +54,7 @@ def name_refusal_meter(code: ErrorCode, records: bytes) -> str | None:
     return "InvalidOffsetOrSequenceRecordsPerSec" if has_wrong_count or has_no_sequence else None
 
 
-def judge_acknowledgement(
+def check_acknowledgement(
     *, high_watermark: Offset, required_offset: Offset, maximal_isr_size: int, min_isr: int
 ) -> ErrorCode | None:
     """Whether a produce with acks=-1 is answered now, and how; None: still pending (R7.12)."""

@@ -15,7 +15,7 @@ from broker_agent.decisions.replica_progress import ReplicaProgress, is_caught_u
 from cluster.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.hash_order import in_hash_order
-from cluster.requests import AlterPartitionResult
+from cluster.requests.agents import AlterPartitionResult
 
 LISTED_AS_THEY_CAME: Final = 4
 """The size of Scala's largest set without hashing."""
@@ -138,7 +138,7 @@ _UNCERTAIN: Final = frozenset(
 )
 
 
-def judge_isr_answer(
+def classify_isr_answer(
     answer: AlterPartitionResult, *, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
 ) -> IsrAnswer:
     """Judge an answer against the epochs the leader holds now (R8.15, R8.16).

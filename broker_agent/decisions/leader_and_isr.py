@@ -17,12 +17,12 @@ from cluster.broker import (
     TopicId,
 )
 from cluster.errors import ErrorCode
-from cluster.requests import LeaderAndIsrPartitionState
+from cluster.requests.control import LeaderAndIsrPartitionState
 
 _SKIPPED_EPOCHS: Final = (NO_LEADER_EPOCH, LEADER_EPOCH_DURING_DELETE)
 
 
-def judge_epochs(
+def validate_epochs(
     *,
     broker_epoch: BrokerEpoch,
     own_broker_epoch: BrokerEpoch,
@@ -65,7 +65,7 @@ _ADMISSION_CODES: Final = {
 }
 
 
-def admit(
+def classify_state(
     state: LeaderAndIsrPartitionState,
     *,
     own_id: BrokerId,
@@ -91,7 +91,7 @@ def admit(
     return Admission.REFUSE_EPOCH
 
 
-def judge_stop(requested_epoch: LeaderEpoch, current_epoch: LeaderEpoch) -> ErrorCode:
+def validate_stop(requested_epoch: LeaderEpoch, current_epoch: LeaderEpoch) -> ErrorCode:
     """Whether an online partition obeys a StopReplica (R4.2); the sentinels skip the test."""
     if requested_epoch in _SKIPPED_EPOCHS or requested_epoch >= current_epoch:
         return ErrorCode.NONE

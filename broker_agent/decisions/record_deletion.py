@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from broker_agent.decisions.replica_progress import ReplicaProgress
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ErrorCode
-from cluster.requests import UP_TO_HIGH_WATERMARK
+from cluster.requests.data import UP_TO_HIGH_WATERMARK
 
 
-def judge_deletion(offset: Offset, *, high_watermark: Offset, cleanup_policy: str) -> ErrorCode:
+def validate_deletion(offset: Offset, *, high_watermark: Offset, cleanup_policy: str) -> ErrorCode:
     """Whether the records below `offset` may go from a log led here (R7.15); the policy is looked at first."""
     if "delete" not in cleanup_policy:
         return ErrorCode.POLICY_VIOLATION

@@ -24,7 +24,7 @@ class ReplicaProgress(Struct, frozen=True):
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
 
 
-def note_fetch(
+def record_fetch(
     previous: ReplicaProgress,
     *,
     fetch_offset: Offset,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset
 from cluster.errors import ErrorCode
-from cluster.requests import EpochEndOffset
+from cluster.requests.data import EpochEndOffset
 
 
 class Truncation(Struct, frozen=True):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset
-from cluster.requests import EpochEndOffset
+from cluster.requests.data import EpochEndOffset
 
 UNDEFINED = EpochEndOffset(NO_LEADER_EPOCH, UNKNOWN_OFFSET)
 

@@ -15,7 +15,7 @@ from broker_agent.log.directory_names import deleted_name
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import create_log
-from broker_agent.log.segments import Surroundings
+from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, Offset, TopicId
 from cluster.errors import ClusterError, ErrorCode, LogAppendError, StorageError
@@ -30,13 +30,13 @@ class DiskLogDirectories:
     """See `broker_agent.ports.LogDirectories`. Made by `opening.open_log_directories`, which fills it."""
 
     def __init__(
-        self, around: Surroundings, paths: Sequence[str], on_failure: OnFailure, *, producer_expiration_ms: int
+        self, dependencies: LogDependencies, paths: Sequence[str], on_failure: OnFailure, *, producer_expiration_ms: int
     ) -> None:
-        self._around, self._on_failure = around, on_failure
+        self._dependencies, self._on_failure = dependencies, on_failure
         self._producer_expiration_ms = producer_expiration_ms
-        self._directories = {path: LogDirectory(around.disk, path, self._directory_failed) for path in paths}
+        self._directories = {path: LogDirectory(dependencies.disk, path, self._directory_failed) for path in paths}
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        around.metrics.watch(self._logs)
+        dependencies.metrics.watch(self._logs)
         self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
         self._log_counts = dict.fromkeys(paths, 0)  # Logs per directory, those being created included.
 
@@ -52,7 +52,7 @@ class DiskLogDirectories:
     def space(self, directory: str) -> tuple[int, int]:
         """Total and usable bytes of the directory's file system. Raises StorageError."""
         with self._directories[directory]:
-            return self._around.disk.space(directory)
+            return self._dependencies.disk.space(directory)
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(topic_partition)
@@ -111,10 +111,10 @@ class DiskLogDirectories:
     ) -> PartitionLog:
         path = f"{directory.path}/{topic_partition}"
         with directory:
-            loaded = await self._around.disk.run(partial(create_log, self._around, path, config, topic_id))
+            loaded = await self._dependencies.disk.run(partial(create_log, self._dependencies, path, config, topic_id))
         with directory:  # It may have failed while the thread was at work.
             return PartitionLog(
-                self._around, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
+                self._dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
             )
 
     async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
@@ -124,7 +124,7 @@ class DiskLogDirectories:
             log = self._logs.get(topic_partition)
             if log is None:
                 continue
-            unique = f"{self._around.random.getrandbits(128):032x}"
+            unique = f"{self._dependencies.random.getrandbits(128):032x}"
             try:
                 renamed = await log.rename_away(deleted_name(topic_partition, unique))
             except ClusterError as error:
@@ -145,7 +145,7 @@ class DiskLogDirectories:
     # Checkpoints
 
     async def read_high_watermarks(self, directory: str) -> dict[TopicPartition, Offset]:
-        disk, path = self._around.disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}"
+        disk, path = self._dependencies.disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}"
         with self._directories[directory]:
             return checkpoints.decode_offsets(await disk.run(lambda: disk.read_file(path)))
 
@@ -179,7 +179,7 @@ class DiskLogDirectories:
                 points = {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
                 await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
                 if markers:
-                    await self._around.disk.run(partial(remove_cut_markers, self._around.disk, markers))
+                    await self._dependencies.disk.run(partial(remove_cut_markers, self._dependencies.disk, markers))
 
     async def _write_log_start_offsets(self, directory: str) -> None:
         with self._directories[directory]:
@@ -206,7 +206,7 @@ class DiskLogDirectories:
         return [log for log in self._logs.values() if log.directory == directory]
 
     async def _replace(self, directory: str, name: str, content: bytes) -> None:
-        disk = self._around.disk
+        disk = self._dependencies.disk
         await disk.run(lambda: checkpoints.write_atomically(disk, directory, name, content))
 
     # Periodic work
@@ -257,7 +257,7 @@ class DiskLogDirectories:
                 continue
             directory.unlock()
         self._logs.clear()
-        self._around.disk.close()
+        self._dependencies.disk.close()
 
     async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
         """The marker comes last: it stands only where every log was closed without an error."""

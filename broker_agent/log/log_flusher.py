@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from broker_agent.log import checkpoints
 from broker_agent.log.recovery import LoadedLog
-from broker_agent.log.segments import Surroundings
+from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import Offset
 
@@ -20,10 +20,10 @@ class LogFlusher:
     Invariants: recovery point <= log end; the epochs on disk are at least as new as the recovery point.
     """
 
-    def __init__(self, around: Surroundings, path: str, loaded: LoadedLog) -> None:
+    def __init__(self, dependencies: LogDependencies, path: str, loaded: LoadedLog) -> None:
         self.recovery_point = loaded.recovery_point
         """First offset not known to be on the device."""
-        self._disk, self._flush_times = around.disk, around.metrics.flush_times
+        self._disk, self._flush_times = dependencies.disk, dependencies.metrics.flush_times
         self._path = path
         self._segments, self._epochs = loaded.segments, loaded.epochs
         self._captured = loaded.recovery_point
@@ -31,13 +31,13 @@ class LogFlusher:
         self._cuts = 0
         self._flushed_at_s = asyncio.get_running_loop().time()
 
-    def note_roll(self) -> None:
+    def on_roll(self) -> None:
         self._has_rolled = self._names_are_dirty = True
 
-    def note_dropped_segments(self) -> None:
+    def on_segments_deleted(self) -> None:
         self._names_are_dirty = True
 
-    def note_cut(self, offset: Offset) -> None:
+    def on_truncation(self, offset: Offset) -> None:
         """The log was truncated to `offset`, which a flush under way does not know."""
         self._cuts += 1
         self._names_are_dirty = True

@@ -15,13 +15,13 @@ from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import CheckpointedOffsets, load_log
-from broker_agent.log.segments import Surroundings
+from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, Offset
 from cluster.errors import StartupError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Gauge
-from cluster.state_change_files import STATE_CHANGE_FOLDER
+from state_log.writer import STATE_CHANGE_FOLDER
 
 
 class LoadOptions(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ async def read_stored_broker_id(disk: Disk, directories: Sequence[str]) -> Broke
 
 
 async def open_log_directories(
-    around: Surroundings,
+    dependencies: LogDependencies,
     paths: Sequence[str],
     owner: MetaProperties,
     on_failure: OnFailure,
@@ -70,11 +70,11 @@ async def open_log_directories(
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
         raise StartupError(f"log.dirs names a directory twice: {', '.join(paths)}")
-    logs = DiskLogDirectories(around, paths, on_failure, producer_expiration_ms=options.producer_expiration_ms)
+    logs = DiskLogDirectories(dependencies, paths, on_failure, producer_expiration_ms=options.producer_expiration_ms)
     try:
         for directory in logs.directories.values():
-            await _take_possession(around.disk, directory, owner)
-        loader = _Loader(around, logs, options)
+            await _take_possession(dependencies.disk, directory, owner)
+        loader = _Loader(dependencies, logs, options)
         live = [directory for directory in logs.directories.values() if directory.failure is None]
         for result in await asyncio.gather(*map(loader.load, live), return_exceptions=True):
             if isinstance(result, BaseException):
@@ -122,13 +122,13 @@ class _Found(Struct, frozen=True):
 
 
 class _Loader(NamedTuple):
-    around: Surroundings
+    dependencies: LogDependencies
     logs: DiskLogDirectories
     options: LoadOptions
 
     async def load(self, directory: LogDirectory) -> None:
         """Load the logs of one directory; an I/O error fails the directory, not the process."""
-        disk, path = self.around.disk, directory.path
+        disk, path = self.dependencies.disk, directory.path
         try:
             with directory:
                 is_clean = await disk.run(partial(_consume_clean_marker, disk, path))
@@ -141,11 +141,11 @@ class _Loader(NamedTuple):
 
     async def _load_logs(self, directory: LogDirectory, found: _Found) -> None:
         waiting = list(reversed(found.partitions))
-        left = self.around.metrics.logs_to_recover(directory.path)
+        left = self.dependencies.metrics.logs_to_recover(directory.path)
         left.set(len(waiting))
 
         async def load_until_done(thread: int) -> None:
-            segments_left = self.around.metrics.segments_to_recover(directory.path, thread)
+            segments_left = self.dependencies.metrics.segments_to_recover(directory.path, thread)
             while waiting:
                 await self._load_log(directory, waiting.pop(), found, segments_left)
                 left.dec()
@@ -163,11 +163,19 @@ class _Loader(NamedTuple):
         path = f"{directory.path}/{topic_partition}"
         offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
         load = partial(
-            load_log, self.around, path, config, offsets, is_clean=found.is_clean, on_segments_left=segments_left.set
+            load_log,
+            self.dependencies,
+            path,
+            config,
+            offsets,
+            is_clean=found.is_clean,
+            on_segments_left=segments_left.set,
         )
-        loaded = await self.around.disk.run(load)
+        loaded = await self.dependencies.disk.run(load)
         directory.cut_markers.extend(loaded.cut_markers)
-        log = PartitionLog(self.around, directory, path, topic_partition=topic_partition, config=config, loaded=loaded)
+        log = PartitionLog(
+            self.dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
+        )
         present = self.logs.add_loaded(log)
         if present is not None:
             raise StartupError(f"{topic_partition} is in two places: {present.path} and {path}; move one of them away")

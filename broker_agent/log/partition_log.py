@@ -12,18 +12,18 @@ from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.log_flusher import LogFlusher
+from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_by_size
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
 from broker_agent.log.segment import PlacedBatch
-from broker_agent.log.segments import Surroundings, create_segment
+from broker_agent.log.segments import LogDependencies, create_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
 from broker_agent.ports import AppendInfo, LogConfig
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
-from cluster.record_batch import BatchHeader, stamp, stamp_append_time
-from cluster.requests import EpochEndOffset
+from cluster.requests.data import EpochEndOffset
 
 NOTHING_APPENDED = AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
 
@@ -36,7 +36,7 @@ class PartitionLog:
 
     def __init__(
         self,
-        around: Surroundings,
+        dependencies: LogDependencies,
         log_directory: LogDirectory,
         path: str,
         *,
@@ -46,12 +46,12 @@ class PartitionLog:
     ) -> None:
         self.topic_partition = topic_partition
         self.config, self.path = config, path
-        self._around, self._log_directory = around, log_directory
+        self._dependencies, self._log_directory = dependencies, log_directory
         self.segments, self._epochs, self.producers = loaded.segments, loaded.epochs, loaded.producers
         self._topic_id = loaded.topic_id
         self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
         self._high_watermark = loaded.log_start_offset
-        self._flusher = LogFlusher(around, path, loaded)
+        self._flusher = LogFlusher(dependencies, path, loaded)
         self._topic_id_is_dirty = False
         self._is_closed = False
         self._producers_counted = 0
@@ -199,7 +199,7 @@ class PartitionLog:
     def _roll_if_needed(self, batches: Sequence[PlacedBatch], size: int, now_ms: int | None) -> None:
         active, last = self.segments.active, batches[-1].header
         newest = max(header.max_timestamp for _, header in batches)
-        now_ms = self._around.clock.now_ms() if now_ms is None else now_ms
+        now_ms = self._dependencies.clock.now_ms() if now_ms is None else now_ms
         if active.must_roll(size, last.last_offset, newest, now_ms, self.config):
             # Not the log's end, where a truncation inside a batch left a gap: recovery takes a hole before a segment
             # for a loss. One as wide as a segment has to stay.
@@ -207,17 +207,17 @@ class PartitionLog:
             self._roll(end if last.last_offset - end <= MAX_RELATIVE_OFFSET else Offset(batches[0].header.base_offset))
 
     def _roll(self, base_offset: Offset) -> None:
-        disk = self._around.disk
+        disk = self._dependencies.disk
         self.segments.active.save_indexes()
         write_snapshot(disk, self.path, self.producers, self._end)
-        self.segments.add(create_segment(self._around, self.path, base_offset, self.config))
-        self._flusher.note_roll()
+        self.segments.add(create_segment(self._dependencies, self.path, base_offset, self.config))
+        self._flusher.on_roll()
 
     def _write_topic_id(self) -> None:
         """The id must be durable before any data: written on the loop, so that an append may wait, once per log."""
         if self._topic_id_is_dirty and self._topic_id is not None:
             content = checkpoints.encode_partition_metadata(self._topic_id)
-            checkpoints.write_atomically(self._around.disk, self.path, checkpoints.PARTITION_METADATA, content)
+            checkpoints.write_atomically(self._dependencies.disk, self.path, checkpoints.PARTITION_METADATA, content)
             self._topic_id_is_dirty = False
 
     # Reading
@@ -263,9 +263,9 @@ class PartitionLog:
             self._log_start = min(self._log_start, offset)
             self._high_watermark = min(self._high_watermark, offset)
             self._epochs.truncate_from_end(offset)
-            self._note_cut(offset)
+            self._on_truncation(offset)
             if self.producers.reaches(offset):
-                disk, path = self._around.disk, self.path
+                disk, path = self._dependencies.disk, self.path
                 self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset)
                 self._count_producers()
             return True
@@ -277,16 +277,16 @@ class PartitionLog:
     def _restart_at(self, offset: Offset) -> None:
         self._log_directory.mark_cut(self.path, offset, self.recovery_point)
         self._discard(self.segments.mark_all_deleted())
-        self.segments.replace_all(create_segment(self._around, self.path, offset, self.config))
+        self.segments.replace_all(create_segment(self._dependencies, self.path, offset, self.config))
         self._log_start = self._high_watermark = self._end = offset
         self._epochs.clear()
         self.producers.clear()
         self._count_producers()
-        self._note_cut(offset)
+        self._on_truncation(offset)
 
-    def _note_cut(self, offset: Offset) -> None:
-        self._flusher.note_cut(offset)
-        remove_snapshots_after(self._around.disk, self.path, offset)
+    def _on_truncation(self, offset: Offset) -> None:
+        self._flusher.on_truncation(offset)
+        remove_snapshots_after(self._dependencies.disk, self.path, offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers whose last batch is older than `expiration_ms`."""
@@ -296,7 +296,7 @@ class PartitionLog:
     def _count_producers(self) -> None:
         """Let the agent's count follow; to be called after every change. Those of a closed log do not count."""
         known = 0 if self._is_closed else len(self.producers)
-        self._around.metrics.producer_ids.inc(known - self._producers_counted)
+        self._dependencies.metrics.producer_ids.inc(known - self._producers_counted)
         self._producers_counted = known
 
     def enforce_retention(self, now_ms: int) -> int:
@@ -311,7 +311,7 @@ class PartitionLog:
             self._discard(self.segments.drop_oldest(count))
             self._log_start = max(self._log_start, self.segments.first.base_offset)
             self._epochs.truncate_from_start(self._log_start)
-            self._flusher.note_dropped_segments()
+            self._flusher.on_segments_deleted()
             return count
 
     def _discard(self, paths: list[str]) -> None:
@@ -320,9 +320,9 @@ class PartitionLog:
     # Flushing and closing
 
     @property
-    def settled_end(self) -> Offset:
-        is_settled = self._end - self.recovery_point < self.config.flush_messages
-        return self._end if is_settled else self.recovery_point
+    def durable_end_offset(self) -> Offset:
+        is_durable = self._end - self.recovery_point < self.config.flush_messages
+        return self._end if is_durable else self.recovery_point
 
     def flush_is_due(self, now_s: float) -> bool:
         return self._topic_id_is_dirty or self._flusher.is_due(self._end, self.config, now_s)
@@ -341,7 +341,7 @@ class PartitionLog:
             async with self._writing:
                 self._write_topic_id()
                 self.segments.active.save_indexes()
-                disk, path, producers, end = self._around.disk, self.path, self.producers, self._end
+                disk, path, producers, end = self._dependencies.disk, self.path, self.producers, self._end
                 await disk.run(lambda: write_snapshot(disk, path, producers, end))
                 await self._flusher.flush(end)
             self.abandon()
@@ -353,7 +353,7 @@ class PartitionLog:
                 self._usable()
                 self.abandon()
                 renamed = f"{self._log_directory.path}/{name}"
-                self._around.disk.rename(self.path, renamed)
+                self._dependencies.disk.rename(self.path, renamed)
                 return renamed
 
     def abandon(self) -> None:

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from broker_agent.log.record_batch import MAX_SEQUENCE, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, crc32c
 from cluster.broker import Offset
 from cluster.errors import ErrorCode, LogAppendError
-from cluster.record_batch import MAX_SEQUENCE, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, crc32c
 
 BATCHES_KEPT: Final = 5
 

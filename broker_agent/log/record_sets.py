@@ -5,11 +5,7 @@ Source: Kafka LogValidator, UnifiedLog.analyzeAndValidateRecords.
 
 from typing import NoReturn
 
-from broker_agent.log.segment import PlacedBatch
-from broker_agent.ports import UNLIMITED, LogConfig
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ErrorCode, LogAppendError
-from cluster.record_batch import (
+from broker_agent.log.record_batch import (
     HEADER_SIZE,
     MAGIC,
     NO_PRODUCER_ID,
@@ -19,6 +15,10 @@ from cluster.record_batch import (
     parse_header,
     walk,
 )
+from broker_agent.log.segment import PlacedBatch
+from broker_agent.ports import UNLIMITED, LogConfig
+from cluster.broker import LeaderEpoch, Offset
+from cluster.errors import ErrorCode, LogAppendError
 
 
 def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> BatchHeader:

@@ -13,6 +13,7 @@ from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.epoch_history import EpochHistory
 from broker_agent.log.producer_state import ProducerStates
+from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -20,11 +21,10 @@ from broker_agent.log.segment import (
     TIME_INDEX_SUFFIX,
     Segment,
 )
-from broker_agent.log.segments import Segments, Surroundings, create_segment, open_segment
+from broker_agent.log.segments import LogDependencies, Segments, create_segment, open_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset, TopicId
-from cluster.record_batch import BatchHeader
 
 UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 _OFFSET_DIGITS: Final = 20
@@ -50,21 +50,21 @@ class LoadedLog(Struct):
     cut_markers: tuple[str, ...] = ()
 
 
-def create_log(around: Surroundings, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
+def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
     """A new, empty log; its id is durable before anything can be appended."""
-    around.disk.make_directory(path)
-    segments = Segments([create_segment(around, path, Offset(0), config)])
+    dependencies.disk.make_directory(path)
+    segments = Segments([create_segment(dependencies, path, Offset(0), config)])
     if topic_id is not None:
         content = checkpoints.encode_partition_metadata(topic_id)
-        checkpoints.write_atomically(around.disk, path, checkpoints.PARTITION_METADATA, content)
+        checkpoints.write_atomically(dependencies.disk, path, checkpoints.PARTITION_METADATA, content)
     parent, _, _ = path.rpartition("/")
-    around.disk.sync_directory(parent)
+    dependencies.disk.sync_directory(parent)
     zero = Offset(0)
     return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id)
 
 
 def load_log(
-    around: Surroundings,
+    dependencies: LogDependencies,
     path: str,
     config: LogConfig,
     checkpointed: CheckpointedOffsets,
@@ -76,20 +76,20 @@ def load_log(
 
     `on_segments_left` is told, on this thread, how many segments are still to be recovered.
     """
-    disk = around.disk
-    bases = _tidy(around, path)
+    disk = dependencies.disk
+    bases = _tidy(dependencies, path)
     markers = find_cut_markers(disk, path)
     recovery_point = min((checkpointed.recovery_point, *markers.values()))
     checkpointed_epochs = checkpoints.decode_epochs(disk.read_file(f"{path}/{checkpoints.LEADER_EPOCHS}"))
     epochs = EpochHistory(checkpointed_epochs)
     topic_id = checkpoints.decode_partition_metadata(disk.read_file(f"{path}/{checkpoints.PARTITION_METADATA}"))
 
-    opened = [open_segment(around, path, base, config) for base in bases]
+    opened = [open_segment(dependencies, path, base, config) for base in bases]
     unsound = {segment.base_offset for segment in opened if not segment.load()}
     walk_from = None if is_clean or not opened else _trusted_recovery_point(opened[-1], recovery_point)
-    kept = _recover(around, opened, unsound, epochs, walk_from=walk_from, on_segments_left=on_segments_left)
+    kept = _recover(dependencies, opened, unsound, epochs, walk_from=walk_from, on_segments_left=on_segments_left)
     on_segments_left(0)
-    segments = Segments(kept or [create_segment(around, path, checkpointed.log_start_offset, config)])
+    segments = Segments(kept or [create_segment(dependencies, path, checkpointed.log_start_offset, config)])
 
     for sealed in list(segments)[:-1]:
         sealed.save_indexes()
@@ -98,7 +98,7 @@ def load_log(
     if end < log_start:
         for dropped in segments.mark_all_deleted():
             disk.remove_file(dropped)
-        segments.replace_all(create_segment(around, path, log_start, config))
+        segments.replace_all(create_segment(dependencies, path, log_start, config))
         end = log_start
     epochs.truncate_from_end(end)
     if epochs.epoch_at(log_start) is None:
@@ -112,15 +112,15 @@ def load_log(
     return LoadedLog(segments, epochs, producers, log_start, end, point, topic_id, tuple(markers))
 
 
-def _tidy(around: Surroundings, path: str) -> list[Offset]:
+def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
     """Remove what unfinished work left behind; the base offsets of the segments, in order."""
-    names = around.disk.list_directory(path)
+    names = dependencies.disk.list_directory(path)
     logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
         stem, dot, suffix = name.rpartition(".")
         is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in logs
         if name.endswith(UNFINISHED_SUFFIXES) or is_orphan:
-            around.disk.remove_file(f"{path}/{name}")
+            dependencies.disk.remove_file(f"{path}/{name}")
     return [Offset(int(stem)) for stem in sorted(logs) if len(stem) == _OFFSET_DIGITS and stem.isdigit()]
 
 
@@ -134,7 +134,7 @@ def _trusted_recovery_point(active: Segment, checkpointed: Offset) -> Offset:
 
 
 def _recover(
-    around: Surroundings,
+    dependencies: LogDependencies,
     opened: list[Segment],
     unsound: Set[Offset],
     epochs: EpochHistory,
@@ -156,11 +156,11 @@ def _recover(
             kept.append(segment)
             continue
         if kept and not _continues(segment, kept[-1], walk_from):
-            _remove(around, opened[len(kept) :])
+            _remove(dependencies, opened[len(kept) :])
             break
         kept.append(segment)
         if not _recover_segment(segment, epochs):
-            _remove(around, opened[len(kept) :])
+            _remove(dependencies, opened[len(kept) :])
             break
     return kept
 
@@ -195,7 +195,7 @@ def _history_of(headers: Iterable[BatchHeader]) -> EpochHistory:
     return epochs
 
 
-def _remove(around: Surroundings, segments: list[Segment]) -> None:
+def _remove(dependencies: LogDependencies, segments: list[Segment]) -> None:
     for segment in reversed(segments):
         for path in segment.mark_deleted():
-            around.disk.remove_file(path)
+            dependencies.disk.remove_file(path)

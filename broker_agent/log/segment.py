@@ -15,9 +15,7 @@ from broker_agent.log.index import (
     OffsetIndex,
     TimeIndex,
 )
-from broker_agent.ports import LogConfig
-from cluster.broker import Offset
-from cluster.record_batch import (
+from broker_agent.log.record_batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
@@ -25,6 +23,8 @@ from cluster.record_batch import (
     parse_header,
     whole_batches,
 )
+from broker_agent.ports import LogConfig
+from cluster.broker import Offset
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -126,7 +126,7 @@ class Segment:
         self.next_offset = self.base_offset
         end = self._last_entry_position
         for position, header in self.batches(end, chunk=_LARGE_READ):
-            self._note(position, header)
+            self._record_batch(position, header)
             end = position + header.size
         return end == self.size
 
@@ -145,7 +145,7 @@ class Segment:
         for header, batch in self._whole_batches():
             if header.base_offset < self.next_offset or find_fault(header, batch) is not None:
                 break
-            self._note(end, header)
+            self._record_batch(end, header)
             end += header.size
             yield header
         if end < self.size:
@@ -219,9 +219,9 @@ class Segment:
         self._file.append(buffers)
         self.is_dirty = True
         for position, header in batches:
-            self._note(start + position, header)
+            self._record_batch(start + position, header)
 
-    def _note(self, position: int, header: BatchHeader) -> None:
+    def _record_batch(self, position: int, header: BatchHeader) -> None:
         relative_offset = header.last_offset - self.base_offset
         if position == 0:
             self.first_timestamp = header.max_timestamp
@@ -251,8 +251,8 @@ class Segment:
         """Whether a set must go to a new segment. Age is told by the batches; by the wall clock where they are mute."""
         if self.size == 0:
             return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-        told_by_batches = self.first_timestamp >= 0 and max_timestamp >= 0
-        age_ms = max_timestamp - self.first_timestamp if told_by_batches else now_ms - self.created_ms
+        timestamps_of_batches = self.first_timestamp >= 0 and max_timestamp >= 0
+        age_ms = max_timestamp - self.first_timestamp if timestamps_of_batches else now_ms - self.created_ms
         return age_ms > config.segment_ms - self.jitter_ms or not self.has_room(incoming_size, last_offset, config)
 
     def truncate(self, offset: Offset) -> bool:

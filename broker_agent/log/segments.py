@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_metrics import UNOBSERVED, LogMetrics
+from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import SUFFIXES, Segment, segment_stem
 from broker_agent.ports import LogConfig
 from cluster.broker import Offset
-from cluster.node import WallClock
-from cluster.record_batch import BatchHeader
+from cluster.process.clock import WallClock
 
 
-class Surroundings(NamedTuple):
+class LogDependencies(NamedTuple):
     """What all logs of an agent share. `random` draws roll jitter and unique directory names."""
 
     disk: Disk
@@ -23,18 +23,18 @@ class Surroundings(NamedTuple):
     metrics: LogMetrics = UNOBSERVED
 
 
-def open_segment(around: Surroundings, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
+def open_segment(dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
     """Open, or create, the segment; jitter is drawn once for its life."""
-    jitter_ms = around.random.randint(0, max(0, min(config.segment_jitter_ms, config.segment_ms)))
-    created_ms = around.clock.now_ms()
-    return Segment(around.disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
+    jitter_ms = dependencies.random.randint(0, max(0, min(config.segment_jitter_ms, config.segment_ms)))
+    created_ms = dependencies.clock.now_ms()
+    return Segment(dependencies.disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
 
 
-def create_segment(around: Surroundings, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
+def create_segment(dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
     """A new, empty segment; files of that name, left by a crash, are removed."""
     for suffix in SUFFIXES:
-        around.disk.remove_file(segment_stem(directory, base_offset) + suffix)
-    segment = open_segment(around, directory, base_offset, config)
+        dependencies.disk.remove_file(segment_stem(directory, base_offset) + suffix)
+    segment = open_segment(dependencies, directory, base_offset, config)
     segment.create_indexes()
     segment.is_dirty = True
     return segment

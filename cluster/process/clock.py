@@ -1,6 +1,15 @@
-"""The wall clock of a real process."""
+"""Wall-clock time: the port, and the clock of a real process."""
 
 import time
+from typing import Protocol
+
+
+class WallClock(Protocol):
+    """Wall-clock time for stamps. Durations come from the event loop, never from here."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        ...
 
 
 class SystemClock:

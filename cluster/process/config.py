@@ -164,7 +164,7 @@ def load_config(
             {**below, **in_file, **environment, **flags, "settings": settings}, by_alias=True, by_name=False
         )
     except ValidationError as error:
-        raise ConfigError(_mistakes(error)) from error
+        raise ConfigError(_errors(error)) from error
     if further := _disagreements(config) + _misnamed_listeners(config.settings) + _unusable_credentials(config):
         raise ConfigError(further)
     return config
@@ -189,7 +189,7 @@ def _parse_settings(given: object) -> dict[str, Any]:
     return dict(settings)
 
 
-def _mistakes(error: ValidationError) -> list[str]:
+def _errors(error: ValidationError) -> list[str]:
     # A default that is computed from a field with a mistake is no second mistake.
     details = [d for d in error.errors() if d["type"] != "default_factory_not_called"]
     return [_describe(detail) for detail in details]
@@ -212,29 +212,27 @@ def _describe(detail: ErrorDetails) -> str:
 
 
 def _unusable_credentials(config: NodeConfig) -> list[str]:
-    """Told with the other mistakes, and not by a process that is half started."""
+    """Told with the other errors, and not by a process that is half started."""
     try:
         read_credentials(config.settings)
     except ConfigError as error:
-        return error.mistakes
+        return error.errors
     return []
 
 
 def _misnamed_listeners(settings: Settings) -> list[str]:
     """A process listens at one address, which is the inter-broker listener."""
-    mistakes = []
+    errors = []
     for key, given in (("listeners", settings.listeners), ("advertised.listeners", settings.advertised_listeners)):
         name = None if given is None else _LISTENER.match(given)
         if name is not None and name[1] != settings.inter_broker_listener_name:
             expected = settings.inter_broker_listener_name
-            mistakes.append(
-                f'settings."{key}": {given!r}: must be named {expected}, as inter.broker.listener.name says'
-            )
-    return mistakes
+            errors.append(f'settings."{key}": {given!r}: must be named {expected}, as inter.broker.listener.name says')
+    return errors
 
 
 def _disagreements(config: NodeConfig) -> list[str]:
-    mistakes = []
+    errors = []
     for field, key in _KEY_OF_FIELD.items():
         attribute = key.replace(".", "_")
         if attribute not in config.settings.model_fields_set:
@@ -243,5 +241,5 @@ def _disagreements(config: NodeConfig) -> list[str]:
         if isinstance(in_settings, str):
             in_settings = _LISTENER.sub("", in_settings)
         if at_top != in_settings:
-            mistakes.append(f'settings."{key}": {in_settings!r}: contradicts {field} ({at_top!r})')
-    return mistakes
+            errors.append(f'settings."{key}": {in_settings!r}: contradicts {field} ({at_top!r})')
+    return errors

@@ -110,7 +110,7 @@ class MeasuredRequest:
 _in_hand: ContextVar[MeasuredRequest | None] = ContextVar("_in_hand", default=None)
 
 
-def note_waiting(waited_ms: float) -> None:
+def record_waiting(waited_ms: float) -> None:
     """The request in hand has waited so long, for replicas, for records or for its time to be over."""
     request = _in_hand.get()
     if request is not None:

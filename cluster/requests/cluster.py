@@ -20,14 +20,14 @@ class DescribedBroker(Struct, frozen=True):
 
 
 class DescribedController(Struct, frozen=True):
-    """A candidate for the office, or who is in it."""
+    """A controller candidate, or who is in it."""
 
     id: ControllerId
     address: str
 
 
 class DescribeClusterResponse(Struct, frozen=True):
-    """`controller_address` is empty and `controller_id` -1 while nobody is in office.
+    """`controller_address` is empty and `controller_id` -1 while no controller is active.
 
     `controllers` are all that are registered; empty where the node that answers cannot look.
     """
@@ -94,7 +94,7 @@ class WatchResponse(Struct, frozen=True):
     """Changes of one event of the controller. `cursor` names the place behind them.
 
     With `missed`, events before these may have been lost to this reader, who should read the state again:
-    the cursor it asked for is too old, or of another controller's time in office.
+    the cursor it asked for is too old, or of another controller's time as the active controller.
     """
 
     cursor: str

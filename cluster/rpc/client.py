@@ -67,7 +67,7 @@ class RpcClient:
             if isinstance(failure, ApiError):
                 self._take_answer(address, connection)
             elif error.code() is grpc.StatusCode.UNAVAILABLE:
-                await self._note_loss(address, connection)
+                await self._on_connection_lost(address, connection)
             raise failure from error
         except grpc.aio.UsageError as error:
             raise PeerUnreachableError(address, "the channel was closed") from error
@@ -125,7 +125,7 @@ class RpcClient:
         connection.is_made = True
         self._failed_attempts.pop(address, None)
 
-    async def _note_loss(self, address: str, connection: _Connection) -> None:
+    async def _on_connection_lost(self, address: str, connection: _Connection) -> None:
         """A connection that broke is made anew by its channel; one that did not come about, by another channel."""
         if connection.is_made:
             connection.is_made = False

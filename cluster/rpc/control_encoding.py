@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.broker import Broker
 from cluster.partition import RECOVERED
-from cluster.requests import (
+from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,

@@ -2,8 +2,8 @@
 
 from typing import Any, Final, NamedTuple
 
-from cluster import requests
 from cluster.errors import ApiError, ErrorCode
+from cluster.requests import agents, cluster, configs, control, data, elections, reassignments, topics
 from cluster.rpc import control_encoding
 from cluster.rpc.codec import Codec, codec_for
 from klamm.v1 import (
@@ -34,6 +34,12 @@ class Method(NamedTuple):
         return f"/{self.service}/{self.name}"
 
 
+DOMAIN_TYPES: Final[dict[str, Any]] = {
+    name: found
+    for module in (agents, cluster, configs, control, data, elections, reassignments, topics)
+    for name, found in vars(module).items()
+}
+"""Every request and answer by its name, which is that of its message."""
 _STREAMED: Final = frozenset({"Watch"})
 
 
@@ -43,13 +49,13 @@ def _methods(service: str, modules: tuple[Any, ...], names: tuple[str, ...]) -> 
 
 def _method(service: str, modules: tuple[Any, ...], name: str) -> Method:
     request, response = (_codec(modules, name + suffix) for suffix in ("Request", "Response"))
-    request_type = getattr(requests, f"{name}Request")
+    request_type = DOMAIN_TYPES[f"{name}Request"]
     return Method(f"klamm.v1.{service}", name, request_type, request, response, name in _STREAMED)
 
 
 def _codec(modules: tuple[Any, ...], name: str) -> Codec:
     (message_class,) = (getattr(module, name) for module in modules if hasattr(module, name))
-    return codec_for(getattr(requests, name), message_class)
+    return codec_for(DOMAIN_TYPES[name], message_class)
 
 
 CLUSTER_SERVICE: Final = _methods("ClusterService", (cluster_pb2,), ("DescribeCluster", "ReadStateChanges"))
@@ -107,9 +113,9 @@ def encode_request(request: Any) -> bytes:
     Raises ApiError(INVALID_REQUEST) naming the field of a number that is too large for it.
     """
     match request:
-        case requests.LeaderAndIsrRequest():
+        case control.LeaderAndIsrRequest():
             return control_encoding.encode_leader_and_isr(request)
-        case requests.UpdateMetadataRequest():
+        case control.UpdateMetadataRequest():
             return control_encoding.encode_update_metadata(request)
     try:
         return METHOD_OF_REQUEST[type(request)].request.encode(request)

@@ -14,13 +14,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from cluster.errors import ApiError, ClusterError, ErrorCode, StartupError
-from cluster.node import RequestHandler
 from cluster.process.config import host_and_port
 from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import RequestMetrics
-from cluster.requests import FetchRequest, RequestContext
+from cluster.requests.context import RequestContext
+from cluster.requests.data import FetchRequest
 from cluster.rpc.channels import SERVER_CONCURRENCY_MAX, server_options
 from cluster.rpc.methods import Method
+from cluster.rpc.request_handler import RequestHandler
 from cluster.rpc.status import status_of
 
 PRINCIPAL_HEADER: Final = "klamm-principal"

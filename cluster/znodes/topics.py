@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.errors import MalformedZnodeError
-from cluster.partition import RECOVERED, RECOVERING, Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.znodes.bodies import INT32_MAX, LeaderId, ReplicaId, decode
 from cluster.znodes.paths import state_path, topic_path
 
@@ -74,7 +74,7 @@ class _RecoveringStateBody(_StateBody):
     leader_recovery_state: int
 
 
-def encode_state(leadership: Leadership) -> bytes:
+def encode_state(leadership: LeaderAndIsr) -> bytes:
     """The partition epoch is not part of the body (ZK-27); the recovery state only while RECOVERING (ZK-25)."""
     assert leadership.isr, "an ISR is never empty"
     values = (
@@ -89,7 +89,7 @@ def encode_state(leadership: Leadership) -> bytes:
     return _state_encoder.encode(_RecoveringStateBody(*values, leadership.leader_recovery_state))
 
 
-def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoch) -> Leadership | None:
+def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoch) -> LeaderAndIsr | None:
     """None for a body that is not JSON (ZK-28); MalformedZnodeError where a required field is missing.
 
     An ISR that names a broker twice is read as if it did so once: nobody could be taken out of it otherwise.
@@ -100,7 +100,7 @@ def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoc
         raise MalformedZnodeError(state_path(tp), data, str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Leadership(
+    return LeaderAndIsr(
         body.leader,
         body.leader_epoch,
         tuple(dict.fromkeys(body.isr)),

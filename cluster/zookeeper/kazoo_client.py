@@ -40,7 +40,6 @@ from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import (
     Create,
     Listener,
-    Node,
     Op,
     OpResult,
     SessionEvent,
@@ -48,12 +47,13 @@ from cluster.zookeeper.port import (
     Stat,
     WatchEvent,
     ZkError,
+    Znode,
     refusal,
 )
 from cluster.zookeeper.session_metrics import ClientMetrics, SessionMetrics
 
 READS_PER_REQUEST: Final = 1000
-CLOSE_PATIENCE_SECONDS: Final = 2.0
+CLOSE_TIMEOUT_SECONDS: Final = 2.0
 # Later than any change: SetWatches then leaves watches without reporting what happened before the read that follows.
 _NO_HISTORY: Final = 2**63 - 1
 
@@ -65,7 +65,7 @@ class KazooZooKeeper:
 
     `connect` is "host:port,host:port/chroot". `max_in_flight` bounds the requests that were sent and not yet
     answered, over all callers; further ones wait in order. `credentials` None: the sessions are anonymous. `sets_acl`:
-    nodes belong to who creates them, as `cluster.node_access` has it, instead of being open.
+    nodes belong to who creates them, as `cluster.zookeeper.acl` has it, instead of being open.
     """
 
     def __init__(
@@ -138,13 +138,13 @@ class KazooZooKeeper:
         self._fail_waiting()
         await self._dismiss()
 
-    async def get(self, path: str, *, watch: bool = False) -> Node | None:
+    async def get(self, path: str, *, watch: bool = False) -> Znode | None:
         read = GetData(self._chroot.absolute(path))
         # An exists-request leaves the watch whether the node is there or not; both travel together.
         requests = [Exists(self._chroot.absolute(path), watch=True), read] if watch else [read]
         await self._exchange(requests)
-        node: Node | None = _present(read, path)
-        return node
+        znode: Znode | None = _present(read, path)
+        return znode
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         request = Exists(self._chroot.absolute(path), watch)
@@ -158,19 +158,19 @@ class KazooZooKeeper:
         names: tuple[str, ...] | None = _present(request, path)
         return names
 
-    async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | None]:
         arming: list[Request] = []
         if watch:
             absolute = [self._chroot.absolute(path) for path in paths]
             arming = [SetWatches(_NO_HISTORY, data=chunk) for chunk in chunks_by_size(absolute)]
-        nodes: list[Node | None] = await self._read_many(paths, GET_DATA, GetData, arming)
+        znodes: list[Znode | None] = await self._read_many(paths, GET_DATA, GetData, arming)
         if watch:
-            absent = [path for path, node in zip(absolute, nodes, strict=True) if node is None]
+            absent = [path for path, znode in zip(absolute, znodes, strict=True) if znode is None]
             leaving = [SetWatches(_NO_HISTORY, exists=chunk) for chunk in chunks_by_size(absent)]
             await self._exchange(leaving)
             for request in (*arming, *leaving):
                 _present(request)
-        return nodes
+        return znodes
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         return await self._read_many(paths, GET_CHILDREN, lambda path: GetChildren(path, watch=False), [])
@@ -327,7 +327,7 @@ class KazooZooKeeper:
             self._heartbeat.cancel()
             self._heartbeat = None
         if session is not None:
-            await asyncio.to_thread(session.shut, CLOSE_PATIENCE_SECONDS)
+            await asyncio.to_thread(session.shut, CLOSE_TIMEOUT_SECONDS)
 
 
 def _must_be_repeated(request: Request, is_write: bool) -> bool:

@@ -74,7 +74,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         self._received = bytearray()
         # How much of what was received has been handed out.
         self._taken = 0
-        self._heard_at = monotonic()
+        self._received_at = monotonic()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._received.clear()
@@ -83,7 +83,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         read_timeout, connect_timeout = super()._connect(host, hostip, port)
         # kazoo does not keep the timeout which the server granted; its read timeout is two thirds of it.
         self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
-        self._heard_at = monotonic()
+        self._received_at = monotonic()
         self.client.begin()
         # kazoo pings after half of this, which is a twelfth of the session: somewhat more often than ZooKeeper's own
         # client. The server counts a session's time from what it heard last, and the last broker to die is the one
@@ -120,7 +120,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         super()._send_ping(connect_timeout)
         # kazoo drops the connection when a ping is due and the one before is unanswered. At this pace that would take
         # a server that is busy for a second for a dead one.
-        if monotonic() - self._heard_at < self.client.granted_timeout_seconds / 3:
+        if monotonic() - self._received_at < self.client.granted_timeout_seconds / 3:
             self.ping_outstanding.clear()
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
@@ -133,10 +133,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
 
         `read_timeout` is only the pace of the pings; an answer that has begun to arrive is waited for longer.
         """
-        patience = self.client.granted_timeout_seconds / 3
+        timeout = self.client.granted_timeout_seconds / 3
         while True:
-            response = super()._read_socket(patience)
-            self._fill(patience)
+            response = super()._read_socket(timeout)
+            self._fill(timeout)
             if response == CLOSE_RESPONSE or not self._has_whole_frame():
                 return response
 
@@ -159,7 +159,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
             return
         if not chunk:
             raise ConnectionDropped("socket connection broken")
-        self._heard_at = monotonic()
+        self._received_at = monotonic()
         self._received += chunk
 
     def _has_whole_frame(self) -> bool:

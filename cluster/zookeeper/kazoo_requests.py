@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from cluster.node_access import Access, access_of
-from cluster.zookeeper.port import Check, Create, Delete, Node, Op, OpResult, SetData, Stat, ZkError
+from cluster.zookeeper.acl import Access, access_of
+from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, Stat, ZkError, Znode
 
 EXISTS: Final = 3
 GET_DATA: Final = 4
@@ -130,10 +130,10 @@ class GetData(Request):
     def __init__(self, path: str) -> None:
         super().__init__(_string(path) + b"\0")
 
-    def deserialize(self, buffer: bytes, offset: int) -> Node:
+    def deserialize(self, buffer: bytes, offset: int) -> Znode:
         (length,) = _INT.unpack_from(buffer, offset)
         end = offset + 4 + max(length, 0)
-        return Node(buffer[offset + 4 : end], _stat(buffer, end))
+        return Znode(buffer[offset + 4 : end], _stat(buffer, end))
 
 
 class GetChildren(Request):
@@ -164,9 +164,9 @@ class MultiRead(Request):
         parts.append(_END_OF_RESULTS)
         super().__init__(b"".join(parts))
 
-    def deserialize(self, buffer: bytes, offset: int) -> list[Node | tuple[str, ...] | int | None]:
+    def deserialize(self, buffer: bytes, offset: int) -> list[Znode | tuple[str, ...] | int | None]:
         """Decode; results other than absence and success stay as their error code."""
-        results: list[Node | tuple[str, ...] | int | None] = []
+        results: list[Znode | tuple[str, ...] | int | None] = []
         append, data_result, stat = results.append, _DATA_RESULT.unpack_from, _STAT.unpack_from
         while True:
             # After the header comes the data's length, the number of children or the error code.
@@ -175,7 +175,7 @@ class MultiRead(Request):
                 start = offset + 13
                 offset = start + number if number > 0 else start
                 czxid, mzxid, ctime, mtime, version, owner, children = stat(buffer, offset)
-                append(Node(buffer[start:offset], Stat(czxid, mzxid, version, owner, ctime, mtime, children)))
+                append(Znode(buffer[start:offset], Stat(czxid, mzxid, version, owner, ctime, mtime, children)))
                 offset += _STAT_SIZE
             elif done:
                 return results

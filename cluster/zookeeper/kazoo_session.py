@@ -107,15 +107,15 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         self.start_async()
         threading.Thread(target=self._guard, name="zookeeper-zombie-guard", daemon=True).start()
 
-    def shut(self, patience_seconds: float) -> None:
+    def shut(self, timeout_seconds: float) -> None:
         """Close the session and end the thread. Blocks; nothing is delivered any more."""
         self._over.set()
         self._ask_to_close()
-        if not self._connection.connection_stopped.wait(patience_seconds):
+        if not self._connection.connection_stopped.wait(timeout_seconds):
             self._cut()
         self.handler.stop()
         # A thread that still waits for an unreachable host is left behind: it ends, and frees its sockets, by itself.
-        if self._connection.connection_stopped.wait(patience_seconds):
+        if self._connection.connection_stopped.wait(timeout_seconds):
             self._connection.stop()
             self.close()
 

@@ -41,7 +41,7 @@ class Stat(Struct, frozen=True, gc=False):
     num_children: int = 0
 
 
-class Node(Struct, frozen=True, gc=False):
+class Znode(Struct, frozen=True, gc=False):
     """Data and stat of one node. Null data reads as b''."""
 
     data: bytes
@@ -180,7 +180,7 @@ class ZooKeeper(Protocol):
         """End the session, which deletes its ephemerals at once. Never raises; safe to call twice."""
         ...
 
-    async def get(self, path: str, *, watch: bool = False) -> Node | None:
+    async def get(self, path: str, *, watch: bool = False) -> Znode | None:
         """Data and stat, or None if absent. With `watch`, a data watch is left, on an absent node too."""
         ...
 
@@ -192,7 +192,7 @@ class ZooKeeper(Protocol):
         """Names of the children, sorted, or None if the node is absent (then no watch is left)."""
         ...
 
-    async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | None]:
         """Read many nodes in few round trips (MultiRead); results in the order of `paths`.
 
         With `watch`, a data watch is left on each of them, armed before the data is read.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from cluster.broker import Broker
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.settings import Settings
-from cluster.requests import (
+from cluster.requests.control import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
@@ -28,10 +28,10 @@ class GrpcBrokerClient:
     """See controller.ports.BrokerClient. Which listener is used: RQ-30; time limits: RQ-32."""
 
     def __init__(self, settings: Settings) -> None:
-        patience_ms = settings.controller_socket_timeout_ms
+        timeout_ms = settings.controller_socket_timeout_ms
         self._client = RpcClient(
-            connect_timeout_ms=min(settings.socket_connection_setup_timeout_ms, patience_ms),
-            connect_timeout_max_ms=min(settings.socket_connection_setup_timeout_max_ms, patience_ms),
+            connect_timeout_ms=min(settings.socket_connection_setup_timeout_ms, timeout_ms),
+            connect_timeout_max_ms=min(settings.socket_connection_setup_timeout_max_ms, timeout_ms),
         )
         self._timeout_ms = settings.request_timeout_ms
         control_plane = settings.control_plane_listener_name

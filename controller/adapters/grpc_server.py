@@ -1,8 +1,8 @@
 """What a controller serves over gRPC."""
 
-from cluster.node import RequestHandler
 from cluster.process.metrics import Metrics
 from cluster.rpc.methods import CLUSTER_SERVICE, CONTROLLER_SERVICE
+from cluster.rpc.request_handler import RequestHandler
 from cluster.rpc.serving import RpcServer, start_server
 
 

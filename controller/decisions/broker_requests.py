@@ -20,8 +20,8 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
-from cluster.requests import (
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.requests.control import (
     ControlRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -33,14 +33,14 @@ from cluster.requests import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from controller.decisions.read_only_view import ClusterView
+from controller.decisions.context_view import ContextView
 
 Assignments = Mapping[TopicPartition, ReplicaAssignment]
 NO_ASSIGNMENTS: Final[Assignments] = MappingProxyType({})
 
 
 class _LeaderAndIsr(NamedTuple):
-    leadership: Leadership
+    leadership: LeaderAndIsr
     assignment: ReplicaAssignment
     is_new: bool
 
@@ -56,12 +56,12 @@ class ControlBatch:
     `announced`: assignments that brokers are told of before the topic nodes, and with them the view, carry them.
     """
 
-    def __init__(self, view: ClusterView, announced: Assignments = NO_ASSIGNMENTS) -> None:
+    def __init__(self, view: ContextView, announced: Assignments = NO_ASSIGNMENTS) -> None:
         self._view = view
         self._announced = announced
         self._leader_and_isr: dict[BrokerId, dict[TopicPartition, _LeaderAndIsr]] = {}
         self._stops: dict[BrokerId, dict[TopicPartition, _Stop]] = {}
-        self._metadata: dict[TopicPartition, Leadership] = {}
+        self._metadata: dict[TopicPartition, LeaderAndIsr] = {}
         self._metadata_brokers: set[BrokerId] = set()
         self._metadata_for_all = False
 
@@ -74,7 +74,7 @@ class ControlBatch:
         self,
         brokers: Iterable[BrokerId],
         tp: TopicPartition,
-        leadership: Leadership,
+        leadership: LeaderAndIsr,
         assignment: ReplicaAssignment,
         *,
         is_new: bool,
@@ -207,7 +207,7 @@ class ControlBatch:
             )
         return requests
 
-    def _metadata_state(self, tp: TopicPartition, leadership: Leadership) -> UpdateMetadataPartitionState:
+    def _metadata_state(self, tp: TopicPartition, leadership: LeaderAndIsr) -> UpdateMetadataPartitionState:
         view = self._view
         replicas = self.assignment(tp).replicas
         online = view.online_brokers(tp)

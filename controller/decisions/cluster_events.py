@@ -9,10 +9,10 @@ from typing import Final
 
 from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerId
 from cluster.partition import ReplicaAssignment, TopicPartition
-from cluster.requests import ClusterEvent
-from cluster.state_change_log import Kind, StateChange
-from cluster.state_tables import PartitionState
-from controller.decisions.read_only_view import ClusterView
+from cluster.requests.cluster import ClusterEvent
+from cluster.state_machines import PartitionState
+from controller.decisions.context_view import ContextView
+from state_log.record import Kind, StateChange
 
 REASSIGNMENT_STARTED: Final = "started"
 REASSIGNMENT_CANCELLED: Final = "cancelled"
@@ -41,7 +41,7 @@ _NAMED_AFTER_STATE: Final[dict[Kind, dict[str | None, tuple[str, ...]]]] = {
 }
 
 
-def recorded_as(view: ClusterView, tp: TopicPartition, assignment: ReplicaAssignment) -> str | None:
+def recorded_as(view: ContextView, tp: TopicPartition, assignment: ReplicaAssignment) -> str | None:
     """The `to_state` of a list of replicas that was written at the beginning of a reassignment."""
     if assignment.is_being_reassigned:
         return REASSIGNMENT_STARTED
@@ -49,14 +49,14 @@ def recorded_as(view: ClusterView, tp: TopicPartition, assignment: ReplicaAssign
 
 
 def cluster_events(
-    view: ClusterView, changes: Sequence[StateChange], controller: ControllerId, at_ms: int
+    view: ContextView, changes: Sequence[StateChange], controller: ControllerId, at_ms: int
 ) -> list[ClusterEvent]:
     """What the changes of one event come to, in their order, each once; `view` is what the event left behind."""
     created = {c.topic for c in changes if c.kind is Kind.TOPIC and c.to_state == "created"}
     cancelled = {
         (c.topic, c.partition) for c in changes if c.kind is Kind.ASSIGNMENT and c.to_state == REASSIGNMENT_CANCELLED
     }
-    told: dict[tuple[str, str | None, int | None], ClusterEvent] = {}
+    events: dict[tuple[str, str | None, int | None], ClusterEvent] = {}
     for change in changes:
         if change.to_state == REASSIGNMENT_COMPLETED and (change.topic, change.partition) in cancelled:
             # The way back to the old replicas ends like any other reassignment.
@@ -66,9 +66,9 @@ def cluster_events(
             if kind == "partitions_added":
                 about = None
             key = (kind, change.topic, about)
-            if key not in told:
-                told[key] = _event(view, kind, change, controller, at_ms)
-    return list(told.values())
+            if key not in events:
+                events[key] = _event(view, kind, change, controller, at_ms)
+    return list(events.values())
 
 
 def _kinds(change: StateChange, created: set[str | None]) -> Iterable[str]:
@@ -86,7 +86,7 @@ def _kinds(change: StateChange, created: set[str | None]) -> Iterable[str]:
             return ()
 
 
-def _event(view: ClusterView, kind: str, change: StateChange, controller: ControllerId, at_ms: int) -> ClusterEvent:
+def _event(view: ContextView, kind: str, change: StateChange, controller: ControllerId, at_ms: int) -> ClusterEvent:
     topic = "" if change.topic is None else change.topic
     if change.kind is Kind.BROKER or change.partition is None or kind == "partitions_added":
         broker = BrokerId(-1 if change.broker is None else change.broker)

@@ -3,22 +3,15 @@
 from collections.abc import Iterable
 
 from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, ControllerId, PartitionEpoch
-from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
-from cluster.requests import (
-    ControlRequest,
-    DescribedPartition,
-    LeaderAndIsrRequest,
-    PlannedChange,
-    PlannedRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.requests.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.requests.plans import DescribedPartition, PlannedChange, PlannedRequest
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
-from controller.decisions.read_only_view import ClusterView
+from controller.decisions.context_view import ContextView
 
 
 def described_partition(
-    view: ClusterView, tp: TopicPartition, leadership: Leadership | None, assignment: ReplicaAssignment
+    view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr | None, assignment: ReplicaAssignment
 ) -> DescribedPartition:
     """The partition as it would be with this leadership and assignment."""
     online = view.online_brokers(tp)
@@ -35,7 +28,7 @@ def described_partition(
     )
 
 
-def planned_change(view: ClusterView, tp: TopicPartition, after: Leadership) -> PlannedChange:
+def planned_change(view: ContextView, tp: TopicPartition, after: LeaderAndIsr) -> PlannedChange:
     """From what the view has to `after`; the assignment stays."""
     present = view.assignment(tp)
     return PlannedChange(

@@ -1,4 +1,4 @@
-"""Taking office: read the whole cluster, tell every broker what it is to do, heal what the last reign left half done.
+"""Failover: read the whole cluster, tell every broker what it is to do, heal what the last reign left half done.
 
 The order is a safety argument. Watches are armed before the reads that they cover, and notifications dropped
 before the state is read that they announce. Brokers learn who lives before they are told whom to follow. Dead
@@ -11,17 +11,17 @@ from typing import Final
 import structlog
 
 from cluster.partition import TopicPartition
-from cluster.znodes import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
+from cluster.znodes.paths import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
 from controller.active_controller import ActiveController
 from controller.changes import BrokersJoined, ControllerActivated, LeadershipsRead, TopicsListed
-from controller.handlers.broker_changes import admissible_brokers
-from controller.handlers.elections import replica_leader_election
-from controller.handlers.features import set_up_features
-from controller.handlers.partition_transitions import start_partition_machine
-from controller.handlers.reassignment_requests import resume_reassignments
-from controller.handlers.replica_transitions import start_replica_machine
-from controller.handlers.topic_changes import record_topics
-from controller.handlers.topic_deletions import initialise_deletions, try_deletions
+from controller.handlers.brokers.broker_changes import admissible_brokers
+from controller.handlers.configs.features import set_up_features
+from controller.handlers.partitions.elections import replica_leader_election
+from controller.handlers.partitions.partition_transitions import start_partition_machine
+from controller.handlers.partitions.replica_transitions import start_replica_machine
+from controller.handlers.reassignment.requests import resume_reassignments
+from controller.handlers.topics.changes import record_topics
+from controller.handlers.topics.deletions import initialise_deletions, try_deletions
 
 FIRST_BALANCE_S: Final = 5
 """After a failover brokers get so long to come back into ISRs before leadership is given back (EP-20)."""
@@ -29,7 +29,7 @@ _log = structlog.stdlib.get_logger()
 
 
 async def activate(active: ActiveController) -> None:
-    """Run the failover sequence; any error means that this candidate cannot rule and must step down (EL-7)."""
+    """Run the failover sequence; any error means that this candidate cannot be active and must step down (EL-7)."""
     clock = asyncio.get_running_loop()
     timings = active.timings
     await set_up_features(active)
@@ -54,7 +54,7 @@ async def activate(active: ActiveController) -> None:
     timings.sent(clock.time())
     context = active.context
     _log.info(
-        "In office",
+        "Active",
         controller_epoch=context.epoch,
         brokers=sorted(context.live_broker_ids),
         topics=len(context.topics),

@@ -1,16 +1,14 @@
-"""What the controller in office knows, for those who ask."""
+"""What the active controller knows, for those who ask."""
 
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
-from cluster.requests import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribedBroker,
-    DescribedPartition,
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
+from cluster.requests.configs import DescribeConfigsRequest, DescribeFeaturesRequest, PlanFeatureUpdatesRequest
+from cluster.requests.elections import PlanControlledShutdownRequest
+from cluster.requests.plans import DescribedPartition
+from cluster.requests.reassignments import DescribeReassignmentsRequest
+from cluster.requests.topics import (
     DescribedTopic,
-    DescribeFeaturesRequest,
-    DescribeReassignmentsRequest,
     DescribeTopicDeletionsRequest,
     DescribeTopicDeletionsResponse,
     DescribeTopicsRequest,
@@ -18,19 +16,18 @@ from cluster.requests import (
     ListedTopic,
     ListTopicsRequest,
     ListTopicsResponse,
-    PlanControlledShutdownRequest,
-    PlanFeatureUpdatesRequest,
 )
-from cluster.znodes import CLUSTER_ID, decode_cluster_id
+from cluster.znodes.cluster_wide import decode_cluster_id
+from cluster.znodes.paths import CLUSTER_ID
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
-from controller.decisions.deletion_progress import describe_deletion
+from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.plans import described_partition
-from controller.decisions.topic_configs import min_insync_replicas
-from controller.handlers.configs import describe_configs
-from controller.handlers.controlled_shutdown import plan_controlled_shutdown
-from controller.handlers.features import describe_features, foretell_feature_updates
-from controller.handlers.reassignment_requests import describe_reassignments
+from controller.decisions.topics.deletion_progress import describe_deletion
+from controller.handlers.brokers.controlled_shutdown import plan_controlled_shutdown
+from controller.handlers.configs.features import describe_features, preview_feature_updates
+from controller.handlers.configs.requests import describe_configs
+from controller.handlers.reassignment.requests import describe_reassignments
 from controller.request_events import Query
 
 
@@ -60,7 +57,7 @@ async def _describe_settings(
         case DescribeFeaturesRequest():
             return await describe_features(active)
         case PlanFeatureUpdatesRequest():
-            return await foretell_feature_updates(active, query)
+            return await preview_feature_updates(active, query)
 
 
 def _describe_progress(
@@ -75,7 +72,7 @@ def _describe_progress(
 
 async def describe_cluster(active: ActiveController) -> DescribeClusterResponse:
     context, config = active.context, active.config
-    data = await active.store.read_node(CLUSTER_ID)
+    data = await active.store.read_znode(CLUSTER_ID)
     brokers: list[DescribedBroker] = []
     for broker_id in sorted(context.live_or_shutting_down_ids):
         broker = context.brokers[broker_id]

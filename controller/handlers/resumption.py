@@ -7,15 +7,15 @@ from typing import Final
 
 import structlog
 
-from cluster.state_tables import ReplicaState
+from cluster.state_machines import ReplicaState
 from controller.active_controller import ActiveController
-from controller.handlers.broker_changes import broker_change, replicas_went_offline
-from controller.handlers.elections import replica_leader_election
-from controller.handlers.notifications import isr_change_notification, log_dir_event_notification
-from controller.handlers.partition_transitions import trigger_online_elections
-from controller.handlers.reassignment_requests import resume_stopped_reassignments
-from controller.handlers.topic_changes import record_missing_ids, topic_change
-from controller.handlers.topic_deletions import topic_deletion
+from controller.handlers.brokers.broker_changes import broker_change, replicas_went_offline
+from controller.handlers.brokers.notifications import isr_change_notification, log_dir_event_notification
+from controller.handlers.partitions.elections import replica_leader_election
+from controller.handlers.partitions.partition_transitions import trigger_online_elections
+from controller.handlers.reassignment.requests import resume_stopped_reassignments
+from controller.handlers.topics.changes import record_missing_ids, topic_change
+from controller.handlers.topics.deletions import topic_deletion
 
 _STARTED: Final = frozenset({ReplicaState.NEW, ReplicaState.ONLINE})
 _log = structlog.stdlib.get_logger()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 
 async def late(waiting: Mapping[str, asyncio.Future[bool]], timeout_ms: int) -> set[str]:
-    """Which of the topics did not get there within `timeout_ms`, or whose controller lost the office before.
+    """Which of the topics did not get there within `timeout_ms`, or whose controller stopped being active before.
 
     Without a positive time, none does.
     """

@@ -110,9 +110,9 @@ class LocalCluster:
     def state_change_logs(self) -> list[Path]:
         return [self._files.state_changes(m.name) for m in self.state.nodes]
 
-    def last_words(self, name: str, lines: int = 5) -> str:
+    def log_tail(self, name: str, lines: int = 5) -> str:
         """The end of a member's log."""
-        return self._files.last_words(name, lines)
+        return self._files.log_tail(name, lines)
 
     def state_of(self, name: str) -> str:
         """`running`, `paused` or `stopped`."""
@@ -131,7 +131,7 @@ class LocalCluster:
                 self._start(member)
 
     def start(self, name: str) -> None:
-        """Start one member, unless it runs. Agents may exit while their old registration lasts: see `tend`."""
+        """Start one member, unless it runs. Agents may exit while an old registration lasts: see `restart_exited`."""
         with self._locked():
             self._start(self.member(name))
 
@@ -169,7 +169,7 @@ class LocalCluster:
     def resume(self, name: str) -> None:
         processes.send_signal(self.member(name).process, signal.SIGCONT)
 
-    def tend(self) -> list[str]:
+    def restart_exited(self) -> list[str]:
         """Start again the members that gave up by themselves; call it now and then. Names of those started.
 
         An agent that finds its predecessor's registration exits and must come back until that is gone, as a
@@ -199,7 +199,7 @@ class LocalCluster:
     def failures(self) -> list[str]:
         """Members that exited by themselves, each with the last words of its log."""
         return [
-            f"{name} exited with code {self._children[name].returncode}: {self.last_words(name, lines=1)}"
+            f"{name} exited with code {self._children[name].returncode}: {self.log_tail(name, lines=1)}"
             for name in self._gave_up_by_themselves()
         ]
 
@@ -233,7 +233,7 @@ class LocalCluster:
             deadline = time.monotonic() + timeout_s
             while not is_serving("127.0.0.1", member.port):
                 if self.state_of(member.name) == GONE or time.monotonic() > deadline:
-                    raise StartupError(f"ZooKeeper did not start: {self.last_words(member.name)}")
+                    raise StartupError(f"ZooKeeper did not start: {self.log_tail(member.name)}")
                 time.sleep(0.05)
 
     def _grow(self, role: str, count: int | None) -> None:

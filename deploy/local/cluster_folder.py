@@ -108,7 +108,7 @@ class ClusterFolder:
     def state_changes(self, name: str) -> Path:
         return self.path / "state-changes" / name
 
-    def last_words(self, name: str, lines: int = 5) -> str:
+    def log_tail(self, name: str, lines: int = 5) -> str:
         """The end of a member's log."""
         try:
             with self.log(name).open("rb") as log:

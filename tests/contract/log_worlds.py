@@ -11,12 +11,12 @@ from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.segments import Surroundings
+from broker_agent.log.record_batch import encode_batch, find_fault, parse_header
+from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.record_batch import encode_batch, find_fault, parse_header
 from simulator.disk import SimulatedDisk
 
 OWNER = MetaProperties(BrokerId(1), "cluster-of-the-test")
@@ -57,7 +57,7 @@ class FileWorld:
         """The locks go with the process: see `Node.crash`."""
 
 
-class TwinWorld:
+class InMemoryWorld:
     def __init__(self, seed: int = 0) -> None:
         self.disk = SimulatedDisk(TestClock(), Random(seed))
 
@@ -80,10 +80,10 @@ class Node:
 
     async def start(self, owner: MetaProperties = OWNER) -> DiskLogDirectories:
         self.metrics = LogMetrics(Metrics(), per_partition=False)
-        around = Surroundings(self.world.new_disk(), self.clock, Random(7), self.metrics)
+        dependencies = LogDependencies(self.world.new_disk(), self.clock, Random(7), self.metrics)
         options = LoadOptions(default_config=self.config)
         self.logs = await open_log_directories(
-            around, self.paths, owner, lambda path, error: self.failures.append((path, error)), options=options
+            dependencies, self.paths, owner, lambda path, error: self.failures.append((path, error)), options=options
         )
         return self.logs
 

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from broker_agent.log.checkpoints import MetaProperties
+from broker_agent.log.record_batch import find_fault, walk
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StartupError, StorageError
 from cluster.partition import TopicPartition
-from cluster.record_batch import find_fault, walk
 from tests.contract.log_worlds import (
     OWNER,
     TP,
     FileWorld,
+    InMemoryWorld,
     Node,
-    TwinWorld,
     batch,
     check_invariants,
     extents,
@@ -27,9 +27,9 @@ from tests.contract.log_worlds import (
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 
 
-@pytest.fixture(params=["files", "twin"])
+@pytest.fixture(params=["files", "memory"])
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
-    world = FileWorld() if request.param == "files" else TwinWorld()
+    world = FileWorld() if request.param == "files" else InMemoryWorld()
     root = str(tmp_path) if request.param == "files" else "/disk"
     return Node(world, f"{root}/a", f"{root}/b")
 
@@ -203,7 +203,7 @@ async def test_each_offset_checkpoint_is_written_for_itself(node: Node) -> None:
 
 
 @pytest.mark.rule("R9.10", "R9.11")
-async def test_epochs_that_a_follower_learns_are_on_disk_at_the_next_look_for_work(node: Node) -> None:
+async def test_epochs_that_a_follower_learns_are_on_disk_at_the_next_flush(node: Node) -> None:
     await node.start()
     log = await node.log()
     for at, epoch in ((0, 2), (10, 2), (20, 5)):

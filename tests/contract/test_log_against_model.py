@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.record_batch import walk
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
-from cluster.record_batch import walk
-from tests.contract.log_worlds import TP, FileWorld, Node, TwinWorld, batch, check_invariants, extents, fetched
+from tests.contract.log_worlds import TP, FileWorld, InMemoryWorld, Node, batch, check_invariants, extents, fetched
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, file_delete_delay_ms=0)
 
@@ -36,7 +36,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.start = self.end = self.durable = 0
 
     def make_node(self, seed: int) -> Node:
-        return Node(TwinWorld(seed), "/disk/a", config=CONFIG)
+        return Node(InMemoryWorld(seed), "/disk/a", config=CONFIG)
 
     def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(awaitable)
@@ -222,7 +222,7 @@ QUICK = settings(max_examples=60, stateful_step_count=40, deadline=None, suppres
 
 
 @pytest.mark.rule("R10.4", "R10.7", "R10.10", "R10.11", "R10.12", "R9.15", "R9.16", "R9.19", "P1", "P2", "P3")
-class TestTwin(LogAgainstModel.TestCase):
+class TestInMemory(LogAgainstModel.TestCase):
     settings = QUICK
 
 
@@ -232,5 +232,5 @@ class TestFiles(LogOnFilesAgainstModel.TestCase):
 
 
 @pytest.mark.deep
-class TestTwinLonger(LogAgainstModel.TestCase):
+class TestInMemoryLonger(LogAgainstModel.TestCase):
     settings = settings(QUICK, max_examples=120, stateful_step_count=60)

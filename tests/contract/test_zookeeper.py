@@ -34,14 +34,14 @@ def test_a_created_node_can_be_read_with_its_stat(world: World) -> None:
         (created,) = await client.multi([Create("/a", b"one")])
         assert created.ok
         assert created.path == "/a"
-        node = await client.get("/a")
-        assert node is not None
-        assert node.data == b"one"
-        assert (node.stat.version, node.stat.ephemeral_owner, node.stat.num_children) == (0, 0, 0)
-        assert node.stat.czxid == node.stat.mzxid > 0
+        znode = await client.get("/a")
+        assert znode is not None
+        assert znode.data == b"one"
+        assert (znode.stat.version, znode.stat.ephemeral_owner, znode.stat.num_children) == (0, 0, 0)
+        assert znode.stat.czxid == znode.stat.mzxid > 0
         assert created.stat is not None
-        assert created.stat.czxid == node.stat.czxid
-        assert await client.exists("/a") == node.stat
+        assert created.stat.czxid == znode.stat.czxid
+        assert await client.exists("/a") == znode.stat
 
     world.run(test)
 
@@ -127,9 +127,9 @@ def test_one_refused_operation_undoes_the_whole_transaction(
         expected = [UNDONE] * 3
         expected[position] = error
         assert [result.error for result in results] == expected
-        node = await client.get("/a")
-        assert node is not None
-        assert (node.data, node.stat.version) == (b"1", 1)
+        znode = await client.get("/a")
+        assert znode is not None
+        assert (znode.data, znode.stat.version) == (b"1", 1)
         assert await client.exists("/new") is None
         assert await client.children("/full") == ("child",)
         assert events.watches == []
@@ -151,9 +151,9 @@ def test_operations_of_a_transaction_see_those_before_them(world: World) -> None
             ]
         )
         assert [result.error for result in results] == [OK] * 6
-        node = await client.get("/a/b")
-        assert node is not None
-        assert node.data == b"new"
+        znode = await client.get("/a/b")
+        assert znode is not None
+        assert znode.data == b"new"
 
     world.run(test)
 
@@ -320,7 +320,7 @@ def test_no_answer_shows_a_change_before_its_watch_event(world: World) -> None:
             path = f"/n{i}"
             await client.get(path, watch=True)
             write = asyncio.ensure_future(other.multi([SetData(path, b"new")]))
-            while (node := await client.get(path)) is not None and node.data != b"new":
+            while (znode := await client.get(path)) is not None and znode.data != b"new":
                 pass
             assert events.watches[-1:] == [(path, WatchKind.CHANGED)], f"round {i}"
             await write
@@ -338,8 +338,8 @@ def test_many_nodes_are_read_in_the_order_asked(world: World) -> None:
         results = await client.multi_many(writes)
         assert all(isinstance(result, list) and all(each.ok for each in result) for result in results)
         asked = [f"/n{i}" for i in reversed(numbers)] + ["/none", "/"]
-        nodes = await client.get_many(asked)
-        assert [node and node.data for node in nodes] == [str(i).encode() for i in reversed(numbers)] + [None, b""]
+        znodes = await client.get_many(asked)
+        assert [znode and znode.data for znode in znodes] == [str(i).encode() for i in reversed(numbers)] + [None, b""]
         listed = await client.children_many(["/", "/n7"])
         assert listed == [tuple(sorted(f"n{i}" for i in numbers)), ()]
 
@@ -353,8 +353,8 @@ def test_many_watches_are_left_at_once(world: World) -> None:
         present = [f"/n{i}" for i in range(0, 1500, 2)]
         await create(client, *present)
         everything = [f"/n{i}" for i in range(1500)]
-        nodes = await client.get_many(everything, watch=True)
-        assert [node is not None for node in nodes] == [True, False] * 750
+        znodes = await client.get_many(everything, watch=True)
+        assert [znode is not None for znode in znodes] == [True, False] * 750
         assert events.watches == []
         await other.multi([SetData(path, b"1") for path in present])
         await other.multi([Create(path) for path in everything[1::2]])
@@ -392,9 +392,9 @@ def test_a_chroot_is_made_and_hides_what_is_outside(world: World) -> None:
         assert made.path == "/a"
         await eventually(lambda: events.watches == [("/a", WatchKind.CREATED)])
         await inside.children("/", watch=True)
-        node = await outside.get("/deep/er/a")
-        assert node is not None
-        assert node.data == b"x"
+        znode = await outside.get("/deep/er/a")
+        assert znode is not None
+        assert znode.data == b"x"
         await inside.multi([Create("/b")])
         await eventually(lambda: events.watches[1:] == [("/", WatchKind.CHILDREN)])
         assert await inside.children("/") == ("a", "b")

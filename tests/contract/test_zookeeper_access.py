@@ -46,9 +46,9 @@ def test_what_the_cluster_creates_others_may_read_but_not_change(world: World) -
                 assert await errors(other, op) == [NO_AUTH], op
             # As a part of a transaction it undoes the rest.
             assert await errors(other, Check("/a", 0), SetData("/a", b"two")) == [UNDONE, NO_AUTH]
-        node = await owner.get("/a")
-        assert node is not None
-        assert (node.data, node.stat.version) == (b"one", 0)
+        znode = await owner.get("/a")
+        assert znode is not None
+        assert (znode.data, znode.stat.version) == (b"one", 0)
 
     world.run(test)
 

@@ -71,9 +71,9 @@ def test_a_write_whose_answer_is_lost_has_an_unknown_outcome(world: World) -> No
         await world.lose_answer_of_next_write(client)
         with pytest.raises(OutcomeUnknownError):
             await client.multi([SetData("/a", b"applied", 0)])
-        node = await client.get("/a")
-        assert node is not None
-        assert (node.data, node.stat.version) == (b"applied", 1)
+        znode = await client.get("/a")
+        assert znode is not None
+        assert (znode.data, znode.stat.version) == (b"applied", 1)
         (again,) = await client.multi([SetData("/a", b"applied", 0)])
         assert again.error is ZkError.BAD_VERSION
         assert SessionState.EXPIRED not in events.states
@@ -112,16 +112,16 @@ def test_an_expired_session_ends_everything_and_a_new_one_starts_afresh(world: W
             await client.multi([SetData("/a", b"late")])
         (late,) = await client.multi_many([[SetData("/a", b"late")]])
         assert isinstance(late, SessionExpiredError)
-        heard = len(events.all)
+        received = len(events.all)
         await other.multi([SetData("/a", b"1")])
         await client.start_session()
         assert client.session_id not in (0, first)
         await eventually(lambda: events.states[-1:] == [SessionState.CONNECTED])
         await other.multi([SetData("/a", b"2")])
-        node = await client.get("/a", watch=True)
-        assert node is not None
-        assert node.data == b"2"
-        assert len(events.all) == heard + 1, "a watch of the old session fired, or an event came twice"
+        znode = await client.get("/a", watch=True)
+        assert znode is not None
+        assert znode.data == b"2"
+        assert len(events.all) == received + 1, "a watch of the old session fired, or an event came twice"
         await other.multi([SetData("/a", b"3")])
         await eventually(lambda: events.watches == [("/a", WatchKind.CHANGED)])
 
@@ -173,7 +173,7 @@ def test_disconnections_at_any_moment_lose_no_change_and_invent_no_success(world
         surely = dict.fromkeys(paths, 0)
         perhaps = dict.fromkeys(paths, 0)
 
-        def has_heard_more_than(done: int) -> bool:
+        def has_received_more_than(done: int) -> bool:
             return len(events.watches) > done
 
         async def write() -> None:
@@ -196,7 +196,7 @@ def test_disconnections_at_any_moment_lose_no_change_and_invent_no_success(world
         async def read() -> None:
             seen.update(zip(paths, await reader.get_many(paths, watch=True), strict=True))
             for done in itertools.count():
-                await eventually(partial(has_heard_more_than, done))
+                await eventually(partial(has_received_more_than, done))
                 path = events.watches[done][0]
                 seen[path] = await reader.get(path, watch=True)
 
@@ -206,8 +206,8 @@ def test_disconnections_at_any_moment_lose_no_change_and_invent_no_success(world
         await eventually(lambda: seen == last)
         reading.cancel()
         assert SessionState.DISCONNECTED in events.states
-        for path, node in last.items():
-            assert node is not None
-            assert surely[path] <= node.stat.version <= surely[path] + perhaps[path]
+        for path, znode in last.items():
+            assert znode is not None
+            assert surely[path] <= znode.stat.version <= surely[path] + perhaps[path]
 
     world.run(test)

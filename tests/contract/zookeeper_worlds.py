@@ -15,10 +15,10 @@ from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import Create, SessionEvent, SessionState, WatchEvent, WatchKind, ZooKeeper
 from simulator.virtual_time_loop import VirtualTimeLoop
-from simulator.znode_tree import Author
+from simulator.znode_tree import SessionIdentity
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 SESSION_TIMEOUT_MS = 2000
 """In virtual time. Real sessions are long: nothing waits for their end, and a busy machine must not bring it about."""
@@ -68,7 +68,7 @@ class World(Protocol):
 
 async def eventually(condition: Callable[[], bool]) -> None:
     """Wait until the condition holds; fail after a long time."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    deadline = asyncio.get_running_loop().time() + TIMEOUT_S
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, "the condition never came true"
         await asyncio.sleep(0.005)
@@ -94,7 +94,7 @@ class SimulatedWorld:
             self._server,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             chroot=self.chroot if chroot is None else chroot,
-            author=Author(identity=user, sets_acl=sets_acl),
+            author=SessionIdentity(identity=user, sets_acl=sets_acl),
         )
         client.listen(events)
         await client.start_session()
@@ -192,7 +192,7 @@ class RealWorld:
     def run(self, test: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         async def main() -> None:
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     await test(self)
             finally:
                 for client, relay in self._relays.items():
@@ -209,7 +209,7 @@ class RealWorld:
         client = KazooZooKeeper(
             f"127.0.0.1:{port}{self.chroot if chroot is None else chroot}",
             session_timeout_ms=REAL_SESSION_TIMEOUT_MS,
-            connection_timeout_ms=PATIENCE_S * 1000,
+            connection_timeout_ms=TIMEOUT_S * 1000,
             credentials=None if user is None else Credentials(Scheme.DIGEST, user, "secret"),
             sets_acl=sets_acl,
         )
@@ -226,7 +226,7 @@ class RealWorld:
 
         def end_session() -> None:
             other = KazooClient(hosts=self._address, client_id=identity, timeout=REAL_SESSION_TIMEOUT_MS / 1000)
-            other.start(PATIENCE_S)
+            other.start(TIMEOUT_S)
             other.stop()
             other.close()
 

@@ -152,7 +152,7 @@ CONTROLLER_MOVES: Final = (
     "kafka_controller_controllereventmanager_eventqueuetimems_count",
     "kafka_controller_controllerchannelmanager_requestrateandqueuetimems_count",
 )
-"""What a controller in office has counted when topics were made."""
+"""What an active controller has counted when topics were made."""
 AGENT_MOVES: Final = (
     "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count",
     "kafka_server_sessionexpirelistener_zookeepersyncconnectspersec",

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from cluster.znodes import PERSISTENT_PATHS
+from cluster.znodes.paths import PERSISTENT_PATHS
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import BROKER, CONTROLLER
 from deploy.local.zookeeper_user import LOGIN_FILE
@@ -47,12 +47,12 @@ def owner(cluster: LocalCluster) -> Iterator[KazooClient]:
         yield client
 
 
-def all_nodes(client: KazooClient, path: str = "/") -> list[str]:
+def all_znodes(client: KazooClient, path: str = "/") -> list[str]:
     children = [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
-    return [path, *(node for child in children for node in all_nodes(client, child))]
+    return [path, *(znode for child in children for znode in all_znodes(client, child))]
 
 
-def in_office(cluster: LocalCluster) -> int | None:
+def active_controller(cluster: LocalCluster) -> int | None:
     active = [c["id"] for c in as_json(cluster, "status")["controllers"] if c["active"]]
     return active[0] if active else None
 
@@ -71,7 +71,7 @@ def test_every_node_of_a_working_cluster_is_its_own(cluster: LocalCluster, owner
     klamm(cluster, "produce", "owned", stdin="a\nb\n")
     assert sorted(klamm(cluster, "consume", "owned", "--from-beginning", "--until-end").stdout.split()) == ["a", "b"]
     found = {}
-    for path in all_nodes(owner):
+    for path in all_znodes(owner):
         found[path] = frozenset((acl.id.scheme, acl.perms) for acl in owner.get_acls(path)[0])
     for path in (*PERSISTENT_PATHS, "/controller", "/controller_epoch", "/cluster/id", "/brokers/ids/1", "/feature"):
         assert path in found
@@ -90,7 +90,8 @@ def test_every_node_of_a_working_cluster_is_its_own(cluster: LocalCluster, owner
 
 def test_strangers_read_and_change_nothing(cluster: LocalCluster, stranger: KazooClient) -> None:
     eventually(
-        lambda: json.loads(stranger.get("/controller")[0])["brokerid"] == in_office(cluster), "it says who it is"
+        lambda: json.loads(stranger.get("/controller")[0])["brokerid"] == active_controller(cluster),
+        "it says who it is",
     )
     for path in ("/controller", "/brokers/ids/1", "/controller_epoch"):
         with pytest.raises(NoAuthError):
@@ -116,7 +117,7 @@ def test_a_failover_and_the_death_of_an_agent_go_as_ever(cluster: LocalCluster, 
     klamm(cluster, "topics", "create", "lasting", "--partitions", "2", "--replication-factor", "2")
     before = as_json(cluster, "cluster", "describe")["controller"]["id"]
     cluster.kill(f"controller-{before}")
-    eventually(lambda: in_office(cluster) not in (None, before), "another controller")
+    eventually(lambda: active_controller(cluster) not in (None, before), "another controller")
     cluster.kill("broker-2")
     eventually(lambda: not stranger.exists("/brokers/ids/2"), "broker 2 is gone")
 
@@ -126,7 +127,7 @@ def test_a_failover_and_the_death_of_an_agent_go_as_ever(cluster: LocalCluster, 
     eventually(led_by_one, "broker 1 leads")
     cluster.start("broker-2")
     cluster.start(f"controller-{before}")
-    eventually(lambda: "/brokers/ids/2" in all_nodes(stranger, "/brokers/ids"), "broker 2 is back")
+    eventually(lambda: "/brokers/ids/2" in all_znodes(stranger, "/brokers/ids"), "broker 2 is back")
     eventually(lambda: len(stranger.get_children("/controllers/ids")) == 2, "both candidates are back")
 
 

@@ -15,7 +15,7 @@ from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
 from tests.commands import LAUNCHER, klamm
 from tests.local_clusters import eventually, partitions, serving_cluster
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
 
@@ -62,7 +62,7 @@ class Load:
         """Everything was acknowledged, after whatever number of repetitions."""
         self._enough.set()
         self._feeder.join()
-        printed, complaints = self._process.communicate(timeout=PATIENCE_S)
+        printed, complaints = self._process.communicate(timeout=TIMEOUT_S)
         assert self._process.returncode == 0, complaints
         assert int(re.findall(r"\d+", printed)[-1]) == self.count
 
@@ -76,7 +76,7 @@ def wait_for_end(cluster: LocalCluster, name: str) -> None:
     eventually(lambda: cluster.state_of(name) == processes.GONE, f"the end of {name}")
 
 
-def words_of(cluster: LocalCluster, broker: int) -> str:
+def log_of(cluster: LocalCluster, broker: int) -> str:
     return (Path(cluster.folder) / "logs" / f"broker-{broker}.log").read_text(errors="replace")
 
 
@@ -97,19 +97,19 @@ def leave_one_after_the_other(cluster: LocalCluster, before: list[dict[str, Any]
     assert partitions(cluster, "load") == before
     klamm(cluster, "brokers", "shutdown", "2")
     wait_for_end(cluster, "broker-2")
-    assert "controlled shutdown succeeded" in words_of(cluster, 2)
+    assert "controlled shutdown succeeded" in log_of(cluster, 2)
     for was, now in zip(before, partitions(cluster, "load"), strict=True):
         # One decision each, and none more when the broker was gone.
         assert now["leader_epoch"] == was["leader_epoch"] + 1
         assert (now["leader"] == was["leader"]) == (was["leader"] != 2)
         assert set(now["isr"]) == {1, 3}
-    said_before = words_of(cluster, 3).count("controlled shutdown succeeded")
+    said_before = log_of(cluster, 3).count("controlled shutdown succeeded")
     cluster.stop("broker-3")
-    assert words_of(cluster, 3).count("controlled shutdown succeeded") == said_before + 1
+    assert log_of(cluster, 3).count("controlled shutdown succeeded") == said_before + 1
     assert {(p["leader"], *p["isr"]) for p in partitions(cluster, "load")} == {(1, 1)}
     for broker in (2, 3):
         cluster.start(f"broker-{broker}")
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
     wait_for_isr(cluster, "load", 3)
 
 
@@ -122,10 +122,10 @@ def test_a_broker_whom_nobody_can_follow_is_named_and_ends_all_the_same(cluster:
     assert cluster.state_of("broker-3") == processes.RUNNING
     klamm(cluster, "brokers", "shutdown", "3", "--force")
     wait_for_end(cluster, "broker-3")
-    assert "controlled shutdown succeeded" in words_of(cluster, 3)
+    assert "controlled shutdown succeeded" in log_of(cluster, 3)
     assert partitions(cluster, "alone")[0]["leader"] == -1
     cluster.start("broker-3")
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
 
 
 @pytest.mark.rule("R15.2")
@@ -140,4 +140,4 @@ def test_a_changed_setting_of_a_topic_holds_for_the_next_record(cluster: LocalCl
 
 def _is_taken(cluster: LocalCluster) -> bool:
     command = [*LAUNCHER, "produce", "strict", "--count", "1", "--data", str(cluster.folder)]
-    return subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_S).returncode == 0
+    return subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT_S).returncode == 0

@@ -7,11 +7,11 @@ from contextlib import aclosing
 import pytest
 
 from admin.client import AdminClient
-from cluster.requests import ClusterEvent
+from cluster.requests.cluster import ClusterEvent
 from deploy.local.cluster import LocalCluster
 from tests.commands import as_json, klamm
 from tests.local_clusters import eventually, partitions, serving_cluster
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
@@ -55,7 +55,7 @@ def test_leaders_come_back_after_a_broker_and_the_controller_died(cluster: Local
     cluster.start(f"controller-{active}")
 
 
-def test_a_follower_is_told_of_each_leader_that_comes_back(cluster: LocalCluster) -> None:
+def test_a_follower_is_informed_of_each_leader_that_comes_back(cluster: LocalCluster) -> None:
     wanted = preferred(cluster)
     mine = {partition for partition, broker in wanted.items() if broker == 2}
 
@@ -66,7 +66,7 @@ def test_a_follower_is_told_of_each_leader_that_comes_back(cluster: LocalCluster
             first = await anext(responses)
             assert not first.missed
             await asyncio.to_thread(cluster.kill, "broker-2")
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 async for response in responses:
                     assert not response.missed
                     events += response.events

@@ -24,8 +24,8 @@ from tests.end_to_end.metric_names import AGENT as AGENT_METRICS
 from tests.end_to_end.metric_names import AGENT_MOVES, CONTROLLER_MOVES, exposed
 from tests.end_to_end.metric_names import CONTROLLER as CONTROLLER_METRICS
 from tests.local_clusters import eventually, partitions, serving_cluster
-from tests.patience import PATIENCE_S
 from tests.plain_zookeeper import plain_client
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
 
@@ -44,7 +44,7 @@ def _logs_on_failure(cluster: LocalCluster, request: pytest.FixtureRequest) -> I
     yield
     for member in cluster.state.members:
         if cluster.state_of(member.name) == processes.GONE:
-            sys.stdout.write(f"{member.name} is down: {cluster.last_words(member.name)}\n")
+            sys.stdout.write(f"{member.name} is down: {cluster.log_tail(member.name)}\n")
 
 
 def lines(start: int, end: int) -> str:
@@ -60,7 +60,7 @@ def acknowledged(answer: subprocess.CompletedProcess[str]) -> int:
     return int(re.findall(r"\d+", answer.stdout)[-1])
 
 
-def test_status_names_every_process_and_one_is_in_office(cluster: LocalCluster) -> None:
+def test_status_names_every_process_and_one_is_active(cluster: LocalCluster) -> None:
     status = as_json(cluster, "status")
     assert status["zookeeper"] == cluster.state.zookeeper
     assert isinstance(status["zookeeper_pid"], int)
@@ -70,22 +70,22 @@ def test_status_names_every_process_and_one_is_in_office(cluster: LocalCluster) 
     assert {"id", "pid", "address", "metrics", "log_dirs", "state"} <= set(status["brokers"][0])
     assert all(Path(folder).is_dir() for folder in status["state_change_logs"])
     # A process that is busy just now may be silent for once.
-    eventually(lambda: sum(c["active"] for c in as_json(cluster, "status")["controllers"]) == 1, "one is in office")
+    eventually(lambda: sum(c["active"] for c in as_json(cluster, "status")["controllers"]) == 1, "one is active")
 
 
 def test_every_process_serves_its_metrics(cluster: LocalCluster) -> None:
-    def in_office() -> float:
+    def active_count() -> float:
         families = [family for m in cluster.state.members if m.metrics_port for family in scrape(m)]
         samples = [sample for family in families if family.name == ACTIVE for sample in family.samples]
         assert len(samples) == 3
         return sum(sample.value for sample in samples)
 
-    eventually(lambda: in_office() == 1, "one is in office")
+    eventually(lambda: active_count() == 1, "one is active")
 
 
 def scrape(member: Member) -> list[Metric]:
     """Kafka's metrics as a process serves them."""
-    with urlopen(f"http://127.0.0.1:{member.metrics_port}/metrics", timeout=PATIENCE_S) as answer:
+    with urlopen(f"http://127.0.0.1:{member.metrics_port}/metrics", timeout=TIMEOUT_S) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         return [family for family in families if family.name.startswith("kafka_")]
 
@@ -118,12 +118,12 @@ def test_the_metrics_are_those_that_dashboards_for_kafka_ask_for(cluster: LocalC
     # By their keys they go to every partition.
     klamm(cluster, "produce", "measured", stdin="".join(f"k{n}\t{n}\n" for n in range(300)))
     assert sorted(consumed(cluster, "measured")) == list(range(300))
-    in_office = as_json(cluster, "cluster", "describe")["controller"]["id"]
-    controller = cluster.member(f"{CONTROLLER}-{in_office}")
+    active_count = as_json(cluster, "cluster", "describe")["controller"]["id"]
+    controller = cluster.member(f"{CONTROLLER}-{active_count}")
     assert names_of(scrape(controller)) == exposed(CONTROLLER_METRICS)
     counted = totals_of(scrape(controller), "measured")
     assert [name for name in CONTROLLER_MOVES if counted[name] <= 0] == []
-    assert counted["kafka_server_metadataloader_currentcontrollerid"] == in_office
+    assert counted["kafka_server_metadataloader_currentcontrollerid"] == active_count
     counted = Counter()
     for broker in cluster.members(BROKER):
         assert names_of(scrape(broker)) == exposed(AGENT_METRICS)
@@ -182,7 +182,7 @@ def test_keys_keep_their_order_and_offsets_and_limits_hold(cluster: LocalCluster
         (["topics", "create", "wide", "--replication-factor", "9"], "INVALID_REPLICATION_FACTOR"),
         (["topics", "create", "huge", "--partitions", "2000000000"], "INVALID_PARTITIONS: a topic has at most"),
         (["topics", "create", "large", "--partitions", "100000"], "INVALID_PARTITIONS: the topic's znode would take"),
-        (["topics", "create", "odd", "--config", "no.such.key=1"], "INVALID_CONFIG"),
+        (["topics", "create", "uneven", "--config", "no.such.key=1"], "INVALID_CONFIG"),
         (["topics", "describe", "no-such-topic"], "UNKNOWN_TOPIC_OR_PARTITION"),
         (["produce", "no-such-topic", "--count", "1"], "UNKNOWN_TOPIC_OR_PARTITION"),
         (["consume", "no-such-topic", "--until-end"], "UNKNOWN_TOPIC_OR_PARTITION"),
@@ -212,10 +212,10 @@ def test_nothing_acknowledged_is_lost_when_the_leader_is_killed_between(cluster:
     assert sorted(set(consumed(cluster, "killed"))) == list(range(40_000))
 
     cluster.start(f"{BROKER}-{victim}")
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
     eventually(lambda: all(len(p["isr"]) == 3 for p in partitions(cluster, "killed")), "its replicas are in sync again")
     story = as_json(cluster, "story", "killed-0")
-    assert [r["leader_epoch"] for r in story["reigns"]][:2] == [0, 1]
+    assert [r["leader_epoch"] for r in story["leaderships"]][:2] == [0, 1]
 
 
 def test_a_killed_controller_is_followed_by_one_with_the_next_epoch(cluster: LocalCluster) -> None:
@@ -223,12 +223,12 @@ def test_a_killed_controller_is_followed_by_one_with_the_next_epoch(cluster: Loc
     klamm(cluster, "topics", "create", "before-failover")
     cluster.kill(f"{CONTROLLER}-{before['id']}")
     cluster.start(f"{CONTROLLER}-{before['id']}")
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
     after = as_json(cluster, "cluster", "describe")["controller"]
     assert after["epoch"] == before["epoch"] + 1
     klamm(cluster, "topics", "create", "after-failover", "--partitions", "3", "--replication-factor", "3")
     assert acknowledged(klamm(cluster, "produce", "after-failover", "--count", "100")) == 100
-    # One address leads to everybody, to those who were in office as well.
+    # One address leads to everybody, to those who were active as well.
     answer = run_klamm("story", "before-failover-0", "-o", "json", "--bootstrap", cluster.bootstrap[-1])
     tellers = {record["node"] for record in json.loads(answer.stdout)["records"]}
     assert tellers >= {f"controller-{before['id']}", f"controller-{after['id']}"}
@@ -237,20 +237,20 @@ def test_a_killed_controller_is_followed_by_one_with_the_next_epoch(cluster: Loc
 def test_a_broker_started_within_its_old_session_comes_back(cluster: LocalCluster) -> None:
     cluster.kill(f"{BROKER}-2")
     cluster.start(f"{BROKER}-2")
-    described = wait_until_serving(cluster, PATIENCE_S)
+    described = wait_until_serving(cluster, TIMEOUT_S)
     assert {int(b.id) for b in described.brokers} == {1, 2, 3}
 
 
 def test_story_of_live_nodes_is_that_of_the_files(cluster: LocalCluster) -> None:
-    klamm(cluster, "topics", "create", "told", "--partitions", "1", "--replication-factor", "3")
+    klamm(cluster, "topics", "create", "storied", "--partitions", "1", "--replication-factor", "3")
 
     def in_files() -> list[Any]:
-        records: list[Any] = as_json(cluster, "story", "told-0")["records"]
+        records: list[Any] = as_json(cluster, "story", "storied-0")["records"]
         return records
 
     def agree() -> bool:
         before = in_files()
-        answer = run_klamm("story", "told-0", "-o", "json", "--bootstrap", ",".join(cluster.bootstrap))
+        answer = run_klamm("story", "storied-0", "-o", "json", "--bootstrap", ",".join(cluster.bootstrap))
         asked = json.loads(answer.stdout)
         assert asked["missing_nodes"] == []
         # Followers take over what they were told after the command is done.
@@ -261,28 +261,28 @@ def test_story_of_live_nodes_is_that_of_the_files(cluster: LocalCluster) -> None
     eventually(agree, "the story is at its end")
 
 
-def test_a_story_is_told_without_those_who_are_silent(cluster: LocalCluster) -> None:
+def test_a_story_is_given_without_those_who_are_silent(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "silence", "--partitions", "1", "--replication-factor", "3")
     known = cluster.member(f"{BROKER}-1").address
 
-    def told() -> Any:
+    def story_of() -> Any:
         answer = run_klamm("story", "silence-0", "-o", "json", "--timeout", "2", "--bootstrap", known)
         assert answer.returncode == 0, answer.stderr
         return json.loads(answer.stdout)
 
-    ruler = cluster.member(f"{CONTROLLER}-{as_json(cluster, 'cluster', 'describe')['controller']['id']}")
-    cluster.pause(ruler.name)
+    active = cluster.member(f"{CONTROLLER}-{as_json(cluster, 'cluster', 'describe')['controller']['id']}")
+    cluster.pause(active.name)
     try:
-        # Until its session ends a controller that hangs is still the one in office.
-        story = told()
+        # Until its session ends a controller that hangs is still the active controller.
+        story = story_of()
     finally:
-        cluster.resume(ruler.name)
-    assert ruler.address in story["missing_nodes"]
+        cluster.resume(active.name)
+    assert active.address in story["missing_nodes"]
     assert "broker-1" in {record["node"] for record in story["records"]}
     cluster.kill(f"{BROKER}-3")
-    eventually(lambda: told()["missing_nodes"] == ["broker-3"], "the dead broker is named")
+    eventually(lambda: story_of()["missing_nodes"] == ["broker-3"], "the dead broker is named")
     cluster.start(f"{BROKER}-3")
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
 
 
 @pytest.mark.deep
@@ -326,7 +326,7 @@ def test_up_in_the_foreground_ends_its_processes_when_it_is_interrupted(tmp_path
         own = LocalCluster.open(folder)
         assert all(own.state_of(m.name) == processes.RUNNING for m in own.state.members)
         foreground.send_signal(signal.SIGINT)
-        assert foreground.wait(PATIENCE_S) == 0
+        assert foreground.wait(TIMEOUT_S) == 0
     assert all(own.state_of(m.name) == processes.GONE for m in own.state.members)
 
 
@@ -338,4 +338,4 @@ def test_the_demonstration_passes(tmp_path: Path) -> None:
     assert found["acknowledged"] == found["read_back"] >= 50_000
     assert found["leader_failover_ms"][0] > 0
     assert found["controller_failover_ms"][0] > 0
-    assert "one-leader-per-epoch" in found["planted_findings"]
+    assert "one-leader-per-epoch" in found["injected_findings"]

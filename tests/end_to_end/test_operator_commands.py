@@ -17,7 +17,7 @@ from deploy.local.cluster_folder import BROKER
 from launcher.serving import wait_until_serving
 from tests.commands import LAUNCHER, as_json, klamm
 from tests.local_clusters import eventually, partitions, serving_cluster
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
 
@@ -45,7 +45,7 @@ def wait_until_dead(cluster: LocalCluster, broker: int) -> None:
 def start_and_wait(cluster: LocalCluster, broker: int) -> None:
     """Until every replica is in sync again."""
     cluster.start(f"{BROKER}-{broker}")
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
     eventually(
         lambda: all(
             len(p["isr"]) == len(p["replicas"])
@@ -97,7 +97,7 @@ def test_a_topic_gets_partitions_and_settings_after_its_creation(cluster: LocalC
 
 
 @pytest.mark.parametrize(
-    ("arguments", "changed", "told", "settings"),
+    ("arguments", "changed", "informed", "settings"),
     [
         (["topics", "create", "new", "--replica-assignment", "1:2,2:3"], [0, 1], {1, 2, 3}, []),
         (["topics", "alter", "planned", "--partitions", "3", "--replica-assignment", "3:1"], [2], {1, 2, 3}, []),
@@ -107,14 +107,14 @@ def test_a_topic_gets_partitions_and_settings_after_its_creation(cluster: LocalC
     ],
 )
 def test_every_change_can_be_seen_before_it_is_made(
-    cluster: LocalCluster, arguments: list[str], changed: list[int], told: set[int], settings: list[str]
+    cluster: LocalCluster, arguments: list[str], changed: list[int], informed: set[int], settings: list[str]
 ) -> None:
     if not any(t["name"] == "planned" for t in as_json(cluster, "topics", "list")["topics"]):
         klamm(cluster, "topics", "create", "planned", "--replica-assignment", "1:2,2:3")
     before = as_json(cluster, "topics", "describe")
     document = as_json(cluster, *arguments, "--dry-run")
     assert [c["partition"] for c in document["plan"]["changes"]] == changed
-    assert {r["broker"] for r in document["plan"]["requests"]} == told
+    assert {r["broker"] for r in document["plan"]["requests"]} == informed
     assert [s["config"][: len(key)] for s, key in zip(document["plan"]["settings"], settings, strict=True)] == settings
     assert klamm(cluster, *arguments, "--dry-run").stdout
     assert as_json(cluster, "topics", "describe") == before
@@ -151,7 +151,7 @@ def test_records_are_deleted_up_to_an_offset(cluster: LocalCluster, tmp_path: Pa
     assert "POLICY_VIOLATION   cleanup.policy of kept is compact, without delete" in refused.stdout
 
 
-def test_all_mistakes_of_a_request_are_told_at_once(cluster: LocalCluster) -> None:
+def test_all_errors_of_a_request_are_reported_at_once(cluster: LocalCluster) -> None:
     wrong = ["--replication-factor", "9", "--config", "no.such=1", "--config", "retention.ms=long"]
     refused = klamm(cluster, "topics", "create", "a b", *wrong, code=1)
     assert refused.stderr.splitlines()[0] == "klamm: INVALID_TOPIC_EXCEPTION"
@@ -263,35 +263,35 @@ def test_clients_that_are_interrupted_say_how_far_they_came(cluster: LocalCluste
             try:
                 assert follower.stdout.readline() == "a line\n"
                 follower.send_signal(signal.SIGINT)
-                assert "records in" in follower.communicate(timeout=PATIENCE_S)[1]
+                assert "records in" in follower.communicate(timeout=TIMEOUT_S)[1]
                 producer.send_signal(signal.SIGINT)
                 # The answer to the last batch may still be on its way.
-                assert 0 <= int(producer.communicate(timeout=PATIENCE_S)[0]) <= 100
+                assert 0 <= int(producer.communicate(timeout=TIMEOUT_S)[0]) <= 100
             finally:
                 follower.kill()
                 producer.kill()
 
 
-def test_a_program_is_told_what_happens(cluster: LocalCluster) -> None:
+def test_a_program_is_informed_of_what_happens(cluster: LocalCluster) -> None:
     command = [*LAUNCHER, "watch", "-o", "json", "--data", str(cluster.folder)]
-    with subprocess.Popen([*command, "--topic", "told"], stdout=subprocess.PIPE, text=True) as follower:
+    with subprocess.Popen([*command, "--topic", "watched"], stdout=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None
         try:
-            told: dict[str, Any] = {}
-            deadline = time.monotonic() + PATIENCE_S
+            event: dict[str, Any] = {}
+            deadline = time.monotonic() + TIMEOUT_S
             # The stream begins some time after the command does.
-            while not told:
-                assert time.monotonic() < deadline, "nothing was told"
-                klamm(cluster, "topics", "create", "told", "--replica-assignment", "1:2")
-                klamm(cluster, "topics", "delete", "told", "--yes")
+            while not event:
+                assert time.monotonic() < deadline, "no event came"
+                klamm(cluster, "topics", "create", "watched", "--replica-assignment", "1:2")
+                klamm(cluster, "topics", "delete", "watched", "--yes")
                 if select.select([follower.stdout], [], [], 1)[0]:
-                    told = json.loads(follower.stdout.readline())
-            assert told["topic"] == "told"
-            assert {"kind", "at_ms", "controller_epoch", "cursor"} <= told.keys()
+                    event = json.loads(follower.stdout.readline())
+            assert event["topic"] == "watched"
+            assert {"kind", "at_ms", "controller_epoch", "cursor"} <= event.keys()
             follower.send_signal(signal.SIGINT)
-            assert follower.wait(PATIENCE_S) in {0, 130}
+            assert follower.wait(TIMEOUT_S) in {0, 130}
         finally:
             follower.kill()  # Does nothing to a process that has ended.
-    cursor = told["cursor"]
-    later = klamm(cluster, "watch", "-o", "json", "--topic", "told", "--since", cursor, "--for", "1").stdout
+    cursor = event["cursor"]
+    later = klamm(cluster, "watch", "-o", "json", "--topic", "watched", "--since", cursor, "--for", "1").stdout
     assert all(json.loads(line)["cursor"] != cursor for line in later.splitlines())

@@ -16,8 +16,8 @@ from deploy.local.cluster_folder import CONTROLLER, ZOOKEEPER
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
 from tests.local_clusters import eventually, serving_cluster
-from tests.patience import PATIENCE_S
 from tests.plain_zookeeper import plain_client
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
@@ -46,7 +46,7 @@ def works(cluster: LocalCluster, topic: str) -> None:
 
 
 def controller(cluster: LocalCluster) -> tuple[int, int]:
-    """Id and epoch of the controller in office."""
+    """Id and epoch of the active controller."""
     found = as_json(cluster, "cluster", "describe")["controller"]
     return found["id"], found["epoch"]
 
@@ -59,7 +59,7 @@ def test_a_zookeeper_that_was_killed_and_started_again_finds_everybody_back(clus
     refused = klamm(cluster, "topics", "list", code=1)
     assert "ZooKeeper" in refused.stderr
     cluster.start(ZOOKEEPER)
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
     works(cluster, "after-outage")
     after = {m.name: m.process for m in cluster.state.members}
     assert {name for name in before if before[name] != after[name]} == {ZOOKEEPER}
@@ -74,7 +74,7 @@ def test_a_controller_that_stood_still_beyond_its_session_does_no_harm_when_it_w
         works(cluster, "while-one-sleeps")
     finally:
         cluster.resume(f"{CONTROLLER}-{id_}")
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
     works(cluster, "after-it-woke")
     assert controller(cluster)[1] == epoch + 1
 
@@ -92,42 +92,42 @@ def test_a_controller_ends_when_asked_to_although_zookeeper_is_away(cluster: Loc
     finally:
         cluster.resume(ZOOKEEPER)
     cluster.start(name)
-    wait_until_serving(cluster, PATIENCE_S)
+    wait_until_serving(cluster, TIMEOUT_S)
 
 
 @pytest.mark.rule("LC-1", "LC-3", "LC-8", "BK-1", "ZK-28", "EL-9")
-def test_spoiled_znodes_are_named_in_the_log_and_nothing_else_suffers(
+def test_malformed_znodes_are_named_in_the_log_and_nothing_else_suffers(
     cluster: LocalCluster, zookeeper: KazooClient
 ) -> None:
     klamm(cluster, "topics", "create", "hurt", "--partitions", "1", "--replication-factor", "3")
-    spoiled = {
+    malformed = {
         "/brokers/ids/77": b'{"version":1,"host":"\xff","port":1}',
-        "/brokers/topics/spoiled-topic": b'{"partitions":{"0":[99999999999]}}',
+        "/brokers/topics/malformed-topic": b'{"partitions":{"0":[99999999999]}}',
         "/config/topics/hurt": b"not json",
         "/config/changes/config_change_0000009999": b"\xff",
         "/isr_change_notification/isr_change_0000009999": b"{",
         "/log_dir_event_notification/log_dir_event_0000009999": b"[]",
     }
-    for path, data in spoiled.items():
+    for path, data in malformed.items():
         zookeeper.set(path, data) if zookeeper.exists(path) else zookeeper.create(path, data)
     zookeeper.set("/brokers/topics/hurt/partitions/0/state", b'{"leader":1}')
     zookeeper.set("/feature", b"\xff\xff")
-    works(cluster, "beside-spoiled")
+    works(cluster, "beside-malformed")
     id_, epoch = controller(cluster)
     cluster.kill(f"{CONTROLLER}-{id_}")
     cluster.start(f"{CONTROLLER}-{id_}")
     eventually(lambda: controller(cluster)[1] > epoch, "another controller")
-    works(cluster, "after-spoiled")
+    works(cluster, "after-malformed")
     logs = "".join(path.read_text() for path in (cluster.folder / "logs").glob(f"{CONTROLLER}-*"))
-    for path in ("/brokers/ids/77", "/brokers/topics/spoiled-topic", "/brokers/topics/hurt/partitions/0/state"):
+    for path in ("/brokers/ids/77", "/brokers/topics/malformed-topic", "/brokers/topics/hurt/partitions/0/state"):
         assert path in logs
     assert "99999999999" in logs
     # The office itself.
     zookeeper.set("/controller", b"\xff")
-    eventually(lambda: controller(cluster)[1] > epoch + 1, "an office that can be found again")
-    works(cluster, "after-the-office")
+    eventually(lambda: controller(cluster)[1] > epoch + 1, "a controller znode that can be found again")
+    works(cluster, "after-the-controller-znode")
     for member in cluster.state.members:
-        assert cluster.state_of(member.name) != processes.GONE, cluster.last_words(member.name)
+        assert cluster.state_of(member.name) != processes.GONE, cluster.log_tail(member.name)
 
 
 @pytest.mark.rule("ZK-20", "ZK-25")

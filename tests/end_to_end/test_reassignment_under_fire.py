@@ -13,8 +13,8 @@ import pytest
 from deploy.local.cluster import LocalCluster
 from tests.commands import as_json, klamm
 from tests.local_clusters import serving_cluster
-from tests.patience import PATIENCE_S
 from tests.plain_zookeeper import plain_client
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
@@ -34,7 +34,7 @@ def placed(partition: int, shift: int) -> list[int]:
 
 
 def active_controller(cluster: LocalCluster) -> str:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         active = [c["id"] for c in as_json(cluster, "status")["controllers"] if c["active"]]
         if active:
@@ -68,16 +68,16 @@ def test_a_large_reassignment_survives_its_controller_and_a_target(cluster: Loca
 def watch_until_moved(cluster: LocalCluster, *, restart: str) -> int:
     """Wait until the topic node shows the targets alone; the shortest replica list seen on the way."""
     smallest, restarted = BROKERS, False
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     with plain_client(cluster.state.zookeeper) as client:
         while time.monotonic() < deadline:
-            node = json.loads(client.get("/brokers/topics/big")[0])
-            smallest = min(smallest, *(len(replicas) for replicas in node["partitions"].values()))
+            znode = json.loads(client.get("/brokers/topics/big")[0])
+            smallest = min(smallest, *(len(replicas) for replicas in znode["partitions"].values()))
             if not restarted and restart.removeprefix("broker-") not in client.get_children("/brokers/ids"):
                 cluster.start(restart)
                 restarted = True
-            moved = all(node["partitions"][str(p)] == placed(p, 2) for p in range(PARTITIONS))
-            if moved and not node["adding_replicas"] and not node["removing_replicas"]:
+            moved = all(znode["partitions"][str(p)] == placed(p, 2) for p in range(PARTITIONS))
+            if moved and not znode["adding_replicas"] and not znode["removing_replicas"]:
                 return smallest
-            cluster.tend()
+            cluster.restart_exited()
     raise AssertionError(f"not moved in time: {as_json(cluster, 'status')}")

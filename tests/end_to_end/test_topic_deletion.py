@@ -92,9 +92,9 @@ def test_a_topic_grows_by_command_and_by_hand(cluster: LocalCluster, tool: Kazoo
     klamm(cluster, "topics", "alter", "growing", "--partitions", "4")
     assert [p["leader"] >= 0 for p in describe(cluster, "growing")["partitions"]] == [True] * 4
     body, stat = tool.get("/brokers/topics/growing")
-    node = json.loads(body)
-    node["partitions"]["4"] = [2, 1]
-    tool.set("/brokers/topics/growing", json.dumps(node).encode(), stat.version)
+    znode = json.loads(body)
+    znode["partitions"]["4"] = [2, 1]
+    tool.set("/brokers/topics/growing", json.dumps(znode).encode(), stat.version)
     eventually(lambda: len(describe(cluster, "growing")["partitions"]) == 5, "the controller has seen it")
     eventually(lambda: describe(cluster, "growing")["partitions"][4]["leader"] == 2, "the new partition is led")
     eventually(lambda: directories(cluster, 1, "growing-4"), "and hosted")

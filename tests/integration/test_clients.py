@@ -18,24 +18,17 @@ from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId,
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.process.clock import SystemClock
 from cluster.process.metrics import Metrics
-from cluster.requests import (
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
+from cluster.requests.context import RequestContext
+from cluster.requests.data import (
     EARLIEST_TIMESTAMP,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribedBroker,
-    DescribedTopic,
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    ListedTopic,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResult,
-    ListTopicsRequest,
-    ListTopicsResponse,
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
@@ -45,11 +38,18 @@ from cluster.requests import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceResponse,
-    RequestContext,
+)
+from cluster.requests.topics import (
+    DescribedTopic,
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    ListedTopic,
+    ListTopicsRequest,
+    ListTopicsResponse,
 )
 from cluster.rpc.serving import RpcServer
 from controller.adapters.grpc_server import serve_controller
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 TOPIC = "orders"
 FIRST_CONTROLLER = 1001
@@ -135,7 +135,7 @@ class ScriptedNode:
     def _administer(self, request: ListTopicsRequest | DescribeTopicsRequest) -> Any:
         if self.cluster.controller != self.node:
             leader = self.cluster.describe().controller_address
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "not in office", leader_address=leader)
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "not active", leader_address=leader)
         if isinstance(request, ListTopicsRequest):
             return ListTopicsResponse((ListedTopic(TOPIC, None, len(self.cluster.leaders), 1),))
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -182,15 +182,15 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
             server = await serve_broker_agent("127.0.0.1:0", ScriptedNode(scripted, node), Metrics())
             scripted.servers[node] = server
             stack.push_async_callback(server.stop, 0)
-        office = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, FIRST_CONTROLLER), Metrics())
-        scripted.servers[FIRST_CONTROLLER] = office
-        stack.push_async_callback(office.stop, 0)
+        server = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, FIRST_CONTROLLER), Metrics())
+        scripted.servers[FIRST_CONTROLLER] = server
+        stack.push_async_callback(server.stop, 0)
         yield scripted
 
 
 @pytest.fixture
 async def client(cluster: ScriptedCluster) -> AsyncIterator[AdminClient]:
-    async with AdminClient([s.address for s in cluster.servers.values()], timeout_ms=PATIENCE_S * 1000) as connected:
+    async with AdminClient([s.address for s in cluster.servers.values()], timeout_ms=TIMEOUT_S * 1000) as connected:
         yield connected
 
 
@@ -215,7 +215,7 @@ async def test_what_is_produced_is_read_back_in_order_per_partition(
 
     topology = Topology(client)
     partitions = await topology.partitions(TOPIC)
-    starts = await list_offsets(topology, TOPIC, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), PATIENCE_S)
+    starts = await list_offsets(topology, TOPIC, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), TIMEOUT_S)
     read: dict[int, list[bytes | None]] = {p: [] for p in partitions}
     ends = {p: Offset(e) for p, e in cluster.ends.items()}
     async with Consumer(topology, TOPIC, starts, until=ends) as consumer:
@@ -384,7 +384,7 @@ async def test_the_client_follows_a_controller_that_moved() -> None:
             server = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, node), Metrics())
             scripted.servers[node] = server
             stack.push_async_callback(server.stop, 0)
-        async with AdminClient([scripted.servers[FIRST_CONTROLLER].address], timeout_ms=PATIENCE_S * 1000) as client:
+        async with AdminClient([scripted.servers[FIRST_CONTROLLER].address], timeout_ms=TIMEOUT_S * 1000) as client:
             assert len((await client.list_topics()).topics) == 1
             scripted.controller = FIRST_CONTROLLER + 1
             assert len((await client.list_topics()).topics) == 1
@@ -410,8 +410,8 @@ async def test_a_client_that_gives_up_says_what_its_last_attempt_failed_by() -> 
 
             # A slow machine may not get as far as an answer in time.
             async with asyncio.timeout(60):
-                while not (told := await failure()).endswith("no controller is in office"):
+                while not (sent := await failure()).endswith("no controller is active"):
                     pass
-            assert told.startswith(f"{server.address}: no answer within 0.5 s: ")
+            assert sent.startswith(f"{server.address}: no answer within 0.5 s: ")
     finally:
         await server.stop(0)

@@ -34,38 +34,37 @@ from cluster.errors import (
 )
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
-from cluster.requests import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    CreateTopicsRequest,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    FetchPartition,
-    FetchPartitionData,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    NewTopic,
-    ProducePartition,
-    ProducePartitionResult,
-    ProduceRequest,
-    ProduceResponse,
-    RequestContext,
+from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
+from cluster.requests.context import RequestContext
+from cluster.requests.control import (
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from cluster.requests.data import (
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+)
+from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from cluster.rpc.channels import MESSAGE_BYTES_MAX
 from cluster.rpc.client import RpcClient
 from cluster.rpc.serving import RpcServer
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from deploy.local.processes import choose_free_ports
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
-TIMEOUT_MS = PATIENCE_S * 1000
+TIMEOUT_MS = TIMEOUT_S * 1000
 DESCRIPTION = DescribeClusterResponse("a-cluster", ControllerId(1001), "127.0.0.1:9", ControllerEpoch(3), ())
 
 
@@ -285,7 +284,7 @@ async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> Non
         with pytest.raises(PeerUnreachableError):
             await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
         server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 try:
                     assert await client.call(address, DescribeClusterRequest(), TIMEOUT_MS) == DESCRIPTION
@@ -302,13 +301,13 @@ async def test_each_attempt_to_connect_may_take_twice_as_long_as_the_one_before_
         f"127.0.0.1:{choose_free_ports(1)[0]}",
         RpcClient(connect_timeout_ms=1000, connect_timeout_max_ms=3000),
     )
-    patience = []
+    timeouts = []
     try:
         for _ in range(4):
-            patience.append(client.connect_timeout_ms(address))
+            timeouts.append(client.connect_timeout_ms(address))
             with pytest.raises(PeerUnreachableError):
                 await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
-        assert patience == [1000, 2000, 3000, 3000]
+        assert timeouts == [1000, 2000, 3000, 3000]
         assert client.connect_timeout_ms("127.0.0.1:1") == 1000
         server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
         await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
@@ -348,7 +347,7 @@ async def test_a_slow_peer_is_unreachable_when_the_time_is_over() -> None:
 async def test_closing_a_channel_fails_its_calls_but_does_not_cancel_the_caller() -> None:
     async with controller(lambda _: asyncio.sleep(3600)) as (server, handler, client):
         call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await handler.was_asked.wait()
         await client.forget(server.address)
         with pytest.raises(PeerUnreachableError):
@@ -358,7 +357,7 @@ async def test_closing_a_channel_fails_its_calls_but_does_not_cancel_the_caller(
 async def test_a_cancelled_caller_stays_cancelled() -> None:
     async with controller(lambda _: asyncio.sleep(3600)) as (server, handler, client):
         call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await handler.was_asked.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

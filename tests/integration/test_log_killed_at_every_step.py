@@ -180,10 +180,10 @@ async def test_whatever_moment_the_process_is_killed_at_the_next_one_goes_on(tmp
         assert not await live_until(Node(DyingWorld(change), path, config=CONFIG), history)
         before = history[-1]
         after = complete[len(history) - 1]
-        await check_next_life(path, before, after)
+        await check_next_start(path, before, after)
 
 
-async def check_next_life(path: str, before: Batches, after: Batches) -> None:
+async def check_next_start(path: str, before: Batches, after: Batches) -> None:
     node = Node(DyingWorld(math.inf), path, config=CONFIG)
     await node.start()
     assert node.failures == []

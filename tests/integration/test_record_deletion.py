@@ -12,27 +12,23 @@ from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId,
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.requests import (
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
+from cluster.requests.context import RequestContext
+from cluster.requests.data import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsResult,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribedBroker,
-    DescribedTopic,
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
     MetadataResponse,
     MetadataTopic,
-    RequestContext,
 )
+from cluster.requests.topics import DescribedTopic, DescribeTopicsRequest, DescribeTopicsResponse
 from cluster.rpc.serving import RpcServer
 from controller.adapters.grpc_server import serve_controller
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 TOPIC = "orders"
 CONTROLLER = 1001
@@ -103,17 +99,17 @@ async def script() -> AsyncIterator[Script]:
         for node in range(2):
             script.servers[node] = await serve_broker_agent("127.0.0.1:0", Node(script, node), Metrics())
             stack.push_async_callback(script.servers[node].stop, 0)
-        office = await serve_controller("127.0.0.1:0", Node(script, CONTROLLER), Metrics())
-        script.servers[CONTROLLER] = office
-        stack.push_async_callback(office.stop, 0)
+        server = await serve_controller("127.0.0.1:0", Node(script, CONTROLLER), Metrics())
+        script.servers[CONTROLLER] = server
+        stack.push_async_callback(server.stop, 0)
         yield script
 
 
 async def delete(
-    script: Script, *offsets: tuple[str, int, int], wait_ms: int = PATIENCE_S * 1000, validate_only: bool = False
+    script: Script, *offsets: tuple[str, int, int], wait_ms: int = TIMEOUT_S * 1000, validate_only: bool = False
 ) -> list[tuple[str, int, ErrorCode, int]]:
     wanted = {TopicPartition(topic, partition): Offset(offset) for topic, partition, offset in offsets}
-    async with AdminClient([s.address for s in script.servers.values()], timeout_ms=PATIENCE_S * 1000) as client:
+    async with AdminClient([s.address for s in script.servers.values()], timeout_ms=TIMEOUT_S * 1000) as client:
         results = await client.delete_records(wanted, wait_ms=wait_ms, validate_only=validate_only)
     assert list(results) == list(wanted)
     return [(r.topic, r.partition, r.error_code, r.low_watermark) for r in results.values()]
@@ -127,10 +123,10 @@ async def test_each_leader_is_asked_once_for_all_of_its_partitions(script: Scrip
     ]
     asked = {node: [(i.partition, i.offset) for i in request.partitions] for node, request in script.asked}
     assert (len(script.asked), asked) == (2, {0: [(0, 5), (2, 7)], 1: [(1, 0)]})
-    assert all(request.validate_only and 0 < request.timeout_ms <= PATIENCE_S * 1000 for _, request in script.asked)
+    assert all(request.validate_only and 0 < request.timeout_ms <= TIMEOUT_S * 1000 for _, request in script.asked)
 
 
-async def test_whoever_leads_next_is_asked_again_and_a_refusal_that_stays_is_told(script: Script) -> None:
+async def test_whoever_leads_next_is_asked_again_and_a_refusal_that_stays_is_reported(script: Script) -> None:
     script.answers = [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (ErrorCode.POLICY_VIOLATION, -1)]
     assert await delete(script, (TOPIC, 0, 5), (TOPIC, 2, 7)) == [
         (TOPIC, 0, ErrorCode.NONE, 5),

@@ -7,13 +7,14 @@ import pytest
 
 from benchmarks.processes import StubProcesses
 from benchmarks.synthetic_cluster import Shape, populate, read_partitions
-from cluster import znodes
 from cluster.broker import BrokerId
+from cluster.znodes.paths import BROKERS_IDS, broker_path
+from cluster.znodes.registrations import decode_broker
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import ZooKeeper
 from klamm.v1 import control_pb2 as pb
 from klamm.v1.broker_agent_pb2_grpc import BrokerAgentServiceStub
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
 
@@ -22,7 +23,7 @@ SHAPE = Shape(2, 3, 2, (BrokerId(1), BrokerId(2)))
 
 @pytest.fixture
 async def client(zookeeper: str) -> AsyncIterator[ZooKeeper]:
-    client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=PATIENCE_S * 1000)
+    client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=TIMEOUT_S * 1000)
     client.listen(lambda event: None)
     await client.start_session()
     await populate(client, SHAPE)
@@ -40,7 +41,7 @@ async def stubs(client: ZooKeeper, zookeeper: str) -> AsyncIterator[StubProcesse
 
 async def requests_for(client: ZooKeeper, broker: BrokerId) -> tuple[pb.LeaderAndIsrRequest, pb.UpdateMetadataRequest]:
     """What a controller would tell this agent about the whole cluster."""
-    stat = await client.exists(znodes.broker_path(broker))
+    stat = await client.exists(broker_path(broker))
     assert stat is not None
     leader_and_isr = pb.LeaderAndIsrRequest(controller_epoch=2, broker_epoch=stat.czxid)
     update_metadata = pb.UpdateMetadataRequest(controller_epoch=2, broker_epoch=stat.czxid)
@@ -68,9 +69,9 @@ async def requests_for(client: ZooKeeper, broker: BrokerId) -> tuple[pb.LeaderAn
 
 
 async def tell(client: ZooKeeper, broker: BrokerId, *, without_the_last: bool = False) -> None:
-    node = await client.get(znodes.broker_path(broker))
-    assert node is not None
-    endpoint = znodes.decode_broker(broker, node.data).endpoint()
+    znode = await client.get(broker_path(broker))
+    assert znode is not None
+    endpoint = decode_broker(broker, znode.data).endpoint()
     assert endpoint is not None
     leader_and_isr, update_metadata = await requests_for(client, broker)
     if without_the_last:
@@ -81,7 +82,7 @@ async def tell(client: ZooKeeper, broker: BrokerId, *, without_the_last: bool = 
         assert (await stub.UpdateMetadata(update_metadata)).error_code == 0
 
 
-async def test_agents_that_were_told_everything_agree_with_zookeeper(client: ZooKeeper, stubs: StubProcesses) -> None:
+async def test_agents_that_received_everything_agree_with_zookeeper(client: ZooKeeper, stubs: StubProcesses) -> None:
     for broker in SHAPE.brokers:
         await tell(client, broker)
     assert await stubs.differences() == []
@@ -92,7 +93,9 @@ async def test_agents_that_were_told_everything_agree_with_zookeeper(client: Zoo
     assert all(r.bytes > 0 and r.acknowledged_at_ms >= r.arrived_at_ms for r in received)
 
 
-async def test_a_partition_that_an_agent_was_not_told_about_is_found(client: ZooKeeper, stubs: StubProcesses) -> None:
+async def test_a_partition_that_an_agent_was_not_informed_about_is_found(
+    client: ZooKeeper, stubs: StubProcesses
+) -> None:
     await tell(client, BrokerId(1))
     await tell(client, BrokerId(2), without_the_last=True)
     assert len(await stubs.differences()) == 1
@@ -101,7 +104,7 @@ async def test_a_partition_that_an_agent_was_not_told_about_is_found(client: Zoo
 async def test_a_dropped_agent_is_gone_and_comes_back_knowing_nothing(client: ZooKeeper, stubs: StubProcesses) -> None:
     await tell(client, BrokerId(1))
     await stubs.drop(BrokerId(1))
-    assert await client.children(znodes.BROKERS_IDS) == ("2",)
+    assert await client.children(BROKERS_IDS) == ("2",)
     await stubs.register(BrokerId(1))
-    assert await client.children(znodes.BROKERS_IDS) == ("1", "2")
+    assert await client.children(BROKERS_IDS) == ("1", "2")
     assert any(line.startswith("agent 1:") for line in await stubs.differences())

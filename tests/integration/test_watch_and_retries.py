@@ -11,24 +11,22 @@ from admin.client import AdminClient
 from cluster.broker import ControllerEpoch, ControllerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.metrics import Metrics
-from cluster.requests import (
+from cluster.requests.cluster import (
     ClusterEvent,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    RequestContext,
     WatchRequest,
     WatchResponse,
 )
+from cluster.requests.context import RequestContext
+from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from cluster.rpc.serving import RpcServer
 from controller.adapters.grpc_server import serve_controller
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 
 class ScriptedController:
-    """Two of them share a script: what was asked, and who is in office."""
+    """Two of them share a script: what was asked, and who is active."""
 
     def __init__(self, script: "Script", number: int) -> None:
         self.script, self.number = script, number
@@ -112,7 +110,7 @@ async def test_who_stops_reading_ends_the_stream_at_the_controller_too(script: S
     async with AdminClient([script.servers[0].address]) as client:
         async with aclosing(client.watch()) as responses:
             assert (await anext(responses)).cursor == "0-0"
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await script.stream_ended.wait()
 
 

@@ -73,11 +73,11 @@ async def _create_topic(zookeeper: ZooKeeper, step: CreateTopic, topic_ids: rand
 
 async def _grow_topic(zookeeper: ZooKeeper, step: GrowTopic) -> Outcome:
     path = f"/brokers/topics/{step.topic}"
-    node = await zookeeper.get(path)
-    assert node is not None, f"{path} does not exist"
-    body = msgspec.json.decode(node.data)
+    znode = await zookeeper.get(path)
+    assert znode is not None, f"{path} does not exist"
+    body = msgspec.json.decode(znode.data)
     body["partitions"].update(step.assignment)
-    return await commit(zookeeper, [SetData(path, _json(body), node.stat.version)])
+    return await commit(zookeeper, [SetData(path, _json(body), znode.stat.version)])
 
 
 async def _reassign(zookeeper: ZooKeeper, step: Reassign) -> Outcome:
@@ -105,11 +105,11 @@ async def write_by_hand(zookeeper: ZooKeeper, step: WriteZnode) -> Outcome:
             data = step.data.encode() if isinstance(step.data, str) else _json(step.data)
             return await commit(zookeeper, [Create(step.path, data, sequential=step.sequential)])
         case "merge":
-            node = await zookeeper.get(step.path)
-            assert node is not None, f"{step.path} does not exist"
-            body = msgspec.json.decode(node.data) | step.data
+            znode = await zookeeper.get(step.path)
+            assert znode is not None, f"{step.path} does not exist"
+            body = msgspec.json.decode(znode.data) | step.data
             kept = {key: value for key, value in body.items() if value is not None}
-            return await commit(zookeeper, [SetData(step.path, _json(kept), node.stat.version)])
+            return await commit(zookeeper, [SetData(step.path, _json(kept), znode.stat.version)])
         case "delete":
             return await commit(zookeeper, [Delete(step.path)])
         case _:

@@ -16,7 +16,6 @@ from cluster.errors import ZooKeeperError
 from cluster.zookeeper.port import Delete, ZooKeeper
 from tests.recorded.administration import commit, write, write_by_hand
 from tests.recorded.conditions import holds
-from tests.recorded.picture import Picture, controller_epoch, take_picture
 from tests.recorded.scenario import (
     CreateTopic,
     DeleteControllerZnode,
@@ -41,6 +40,7 @@ from tests.recorded.scenario import (
     Wait,
     WriteZnode,
 )
+from tests.recorded.snapshot import Snapshot, controller_epoch, take_snapshot
 
 POLL_S = 0.2
 
@@ -49,7 +49,7 @@ class ClusterDriver(Protocol):
     """A cluster that can be put through a scenario: two controller candidates, and data brokers.
 
     A call returns when the thing is done or under way; waiting is the engine's part. Before the engine starts one
-    controller is in office, and no broker runs. `zookeeper` is a session of the engine's own.
+    controller is active, and no broker runs. `zookeeper` is a session of the engine's own.
     """
 
     @property
@@ -60,7 +60,7 @@ class ClusterDriver(Protocol):
         """Ids that are never data brokers."""
         ...
 
-    async def tend(self) -> None:
+    async def restart_exited(self) -> None:
         """Called while the engine waits: start again what gave up starting, as a supervisor would."""
         ...
 
@@ -79,7 +79,7 @@ class ClusterDriver(Protocol):
     async def resume_broker(self, broker: int) -> None: ...
 
     async def kill_controller(self) -> None:
-        """Kill the active one and delete its ephemerals at once; returns when the other is in office."""
+        """Kill the active one and delete its ephemerals at once; returns when the other is active."""
         ...
 
     async def restart_controllers(self) -> None:
@@ -87,7 +87,7 @@ class ClusterDriver(Protocol):
         ...
 
     async def pause_controller(self, *, expire: bool) -> None:
-        """Hang the active one. `expire`: also delete /controller; returns when the other is in office and the
+        """Hang the active one. `expire`: also delete /controller; returns when the other is active and the
         session of the hanging one is gone."""
         ...
 
@@ -99,17 +99,17 @@ class ClusterDriver(Protocol):
 
 
 class StepResult(Struct, frozen=True):
-    """What one step came to. `met` and `quiet` are None for a step that did not wait, `picture` for one that was
+    """What one step came to. `met` and `quiet` are None for a step that did not wait, `snapshot` for one that was
     not recorded."""
 
     outcome: dict[str, Any]
     met: bool | None = None
     quiet: bool | None = None
-    picture: Picture | None = None
+    snapshot: Snapshot | None = None
 
     def fields(self) -> dict[str, Any]:
         """Flat, under the names of the golden traces."""
-        found: dict[str, Any] = {"outcome": self.outcome, **(self.picture or {})}
+        found: dict[str, Any] = {"outcome": self.outcome, **(self.snapshot or {})}
         if self.met is not None:
             found.update(until_met=self.met, quiet=self.quiet)
         return found
@@ -134,8 +134,8 @@ class _Engine:
         outcome = await self._act(step)
         if not step.wait:
             return StepResult(outcome)
-        met, quiet, picture = await self._wait(step, epoch_delta)
-        return StepResult(outcome, met, quiet, picture if step.snapshot else None)
+        met, quiet, snapshot = await self._wait(step, epoch_delta)
+        return StepResult(outcome, met, quiet, snapshot if step.snapshot else None)
 
     async def _act(self, step: Step) -> dict[str, Any]:
         """Empty when there is nothing to tell; {"acked": n} of produce; {"error": kind} of a refused write."""
@@ -181,21 +181,21 @@ class _Engine:
             case _:
                 raise AssertionError(f"no driver call for {step}")
 
-    async def _wait(self, step: Step, epoch_delta: int) -> tuple[bool, bool, Picture | None]:
+    async def _wait(self, step: Step, epoch_delta: int) -> tuple[bool, bool, Snapshot | None]:
         """Until the conditions hold and the picture has rested for the step's quiet time, or its time is up."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + step.max_s
-        last: Picture | None = None
+        last: Snapshot | None = None
         since = loop.time()
         while True:
-            await self._driver.tend()
+            await self._driver.restart_exited()
             try:
-                picture = await take_picture(self._zookeeper, self._driver.controllers, self._epoch_base)
+                snapshot = await take_snapshot(self._zookeeper, self._driver.controllers, self._epoch_base)
             except ZooKeeperError:
-                picture = None
+                snapshot = None
             now = loop.time()
-            if picture is None or picture != last:
-                last, since = picture, now
+            if snapshot is None or snapshot != last:
+                last, since = snapshot, now
             shown = last
             met = shown is not None and all(holds(c, shown, epoch_delta) for c in (*step.until, *step.implied))
             quiet = shown is not None and now - since >= step.quiet_seconds

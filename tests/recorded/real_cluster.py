@@ -19,8 +19,8 @@ from typing import Any
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Delete, ZooKeeper
 from deploy.local.processes import choose_free_ports
-from tests.recorded.picture import active_controller
 from tests.recorded.scenario import CONTROLLER_SESSION_MS, Scenario
+from tests.recorded.snapshot import active_controller
 
 CONTROLLERS = frozenset({1001, 1002})
 DEADLINE_S = 90.0
@@ -31,16 +31,16 @@ PRODUCE_S = 30.0
 
 @asynccontextmanager
 async def real_cluster(scenario: Scenario, zookeeper: str, directory: pathlib.Path) -> AsyncIterator["RealCluster"]:
-    """Both controllers run and one is in office; `zookeeper` is `host:port/chroot`, empty. Ends what it started."""
+    """Both controllers run and one is active; `zookeeper` is `host:port/chroot`, empty. Ends what it started."""
     client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=30_000)
     client.listen(lambda event: None)
     await client.start_session()
     cluster = RealCluster(scenario.settings, zookeeper, client, directory)
     try:
-        # One after the other, so that it is always the same one that is in office first.
+        # One after the other, so that it is always the same one that is active first.
         for controller in sorted(CONTROLLERS):
             cluster.start(controller)
-            await cluster.until_in_office()
+            await cluster.until_active()
             await until(lambda: client.exists(f"/controllers/ids/{controller}"))  # noqa: B023
         yield cluster
     finally:
@@ -114,13 +114,13 @@ class RealCluster:
             self._signal(node, signal.SIGKILL)
             self._processes.pop(node).wait()
 
-    async def until_in_office(self) -> None:
+    async def until_active(self) -> None:
         async def someone() -> bool:
             return await active_controller(self._client) is not None
 
         await until(someone)
 
-    async def tend(self) -> None:
+    async def restart_exited(self) -> None:
         for node in sorted(self._processes):
             if node not in CONTROLLERS and self._processes[node].poll() is not None:
                 self.start(node)
@@ -161,7 +161,7 @@ class RealCluster:
         await self._end(active, signal.SIGKILL)
         for path in (f"/controllers/ids/{active}", "/controller"):
             await self._client.multi([Delete(path)])
-        await self.until_in_office()
+        await self.until_active()
 
     async def restart_controllers(self) -> None:
         for controller in sorted(CONTROLLERS - self._processes.keys()):
@@ -174,7 +174,7 @@ class RealCluster:
         if not expire:
             return
         await self._client.multi([Delete("/controller")])
-        await self.until_in_office()
+        await self.until_active()
 
         async def session_is_gone() -> bool:
             return await self._client.exists(f"/controllers/ids/{active}") is None
@@ -207,7 +207,7 @@ class RealCluster:
 
     async def _active(self) -> int:
         active = await active_controller(self._client)
-        assert active in CONTROLLERS, f"{active} is in office"
+        assert active in CONTROLLERS, f"{active} is active"
         return active
 
 

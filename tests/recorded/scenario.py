@@ -20,7 +20,7 @@ Condition = dict[str, Any]
 
 class Waiting(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
     """What every step may say: whether to wait for quiet afterwards (`quiet_s` None: the kind's own time), for
-    which conditions, at most how long, and whether the picture is recorded. `expect` and `note` are for readers:
+    which conditions, at most how long, and whether the picture is recorded. `expect` and `record` are for readers:
     the golden trace holds the outcome.
     """
 
@@ -31,7 +31,7 @@ class Waiting(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_
     until: tuple[Condition, ...] = ()
     quiet_s: float | None = None
     max_s: float = 60.0
-    note: str = ""
+    record: str = ""
     expect: dict[str, Any] = {}
 
     @property
@@ -222,7 +222,7 @@ BASE_CONFIG: dict[str, Any] = {
     "auto.create.topics.enable": False,
 }
 CONTROLLER_SESSION_MS = 30_000
-"""Longer than a broker's, so that a controller that hangs stays in office while brokers come and go."""
+"""Longer than a broker's, so that a controller that hangs stays active while brokers come and go."""
 
 
 def load(name: str) -> Scenario:

@@ -1,4 +1,4 @@
-"""Agents leave real controllers in order, on twins: under load, and while controllers die around them."""
+"""Agents leave real controllers in order, in memory: under load, and while controllers die around them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,27 +6,26 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from broker_agent.log.checkpoints import CLEAN_MARKER
+from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import ClusterError, ErrorCode
-from cluster.invariants import check_all
-from cluster.partition import Leadership, TopicPartition
+from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.process.settings import Settings
-from cluster.record_batch import encode_batch
-from cluster.requests import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
+from cluster.requests.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    NewTopic,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
-    ShutdownRequest,
 )
-from cluster.znodes import broker_path, decode_state, state_path
+from cluster.requests.elections import ShutdownRequest
+from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from cluster.znodes.paths import broker_path, state_path
+from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
-from tests.dying_controllers import SAFETY_LIMIT, DyingController
+from state_log.invariants import check_all
+from tests.controller_crashes import SAFETY_LIMIT, DyingController
 
 RETRIABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -53,7 +52,7 @@ class Leaving:
     async def start(self, topics: Mapping[str, Sequence[Sequence[int]]]) -> None:
         cluster = self.cluster
         cluster.start_all()
-        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
         await cluster.until(lambda: len(cluster.zookeeper.tree.children("/brokers/ids") or ()) == 3, "all agents")
         new = tuple(
             NewTopic(name, assignments={p: tuple(map(BrokerId, r)) for p, r in enumerate(replicas)})
@@ -66,10 +65,10 @@ class Leaving:
         assert {topic.error_code for topic in answer.topics} == {ErrorCode.NONE}
         self.partitions = [TopicPartition(name, p) for name, of in topics.items() for p in range(len(of))]
 
-    def state(self, tp: TopicPartition) -> Leadership:
-        node = self.cluster.zookeeper.tree.get(state_path(tp))
-        assert node is not None
-        state = decode_state(tp, node.data, node.stat.version)  # type: ignore[arg-type]
+    def state(self, tp: TopicPartition) -> LeaderAndIsr:
+        znode = self.cluster.zookeeper.tree.get(state_path(tp))
+        assert znode is not None
+        state = decode_state(tp, znode.data, znode.stat.version)  # type: ignore[arg-type]
         assert state is not None
         return state
 
@@ -170,7 +169,7 @@ async def while_the_controller_dies(fatal_write: int) -> tuple[End, DyingControl
     for broker in (1, 2):
         await cluster.agents[BrokerId(broker)].stop()
         assert not leaving.is_registered(broker)
-    await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+    await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
     singles = [TopicPartition("single", p) for p in range(2)]
     await cluster.until(lambda: all(leaving.state(tp).leader == -1 for tp in singles), "the death is noticed")
     await asyncio.sleep(10)

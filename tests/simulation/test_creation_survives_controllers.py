@@ -6,29 +6,23 @@ import pytest
 
 from cluster.broker import BrokerId, TopicId
 from cluster.errors import ClusterError, ErrorCode
-from cluster.invariants import check_all
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.requests import (
+from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     NewPartitions,
     NewPartitionsAssignment,
     NewTopic,
 )
-from cluster.znodes import (
-    decode_config,
-    decode_state,
-    decode_topic,
-    encode_topic,
-    state_path,
-    topic_config_path,
-    topic_path,
-)
+from cluster.znodes.configs import decode_config
+from cluster.znodes.paths import state_path, topic_config_path, topic_path
+from cluster.znodes.topics import decode_state, decode_topic, encode_topic
 from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from state_log.invariants import check_all
 from tests.contexts import ids
-from tests.dying_controllers import SAFETY_LIMIT, DyingController
+from tests.controller_crashes import SAFETY_LIMIT, DyingController
 
 T = "orders"
 End = dict[int, tuple[tuple[int, ...], int, int]]
@@ -47,7 +41,7 @@ class Creating:
         cluster = self.cluster
         await self.tool.start_session()
         cluster.start_all()
-        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
         await cluster.until(lambda: len(cluster.zookeeper.tree.children("/brokers/ids") or ()) == 3, "all agents")
 
     async def ask(self, request: CreateTopicsRequest | CreatePartitionsRequest, done: Sequence[ErrorCode]) -> None:
@@ -64,17 +58,17 @@ class Creating:
                     results = answer.topics if isinstance(request, CreateTopicsRequest) else answer.results  # type: ignore[attr-defined]
                     if all(result.error_code in done for result in results):
                         return
-            await self.cluster.until(lambda: self.cluster.active_controller() is not None, "a controller in office")
+            await self.cluster.until(lambda: self.cluster.active_controller() is not None, "an active controller")
 
     async def come_to_rest(self, partitions: int) -> End:
         cluster = self.cluster
-        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
         # Followers that the dead controller did not reach leave the ISR and come back.
         await cluster.until(lambda: len(self.end()) == partitions, "every replica of every partition is in sync")
-        await cluster.until(self.is_settled, "agents lead what ZooKeeper says")
-        node = cluster.zookeeper.tree.get(topic_path(T))
-        assert node is not None
-        assert decode_topic(T, node.data).topic_id is not None
+        await cluster.until(self.is_stable, "agents lead what ZooKeeper says")
+        znode = cluster.zookeeper.tree.get(topic_path(T))
+        assert znode is not None
+        assert decode_topic(T, znode.data).topic_id is not None
         end = self.end()
         await cluster.stop_all()
         assert check_all(cluster.records()) == []
@@ -83,19 +77,19 @@ class Creating:
     def end(self) -> End:
         tree = self.cluster.zookeeper.tree
         found: End = {}
-        node = tree.get(topic_path(T))
-        partitions = {} if node is None else decode_topic(T, node.data).partitions
+        znode = tree.get(topic_path(T))
+        partitions = {} if znode is None else decode_topic(T, znode.data).partitions
         for partition, assignment in partitions.items():
             tp = TopicPartition(T, partition)
-            state_node = tree.get(state_path(tp))
-            if state_node is not None:
-                state = decode_state(tp, state_node.data, state_node.stat.version)  # type: ignore[arg-type]
+            state_znode = tree.get(state_path(tp))
+            if state_znode is not None:
+                state = decode_state(tp, state_znode.data, state_znode.stat.version)  # type: ignore[arg-type]
                 assert state is not None
                 if set(state.isr) == set(assignment.replicas):
                     found[partition] = (assignment.replicas, state.leader, state.leader_epoch)
         return found
 
-    def is_settled(self) -> bool:
+    def is_stable(self) -> bool:
         for partition, (_, leader, leader_epoch) in self.end().items():
             agent = self.cluster.agents[BrokerId(leader)].agent
             hosted = None if agent is None else agent.manager.online(TopicPartition(T, partition))
@@ -112,9 +106,9 @@ async def through_the_api(creating: Creating, fatal_write: int) -> tuple[End, Dy
     dying = DyingController(creating.cluster, fatal_write)
     topic = NewTopic(T, assignments=PLACED, configs={"retention.ms": "1000"})
     await creating.ask(CreateTopicsRequest((topic,)), [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS])
-    node = creating.cluster.zookeeper.tree.get(topic_config_path(T))
-    assert node is not None
-    assert decode_config(topic_config_path(T), node.data) == {"retention.ms": "1000"}
+    znode = creating.cluster.zookeeper.tree.get(topic_config_path(T))
+    assert znode is not None
+    assert decode_config(topic_config_path(T), znode.data) == {"retention.ms": "1000"}
     return await creating.come_to_rest(3), dying
 
 
@@ -140,9 +134,9 @@ async def grown(creating: Creating, fatal_write: int) -> tuple[End, DyingControl
 
 
 def the_id(creating: Creating) -> TopicId:
-    node = creating.cluster.zookeeper.tree.get(topic_path(T))
-    assert node is not None
-    return TopicId(str(decode_topic(T, node.data).topic_id))
+    znode = creating.cluster.zookeeper.tree.get(topic_path(T))
+    assert znode is not None
+    return TopicId(str(decode_topic(T, znode.data).topic_id))
 
 
 async def tell(story: Story, fatal_write: int) -> tuple[End, DyingController]:

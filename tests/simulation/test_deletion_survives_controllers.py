@@ -1,4 +1,4 @@
-"""A controller dies between any two writes of a topic deletion; the next one finishes it, on twins, files included."""
+"""A controller dies between any two writes of a topic deletion; the next one finishes it, in memory, files included."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -6,8 +6,7 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.invariants import check_all
-from cluster.requests import (
+from cluster.requests.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -15,11 +14,12 @@ from cluster.requests import (
     NewTopic,
     TopicToDelete,
 )
-from cluster.znodes import delete_topic_path, topic_config_path, topic_path
+from cluster.znodes.paths import delete_topic_path, topic_config_path, topic_path
 from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.dying_controllers import SAFETY_LIMIT, DyingController
+from state_log.invariants import check_all
+from tests.controller_crashes import SAFETY_LIMIT, DyingController
 
 DOOMED = ("a", "b")
 KEPT = "kept"
@@ -37,7 +37,7 @@ class Deleting:
         cluster = self.cluster
         await self.tool.start_session()
         cluster.start_all()
-        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
         await cluster.until(lambda: self.children("/brokers/ids") == {"1", "2", "3"}, "all agents registered")
         await self.create(*DOOMED, KEPT)
         await cluster.until(lambda: all(self.directories(b) == 6 for b in (1, 2, 3)), "every replica has its directory")
@@ -81,7 +81,7 @@ class Deleting:
             lambda: all(self.directories(b, DOOMED) == 0 for b in (1, 2, 3)), "no directory left", timeout_s=120
         )
         assert all(self.directories(b) == 2 for b in (1, 2, 3))
-        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
         if dying is not None:
             dying.spare()
         await self.create(*DOOMED)

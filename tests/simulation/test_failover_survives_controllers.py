@@ -6,14 +6,15 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.invariants import check_all
-from cluster.partition import Leadership, TopicPartition
-from cluster.requests import CreateTopicsRequest, CreateTopicsResponse, NewTopic
-from cluster.znodes import CONTROLLER, decode_state, state_path
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from cluster.znodes.paths import CONTROLLER, state_path
+from cluster.znodes.topics import decode_state
 from cluster.zookeeper.port import Create, Op, OpResult
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.zookeeper import ServerSession
-from tests.dying_controllers import SAFETY_LIMIT
+from state_log.invariants import check_all
+from tests.controller_crashes import SAFETY_LIMIT
 
 PLACED = {"t": {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}, "lone": {0: (1,)}}
 PARTITIONS = [TopicPartition(topic, p) for topic, placed in PLACED.items() for p in placed]
@@ -47,11 +48,11 @@ class DyingSuccessor:
         return results
 
 
-def leaderships(cluster: SimulatedCluster) -> dict[TopicPartition, Leadership | None]:
-    found: dict[TopicPartition, Leadership | None] = {}
+def leaderships(cluster: SimulatedCluster) -> dict[TopicPartition, LeaderAndIsr | None]:
+    found: dict[TopicPartition, LeaderAndIsr | None] = {}
     for tp in PARTITIONS:
-        node = cluster.zookeeper.tree.get(state_path(tp))
-        found[tp] = None if node is None else decode_state(tp, node.data, node.stat.version)  # type: ignore[arg-type]
+        znode = cluster.zookeeper.tree.get(state_path(tp))
+        found[tp] = None if znode is None else decode_state(tp, znode.data, znode.stat.version)  # type: ignore[arg-type]
     return found
 
 
@@ -64,10 +65,10 @@ EXPECTED = {"t-0": (2, {2, 3}), "t-1": (2, {2, 3}), "t-2": (3, {2, 3}), "lone-0"
 
 
 async def failover(fatal_write: int) -> bool:
-    """Whether the successor died. The controller in office and broker 1 die at the same moment."""
+    """Whether the successor died. The active controller and broker 1 die at the same moment."""
     cluster = SimulatedCluster(5, controllers=3, brokers=3)
     cluster.start_all()
-    await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+    await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
     registered = cluster.zookeeper.tree.children
     await cluster.until(lambda: len(registered("/brokers/ids") or ()) == 3, "all agents registered")
     first = cluster.active_controller()
@@ -87,13 +88,13 @@ async def failover(fatal_write: int) -> bool:
     last = cluster.active_controller()
     assert last is not None
     assert last is not first
-    await cluster.until(lambda: settled(cluster), "every agent that lives knows the leaders")
+    await cluster.until(lambda: is_stable(cluster), "every agent that lives knows the leaders")
     await cluster.stop_all()
     assert check_all(cluster.records()) == []
     return dying.died
 
 
-def settled(cluster: SimulatedCluster) -> bool:
+def is_stable(cluster: SimulatedCluster) -> bool:
     """Whether each leader of ZooKeeper leads in its agent too, under the epoch that stands there."""
     for tp, state in leaderships(cluster).items():
         if state is None or state.leader < 0:

@@ -1,4 +1,4 @@
-"""The real controller and real agents on twins: create, death, return, failover; the same run twice is the same."""
+"""The real controller and real agents in memory: create, death, return, failover; the same run twice is the same."""
 
 import json
 import os
@@ -7,32 +7,31 @@ import sys
 
 import pytest
 
+from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.invariants import check_all
-from cluster.partition import Leadership, TopicPartition
+from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.process.settings import Settings
-from cluster.record_batch import encode_batch
-from cluster.requests import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
+from cluster.requests.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    NewTopic,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
 )
-from cluster.znodes import decode_state, state_path
+from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from cluster.znodes.paths import state_path
+from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
+from state_log.invariants import check_all
 
 T0 = TopicPartition("orders", 0)
 
 
-def leadership(cluster: SimulatedCluster, tp: TopicPartition = T0) -> Leadership | None:
-    node = cluster.zookeeper.tree.get(state_path(tp))
-    return None if node is None else decode_state(tp, node.data, node.stat.version)  # type: ignore[arg-type]
+def leadership(cluster: SimulatedCluster, tp: TopicPartition = T0) -> LeaderAndIsr | None:
+    znode = cluster.zookeeper.tree.get(state_path(tp))
+    return None if znode is None else decode_state(tp, znode.data, znode.stat.version)  # type: ignore[arg-type]
 
 
 def isr(cluster: SimulatedCluster) -> set[int]:
@@ -77,7 +76,7 @@ async def story(seed: int) -> dict[str, object]:
     )
     cluster = SimulatedCluster(seed, controllers=2, brokers=2, settings=settings)
     cluster.start_all()
-    await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+    await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
     ids = cluster.zookeeper.tree.children
     await cluster.until(lambda: len(ids("/brokers/ids") or ()) == 2, "both agents registered")
     first = cluster.active_controller()
@@ -95,7 +94,7 @@ async def story(seed: int) -> dict[str, object]:
     await cluster.until(lambda: isr(cluster) == {1, 2}, "broker 1 is back in the ISR")
 
     first.crash()
-    await cluster.until(lambda: cluster.active_controller() not in {None, first}, "the other controller in office")
+    await cluster.until(lambda: cluster.active_controller() not in {None, first}, "the other controller active")
     cluster.agents[BrokerId(2)].crash()
     await cluster.until(lambda: leader(cluster) == 1, "broker 1 leads again")
     await produce(cluster, "after the failover")

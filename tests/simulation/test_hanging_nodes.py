@@ -4,19 +4,14 @@ import asyncio
 
 import pytest
 
+from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import PeerUnreachableError
-from cluster.invariants import check_all
 from cluster.process.settings import Settings
-from cluster.record_batch import encode_batch
-from cluster.requests import (
-    CreateTopicsRequest,
-    NewTopic,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-)
+from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate
+from state_log.invariants import check_all
 from tests.simulation.test_first_simulation import T0, isr, leader
 
 
@@ -25,7 +20,7 @@ async def cluster_of_three(seed: int = 1, session_ms: int = 6000) -> SimulatedCl
     settings = Settings(zookeeper_session_timeout_ms=session_ms, replica_lag_time_max_ms=4000)
     cluster = SimulatedCluster(seed, controllers=2, brokers=3, settings=settings)
     cluster.start_all()
-    await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+    await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
     ids = cluster.zookeeper.tree.children
     await cluster.until(lambda: len(ids("/brokers/ids") or ()) == 3, "all agents registered")
     active = cluster.active_controller()
@@ -136,7 +131,7 @@ def test_a_controller_that_hung_beyond_its_session_rules_no_more() -> None:
         assert old is not None
         old.pause()
         new = next(c for c in cluster.controllers.values() if c is not old)
-        await cluster.until(lambda: new.is_active, "the other one is in office")
+        await cluster.until(lambda: new.is_active, "the other one is active")
         cluster.agents[BrokerId(1)].crash()
         await cluster.until(lambda: leader(cluster) == 2, "broker 2 leads")
         assert old.is_active, "it knows nothing of that"

@@ -15,42 +15,30 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests import (
-    PREFERRED,
-    UNCLEAN,
-    AlterPartitionItem,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    ControlledShutdownRequest,
-    ElectLeadersRequest,
-    LeaderAndIsrRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from cluster.state_tables import ReplicaState
-from cluster.znodes import (
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
+from cluster.requests.control import LeaderAndIsrRequest
+from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.state_machines import ReplicaState
+from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions, encode_reassignments
+from cluster.znodes.paths import (
     DELETE_TOPICS,
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     REASSIGN_PARTITIONS,
-    decode_topic,
     delete_topic_path,
-    encode_log_dir_event,
-    encode_partitions,
-    encode_reassignments,
-    encode_state,
-    encode_topic,
     state_path,
     topic_path,
 )
-from cluster.zookeeper.port import Create, Node, SetData
+from cluster.znodes.topics import decode_topic, encode_state, encode_topic
+from cluster.zookeeper.port import Create, SetData, Znode
 from simulator.partition_znodes import assignments, partition_state
 from simulator.write_checker import WriteChecker, Writer, partition_of_state_path
 from simulator.zookeeper import ServerSession
 from tests.contexts import ids
-from tests.controllers import World, run_virtually, settle, until
+from tests.controllers import World, quiesce, run_virtually, until
 
 BROKERS: Final = (1, 2, 3, 4)
 TOPICS: Final = ("a", "b")
@@ -86,7 +74,7 @@ class Znodes:
         """Partition, partition epoch, leader epoch, leader, ISR."""
         world.server.write_observers.append(self._record)
 
-    def _record(self, _session: ServerSession, before: Mapping[str, Node | None], _is_done: bool) -> None:
+    def _record(self, _session: ServerSession, before: Mapping[str, Znode | None], _is_done: bool) -> None:
         for path in before:
             if path.endswith("/state"):
                 tp = partition_of_state_path(path)
@@ -94,12 +82,12 @@ class Znodes:
                 if state is not None:
                     self.written.add((tp, state.partition_epoch, state.leader_epoch, state.leader, state.isr))
 
-    def state(self, tp: TopicPartition) -> Leadership | None:
+    def state(self, tp: TopicPartition) -> LeaderAndIsr | None:
         return partition_state(self.world.server.tree, tp)
 
     def topic(self, topic: str) -> TopicAssignment | None:
-        node = self.world.server.tree.get(topic_path(topic))
-        return None if node is None else decode_topic(topic, node.data)
+        znode = self.world.server.tree.get(topic_path(topic))
+        return None if znode is None else decode_topic(topic, znode.data)
 
     def partitions(self) -> dict[TopicPartition, ReplicaAssignment]:
         return dict(sorted(assignments(self.world.server.tree).items()))
@@ -116,19 +104,19 @@ class Drill:
         self.writes = WriteChecker(world.server, self._writer_of)
         self.version = ProtocolVersion.parse(version)
         self.alive: set[int] = set()
-        self.reigns = 0
+        self.failovers = 0
 
     def _writer_of(self, session: ServerSession) -> Writer | None:
-        if session.client is not self.controller.zookeeper or not self.controller.controller.in_office:
+        if session.client is not self.controller.zookeeper or not self.controller.controller.is_active:
             return None
         return Writer(self.controller.context, self.version.has_leader_recovery_state)
 
-    async def take_office(self) -> None:
-        self.reigns += 1
+    async def become_active(self) -> None:
+        self.failovers += 1
         self.controller = self.world.start_controller(
-            1000 + self.reigns, auto_leader_rebalance_enable=False, protocol_version=self.version
+            1000 + self.failovers, auto_leader_rebalance_enable=False, protocol_version=self.version
         )
-        await until(lambda: self.controller.rules)
+        await until(lambda: self.controller.is_active)
 
     async def do(self, kind: str, subject: int | str | None, detail: object) -> None:
         match kind, subject, detail:
@@ -159,14 +147,14 @@ class Drill:
                 await self.world.tool.multi([Create(REASSIGN_PARTITIONS, body)])
             case "fail over", _, _:
                 await self.controller.stop()
-                await self.take_office()
+                await self.become_active()
             case _:
                 pass
         if self.is_hasty:
             await asyncio.sleep(0.003)
             self.writes.raise_first_error()
         else:
-            await settle()
+            await quiesce()
             self.check()
 
     async def _start_or_stop(self, broker: int) -> None:
@@ -200,7 +188,7 @@ class Drill:
             epoch = await self.world.broker_epoch(state.leader)
             await self.controller.ask(AlterPartitionRequest(state.leader, epoch, (item,)))
 
-    async def _write_isr(self, tp: TopicPartition, state: Leadership) -> None:
+    async def _write_isr(self, tp: TopicPartition, state: LeaderAndIsr) -> None:
         """As leaders do it that do not ask the controller."""
         path = f"{ISR_CHANGE_NOTIFICATION}/isr_change_"
         await self.world.tool.multi(
@@ -245,17 +233,17 @@ class Drill:
 
     async def come_to_rest(self) -> None:
         """Everybody lives and catches up: nothing is left to wait for."""
-        await settle()
+        await quiesce()
         for broker in BROKERS:
             # Whoever was leaving or had lost a disk comes back as another incarnation.
             if broker in self.alive:
                 await self._start_or_stop(broker)
-                await settle()
+                await quiesce()
             await self._start_or_stop(broker)
-            await settle()
+            await quiesce()
         for _ in range(3):
             await self._change_isrs(members=0b11111)
-            await settle()
+            await quiesce()
         self.check()
         tree = self.world.server.tree
         assert not tree.children(DELETE_TOPICS), "every deletion is done"
@@ -283,7 +271,7 @@ def test_no_decision_ever_does_what_no_decision_may_do(
     async def main() -> None:
         world = await World().start()
         drill = Drill(world, version, is_hasty=is_hasty)
-        await drill.take_office()
+        await drill.become_active()
         for broker in sorted(present):
             await drill.do("start or stop", broker, None)
         await drill.do("create", TOPICS[0], list(placed))

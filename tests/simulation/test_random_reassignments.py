@@ -6,12 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.partition import TopicPartition
-from cluster.requests import AlterPartitionItem, AlterPartitionRequest, LeaderAndIsrRequest, StopReplicaRequest
-from cluster.znodes import REASSIGN_PARTITIONS, encode_reassignments
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
+from cluster.znodes.admin_requests import encode_reassignments
+from cluster.znodes.paths import REASSIGN_PARTITIONS
 from cluster.zookeeper.port import Create
 from tests.contexts import ids
-from tests.controllers import run_virtually, settle, until
-from tests.reassigning import Cluster, cluster
+from tests.controllers import quiesce, run_virtually, until
+from tests.reassignments import Cluster, cluster
 
 BROKERS = (1, 2, 3, 4, 5)
 PARTITIONS = ((1, 2), (2, 3, 4))
@@ -52,7 +54,7 @@ class Drill:
                 await self._start_or_stop(subject)
             case _:
                 await self._fail_over()
-        await settle()
+        await quiesce()
 
     async def _catch_up(self, partition: int, *, all_of_them: bool) -> None:
         """The leader takes one more live replica into the ISR, or all."""
@@ -81,7 +83,7 @@ class Drill:
         self._hear()
         await self.c.controller.stop()
         successor = self.c.world.start_controller(1001)
-        await until(lambda: successor.rules)
+        await until(lambda: successor.is_active)
         self.c = Cluster(self.c.world, successor)
 
     def _hear(self) -> None:

@@ -1,40 +1,30 @@
-"""A controller dies between any two writes of a reassignment; the next one brings it to the same end, on twins."""
+"""A controller dies between any two writes of a reassignment; the next one brings it to the same end, in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
+from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import ClusterError, ErrorCode
-from cluster.invariants import check_all
-from cluster.partition import Leadership, ReplicaAssignment, TopicPartition
-from cluster.record_batch import encode_batch
-from cluster.requests import (
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    CreateTopicsRequest,
-    NewTopic,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
-from cluster.znodes import (
-    REASSIGN_PARTITIONS,
-    decode_state,
-    decode_topic,
-    delete_topic_path,
-    encode_reassignments,
-    state_path,
-    topic_config_path,
-    topic_path,
-)
+from cluster.requests.topics import CreateTopicsRequest, NewTopic
+from cluster.znodes.admin_requests import encode_reassignments
+from cluster.znodes.paths import REASSIGN_PARTITIONS, delete_topic_path, state_path, topic_config_path, topic_path
+from cluster.znodes.topics import decode_state, decode_topic
 from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.dying_controllers import SAFETY_LIMIT, DyingController
+from state_log.invariants import check_all
+from tests.controller_crashes import SAFETY_LIMIT, DyingController
 
 T = "orders"
 Targets = Mapping[int, Sequence[int]]
@@ -58,7 +48,7 @@ class Moving:
         cluster = self.cluster
         await self.tool.start_session()
         cluster.start_all()
-        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
         tree = cluster.zookeeper.tree
         await cluster.until(lambda: len(tree.children("/brokers/ids") or ()) == 5, "all agents registered")
         topic = NewTopic(T, assignments={p: ids(*r) for p, r in enumerate(replicas)})
@@ -103,17 +93,17 @@ class Moving:
             assert codes <= {ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
             return
 
-    def state(self, partition: int) -> Leadership:
-        node = self.cluster.zookeeper.tree.get(state_path(TopicPartition(T, partition)))
-        assert node is not None
-        state = decode_state(TopicPartition(T, partition), node.data, node.stat.version)  # type: ignore[arg-type]
+    def state(self, partition: int) -> LeaderAndIsr:
+        znode = self.cluster.zookeeper.tree.get(state_path(TopicPartition(T, partition)))
+        assert znode is not None
+        state = decode_state(TopicPartition(T, partition), znode.data, znode.stat.version)  # type: ignore[arg-type]
         assert state is not None
         return state
 
     def assignment(self, partition: int) -> ReplicaAssignment:
-        node = self.cluster.zookeeper.tree.get(topic_path(T))
-        assert node is not None
-        return decode_topic(T, node.data).partitions[partition]
+        znode = self.cluster.zookeeper.tree.get(topic_path(T))
+        assert znode is not None
+        return decode_topic(T, znode.data).partitions[partition]
 
     def has_reached(self, targets: Targets) -> bool:
         tree = self.cluster.zookeeper.tree
@@ -136,7 +126,7 @@ class Moving:
 
     async def come_to_rest(self, targets: Targets, dying: DyingController) -> End:
         cluster = self.cluster
-        await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+        await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
         await cluster.until(lambda: self.has_reached(targets), f"the targets {targets}")
         await cluster.until(lambda: all(set(t) <= self.hosts(p) for p, t in targets.items()), "replicas on the targets")
         if not dying.died:
@@ -203,7 +193,7 @@ async def deleted_on_the_way(moving: Moving, fatal_write: int) -> tuple[End, Dyi
     cluster.agents[BrokerId(4)].start()
     left = (topic_path(T), topic_config_path(T), delete_topic_path(T), REASSIGN_PARTITIONS)
     await cluster.until(lambda: not any(tree.get(path) for path in left), "nothing is left of the topic")
-    await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+    await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
     await cluster.until(lambda: not moving.hosts(0) & {3, 4}, "its replicas are deleted")
     assert check_all(cluster.records()) == []
     return {}, dying

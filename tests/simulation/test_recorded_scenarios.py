@@ -1,17 +1,17 @@
-"""The real controller and real agents on twins do what Kafka did, step by step, in virtual time."""
+"""The real controller and real agents in memory do what Kafka did, step by step, in virtual time."""
 
 import pytest
 
 from simulator.cluster import simulate
 from tests.recorded.compare import Difference, differences, load_golden
 from tests.recorded.engine import replay
+from tests.recorded.in_memory_cluster import InMemoryCluster
 from tests.recorded.scenario import all_names, load
-from tests.recorded.twin_cluster import TwinCluster
 
 
 async def found_differences(name: str, seed: int) -> list[Difference]:
     scenario = load(name)
-    cluster = TwinCluster(scenario, seed)
+    cluster = InMemoryCluster(scenario, seed)
     await cluster.start()
     return differences(load_golden(name), await replay(scenario, cluster, print))
 

@@ -6,11 +6,13 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.invariants import check_all
-from cluster.partition import Leadership, TopicPartition
-from cluster.requests import CreateTopicsRequest, CreateTopicsResponse, LeaderAndIsrRequest, NewTopic
-from cluster.znodes import decode_state, state_path
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.requests.control import LeaderAndIsrRequest
+from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from cluster.znodes.paths import state_path
+from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
+from state_log.invariants import check_all
 from tests.contexts import ids
 
 T0 = TopicPartition("t", 0)
@@ -32,10 +34,10 @@ class Listening:
             self.orders.append((source, target, request, answer.error_code))
         return answer
 
-    def state(self) -> Leadership:
-        node = self.cluster.zookeeper.tree.get(state_path(T0))
-        assert node is not None
-        state = decode_state(T0, node.data, node.stat.version)  # type: ignore[arg-type]
+    def state(self) -> LeaderAndIsr:
+        znode = self.cluster.zookeeper.tree.get(state_path(T0))
+        assert znode is not None
+        state = decode_state(T0, znode.data, znode.stat.version)  # type: ignore[arg-type]
         assert state is not None
         return state
 
@@ -44,7 +46,7 @@ async def replaced_while_cut_off() -> None:
     listening = Listening()
     cluster = listening.cluster
     cluster.start_all()
-    await cluster.until(lambda: cluster.active_controller() is not None, "a controller in office")
+    await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
     await cluster.until(lambda: len(cluster.zookeeper.tree.children("/brokers/ids") or ()) == 3, "all agents")
     cut_off = cluster.active_controller()
     assert cut_off is not None
@@ -81,5 +83,5 @@ async def replaced_while_cut_off() -> None:
 
 
 @pytest.mark.rule("C-4", "FN-6", "FN-9", "EL-20", "INV-5")
-def test_orders_of_a_controller_that_was_replaced_are_refused_by_who_has_heard_of_its_successor() -> None:
+def test_requests_of_a_controller_that_was_replaced_are_refused_by_who_knows_its_successor() -> None:
     simulate(replaced_while_cut_off)

@@ -50,7 +50,7 @@ class ClusterServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def DescribeCluster(self, request, context):
-        """Who is in the cluster, and which controller is in office.
+        """Who is in the cluster, and which controller is active.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -266,7 +266,7 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """What happens in the cluster from now on. Ends when the controller loses its office.
+        """What happens in the cluster from now on. Ends when the controller stops being active.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

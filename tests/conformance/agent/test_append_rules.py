@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from broker_agent.log.producer_state import ProducerStates, decode_snapshot
+from broker_agent.log.record_batch import MAX_SEQUENCE, BatchHeader, crc32c, encode_batch, parse_header, walk
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode, LogAppendError
-from cluster.record_batch import MAX_SEQUENCE, BatchHeader, crc32c, encode_batch, parse_header, walk
-from tests.contract.log_worlds import TP, Node, TwinWorld, batch, fetched
+from tests.contract.log_worlds import TP, InMemoryWorld, Node, batch, fetched
 
 NOW_MS = 1_000_000
 
@@ -61,7 +61,7 @@ def test_a_batch_of_a_client_is_refused(records: bytes, config: LogConfig, code:
 
 @pytest.mark.rule("R7.5")
 async def test_log_append_time_is_stamped_with_a_new_checksum() -> None:
-    node = Node(TwinWorld(), "/disk/a", config=LogConfig(message_timestamp_type="LogAppendTime"))
+    node = Node(InMemoryWorld(), "/disk/a", config=LogConfig(message_timestamp_type="LogAppendTime"))
     await node.start()
     log = await node.log()
     assert log.append_as_leader(batch(timestamp=1), LeaderEpoch(0), 777).log_append_time_ms == 777
@@ -119,7 +119,7 @@ def test_the_first_record_of_a_batch_may_be_too_old_as_well() -> None:
     ],
 )
 async def test_a_fetched_set_that_does_not_fit_leaves_the_log_as_it_was(records: bytes, code: ErrorCode) -> None:
-    node = Node(TwinWorld(), "/disk/a")
+    node = Node(InMemoryWorld(), "/disk/a")
     await node.start()
     log = await node.log()
     log.append_as_follower(fetched(0, 10, epoch=1), LeaderEpoch(1))
@@ -131,7 +131,7 @@ async def test_a_fetched_set_that_does_not_fit_leaves_the_log_as_it_was(records:
 
 @pytest.mark.rule("R10.7")
 async def test_an_empty_log_restarts_inside_the_batch_in_which_the_leader_starts() -> None:
-    node = Node(TwinWorld(), "/disk/a")
+    node = Node(InMemoryWorld(), "/disk/a")
     await node.start()
     log = await node.log()
     log.truncate_fully_and_start_at(Offset(105))
@@ -142,7 +142,7 @@ async def test_an_empty_log_restarts_inside_the_batch_in_which_the_leader_starts
 
 @pytest.mark.rule("R10.8", "R7.2")
 async def test_a_fetched_set_larger_than_a_segment_is_spread_over_several() -> None:
-    node = Node(TwinWorld(), "/disk/a", config=LogConfig(segment_bytes=400))
+    node = Node(InMemoryWorld(), "/disk/a", config=LogConfig(segment_bytes=400))
     await node.start()
     log = await node.log()
     records = b"".join(fetched(number) for number in range(10))
@@ -206,7 +206,7 @@ def test_five_batches_are_remembered_the_number_after_the_largest_is_zero_and_sn
 
 @pytest.mark.rule("R7.7", "R7.8")
 async def test_followers_learn_producers_and_truncation_forgets_what_it_cut() -> None:
-    node = Node(TwinWorld(), "/disk/a")
+    node = Node(InMemoryWorld(), "/disk/a")
     await node.start()
     log = await node.log(tp=TP)
     for number in range(4):

@@ -7,7 +7,8 @@ import pytest
 
 from broker_agent.node import AgentNode
 from cluster.partition import TopicPartition
-from cluster.requests import FetchRequest, RequestContext
+from cluster.requests.context import RequestContext
+from cluster.requests.data import FetchRequest
 from tests.agents import TP, AgentWorld, until, virtually
 
 PARTITIONS = [TopicPartition(TP.topic, number) for number in range(20)]
@@ -30,47 +31,47 @@ async def following() -> tuple[AgentWorld, Doorkeeper]:
     """Broker 2 follows broker 1 in all partitions."""
     world = AgentWorld(replica_fetch_backoff_ms=50)
     await world.start(1, 2)
-    door = Doorkeeper(world.agents[1].node)
+    endpoint = Doorkeeper(world.agents[1].node)
     address = world.agents[1].endpoint.address
     world.network.detach(address)
-    world.network.attach(address, door)
+    world.network.attach(address, endpoint)
     for tp in PARTITIONS:
         world.decide(1, (1, 2), tp=tp)
     await world.update_metadata()
     for tp in PARTITIONS:
         await world.tell(1, 2, tp=tp)
     await asyncio.sleep(1)
-    door.sizes.clear()
-    return world, door
+    endpoint.sizes.clear()
+    return world, endpoint
 
 
 @pytest.mark.rule("R5.1", "R5.11")
 @virtually
 async def test_a_record_costs_what_the_busy_partitions_cost() -> None:
-    world, door = await following()
+    world, endpoint = await following()
     for _ in range(10):
         await world.agents[1].produce(1, acks=-1)
     assert world.agents[2].offsets()[1] == 10
-    assert door.sizes.count(1) >= 10
-    assert len([size for size in door.sizes if size > 1]) <= 3
+    assert endpoint.sizes.count(1) >= 10
+    assert len([size for size in endpoint.sizes if size > 1]) <= 3
     await world.agents[1].produce(1, tp=PARTITIONS[7])
     await until(lambda: world.agents[2].offsets(PARTITIONS[7])[1] == 1)
-    door.sizes.clear()
+    endpoint.sizes.clear()
     for _ in range(10):
         await world.agents[1].produce(1, acks=-1)
-    assert {size for size in door.sizes if size < 10} == {2}
+    assert {size for size in endpoint.sizes if size < 10} == {2}
     await world.stop()
 
 
 @pytest.mark.rule("R5.1", "P39")
 @virtually
 async def test_what_has_become_quiet_shares_one_long_poll_again() -> None:
-    world, door = await following()
+    world, endpoint = await following()
     await world.agents[1].produce(1, acks=-1)
     await asyncio.sleep(8)
-    door.sizes.clear()
+    endpoint.sizes.clear()
     await asyncio.sleep(5)
-    assert set(door.sizes) == {len(PARTITIONS)}
+    assert set(endpoint.sizes) == {len(PARTITIONS)}
     assert world.agents[2].offsets() == world.agents[1].offsets() == (1, 1)
     await world.stop()
 

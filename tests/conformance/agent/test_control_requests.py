@@ -17,10 +17,10 @@ from cluster.broker import (
 )
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import UpdateMetadataRequest
-from cluster.state_change_log import Kind
-from cluster.znodes import topic_config_path
+from cluster.requests.control import UpdateMetadataRequest
+from cluster.znodes.paths import topic_config_path
 from cluster.zookeeper.port import Create
+from state_log.record import Kind
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentWorld, until, virtually
 
 OTHER_ID = TopicId("B" * 22)

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.record_batch import encode_batch
-from cluster.requests import (
+from cluster.requests.data import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     FetchPartition,
@@ -71,7 +71,7 @@ async def test_an_earlier_incarnation_of_a_follower_is_not_listened_to() -> None
 
 @pytest.mark.rule("R6.7", "R6.8", "R6.20", "E5")
 @virtually
-async def test_a_diverging_follower_is_told_where_and_its_position_is_not_taken() -> None:
+async def test_a_diverging_follower_learns_where_and_its_position_is_not_taken() -> None:
     world = AgentWorld()
     leader = await lead_alone(world, 2)
     await leader.produce(20)
@@ -161,7 +161,7 @@ async def test_a_fetch_waits_for_bytes_or_its_deadline_and_does_not_renew_the_fo
 
 @pytest.mark.rule("R6.12", "R6.16")
 @virtually
-async def test_a_follower_is_told_at_once_the_old_high_watermark_and_after_a_wait_the_one_it_raised() -> None:
+async def test_a_follower_is_given_at_once_the_old_high_watermark_and_after_a_wait_the_one_it_raised() -> None:
     world = AgentWorld()
     leader = await lead_alone(world, 2)
     await leader.produce(5)
@@ -215,7 +215,7 @@ def test_waiting_requests_learn_at_once_that_the_leadership_is_gone(ending: str)
 
 @pytest.mark.rule("R7.1", "R7.2", "R7.3", "R7.10", "P33")
 @virtually
-async def test_each_partition_of_a_produce_is_judged_by_itself() -> None:
+async def test_each_partition_of_a_produce_is_checked_by_itself() -> None:
     world = AgentWorld()
     leader = await lead_alone(world)
     batch = encode_batch(b"r", 1)
@@ -255,7 +255,7 @@ async def test_a_repeated_idempotent_batch_is_answered_with_its_first_offset() -
 
 @pytest.mark.rule("R6.21", "P35")
 @virtually
-async def test_latest_is_not_told_to_consumers_before_the_high_watermark_reached_the_leaders_epoch() -> None:
+async def test_latest_is_not_given_to_consumers_before_the_high_watermark_reached_the_leaders_epoch() -> None:
     world = AgentWorld()
     leader = await lead_alone(world, 2)
     await leader.produce(5)
@@ -282,7 +282,7 @@ async def test_latest_is_not_told_to_consumers_before_the_high_watermark_reached
 
 @pytest.mark.rule("R6.20")
 @virtually
-async def test_epoch_ends_are_told_by_the_leader_of_the_named_epoch_only() -> None:
+async def test_epoch_ends_are_answered_by_the_leader_of_the_named_epoch_only() -> None:
     world = AgentWorld()
     leader = await lead_alone(world)
     await leader.produce(5)

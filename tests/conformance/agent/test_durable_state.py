@@ -10,7 +10,7 @@ from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
 from tests.agents import TP, AgentProcess, AgentWorld, until, virtually
-from tests.contract.log_worlds import Node, TwinWorld, batch, check_invariants, extents
+from tests.contract.log_worlds import InMemoryWorld, Node, batch, check_invariants, extents
 
 POINTS = "recovery-point-offset-checkpoint"
 STARTS = "log-start-offset-checkpoint"
@@ -100,7 +100,7 @@ async def test_an_epoch_begins_with_each_leadership_and_with_the_first_batch_a_f
 @pytest.mark.rule("R9.18", "R7.8")
 @pytest.mark.parametrize("ending", ["clean", "crash", "snapshots lost", "snapshots torn"])
 async def test_producers_are_known_again_after_a_restart_from_snapshots_or_from_the_log(ending: str) -> None:
-    node = Node(TwinWorld(3), "/disk", config=LogConfig(segment_bytes=1000))
+    node = Node(InMemoryWorld(3), "/disk", config=LogConfig(segment_bytes=1000))
     await node.start()
     log = await node.log()
     for number in range(20):

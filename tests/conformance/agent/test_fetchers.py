@@ -11,13 +11,19 @@ from cluster.broker import Broker, BrokerId, Endpoint, LeaderEpoch, Offset
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.requests import FetchRequest
-from cluster.znodes import CONFIG_CHANGE_PREFIX, DEFAULT_ENTITY, ConfigEntity, encode_config, encode_config_change
+from cluster.requests.data import FetchRequest
+from cluster.znodes.configs import (
+    CONFIG_CHANGE_PREFIX,
+    DEFAULT_ENTITY,
+    ConfigEntity,
+    encode_config,
+    encode_config_change,
+)
 from cluster.zookeeper.port import Create, SetData
 from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
-from tests.following import PlayedLeader, data, error, follow, tell_again
+from tests.followers import PlayedLeader, data, error, follow, tell_again
 
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(6)]
 OTHER = PARTITIONS[1]
@@ -186,11 +192,11 @@ async def test_whoever_waits_on_a_follower_learns_that_its_high_watermark_rose()
     follower, leader = await follow(world)
     asked: list[TopicPartition] = []
 
-    def note(tp: TopicPartition) -> bool:
+    def record(tp: TopicPartition) -> bool:
         asked.append(tp)
         return follower.offsets()[0] >= 4
 
-    waiting = asyncio.ensure_future(follower.agent.manager.fetch_purgatory.wait(note, (TP,), 60_000))
+    waiting = asyncio.ensure_future(follower.agent.manager.fetch_purgatory.wait(record, (TP,), 60_000))
     await asyncio.sleep(0)
     leader.answers.put_nowait(data(0, 5))
     await until(lambda: follower.offsets() == (0, 5))
@@ -203,7 +209,7 @@ async def test_whoever_waits_on_a_follower_learns_that_its_high_watermark_rose()
 
 @pytest.mark.rule("R5.10", "R5.28")
 @virtually
-async def test_a_fetcher_with_nothing_ready_looks_again_when_something_is_added() -> None:
+async def test_a_fetcher_with_nothing_ready_tries_again_when_something_is_added() -> None:
     world = AgentWorld(replica_fetch_backoff_ms=10_000)
     _, leader = await follow(world)
     leader.answers.put_nowait(error(ErrorCode.UNKNOWN_LEADER_EPOCH))
@@ -309,12 +315,12 @@ async def test_partitions_take_turns_where_a_response_holds_one_batch() -> None:
             await world.agents[2].produce(1, tp=tp)
     spread: list[int] = []
 
-    def look() -> None:
+    def observe() -> None:
         ends = [follower.offsets(tp)[1] for tp in PARTITIONS]
         spread.append(max(ends) - min(ends))
 
     assert isinstance(loop, VirtualTimeLoop)
-    loop.after_step = look
+    loop.after_step = observe
     world.network.heal("broker-1:9092", "broker-2:9092")
     await until(lambda: all(follower.offsets(tp)[1] == 9 for tp in PARTITIONS))
     loop.after_step = None

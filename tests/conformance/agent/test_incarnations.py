@@ -10,14 +10,10 @@ from broker_agent.agent import NOT_RUNNING, PENDING_CONTROLLED_SHUTDOWN, RUNNING
 from broker_agent.registration import IdTakenError, Registration
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch
 from cluster.errors import ErrorCode
-from cluster.requests import (
-    ControlledShutdownResponse,
-    DescribeClusterRequest,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
-from cluster.znodes import broker_path
+from cluster.requests.agents import ControlledShutdownResponse
+from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.control import StopReplicaPartitionState, StopReplicaRequest, UpdateMetadataRequest
+from cluster.znodes.paths import broker_path
 from cluster.zookeeper.port import Delete, Stat
 from simulator.cluster import VirtualClock
 from simulator.zookeeper import SimulatedZooKeeper
@@ -41,14 +37,14 @@ class Sessions:
 @virtually
 async def test_the_state_of_a_broker_goes_from_running_over_both_ways_of_leaving_to_the_end() -> None:
     world = AgentWorld(controlled_shutdown_retry_backoff_ms=1000)
-    world.controller.answers_to_farewells = [ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)]
+    world.controller.shutdown_answers = [ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)]
     await world.start(1)
     agent = world.agents[1]
     state = agent.metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
     assert state.value == RUNNING == 3
     await until(lambda: agent.agent.finder.endpoint is not None)
     leaving = asyncio.ensure_future(agent.agent.leave())
-    await until(lambda: len(world.controller.farewells) == 1)
+    await until(lambda: len(world.controller.shutdown_requests) == 1)
     assert state.value == PENDING_CONTROLLED_SHUTDOWN == 6
     await leaving
     await agent.agent.control.lock.acquire()  # A role change is under way, and the end waits for it.
@@ -119,7 +115,7 @@ async def test_a_node_that_vanishes_while_its_owner_is_looked_up_is_created_agai
 
 @pytest.mark.rule("R1.18", "R1.16", "R1.17", "P15", "P26")
 @virtually
-async def test_a_quick_bounce_shows_in_the_epoch_and_what_was_meant_for_the_former_life_changes_nothing() -> None:
+async def test_a_quick_bounce_shows_in_the_epoch_and_what_was_meant_for_the_former_epoch_changes_nothing() -> None:
     world = AgentWorld()
     await world.start(1)
     await world.create(1, [1])

@@ -9,7 +9,7 @@ from broker_agent.decisions.isr import CommittedIsr, PendingExpand, PendingShrin
 from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, refuse, until, virtually
 
 STAY_PENDING = (
@@ -33,14 +33,14 @@ async def lead_beside_a_joining_follower(world: AgentWorld, **order: Any) -> Age
 
 
 def success(item: AlterPartitionItem, **changes: Any) -> AlterPartitionResult:
-    told: dict[str, Any] = {
+    proposed: dict[str, Any] = {
         "leader_id": BrokerId(1),
         "leader_epoch": item.leader_epoch,
         "isr": item.new_isr,
         "partition_epoch": PartitionEpoch(item.partition_epoch + 1),
     }
     return AlterPartitionResult(
-        item.topic_name, item.topic_id, item.partition_index, ErrorCode.NONE, **{**told, **changes}
+        item.topic_name, item.topic_id, item.partition_index, ErrorCode.NONE, **{**proposed, **changes}
     )
 
 
@@ -86,15 +86,15 @@ def test_any_other_error_makes_the_leader_submit_the_very_same_change_again(code
 
 @pytest.mark.rule("R8.15", "R8.17")
 @pytest.mark.parametrize(
-    "told",
+    "proposed",
     [{"leader_epoch": LeaderEpoch(4)}, {"leader_epoch": LeaderEpoch(6)}, {"partition_epoch": PartitionEpoch(8)}],
     ids=["older leader epoch", "newer leader epoch", "older partition epoch"],
 )
-def test_a_success_in_other_epochs_is_none(told: dict[str, Any]) -> None:
+def test_a_success_in_other_epochs_is_none(proposed: dict[str, Any]) -> None:
     @virtually
     async def check() -> None:
         world = AgentWorld()
-        world.controller.answer = lambda item: success(item, **told)
+        world.controller.answer = lambda item: success(item, **proposed)
         leader = await lead_beside_a_joining_follower(
             world, leader_epoch=LeaderEpoch(5), partition_epoch=PartitionEpoch(9)
         )
@@ -326,7 +326,7 @@ async def test_a_leader_writes_no_node_for_the_changes_it_proposes() -> None:
     tree = world.zookeeper.tree
 
     def nodes() -> dict[str, int]:
-        return {path: node.mzxid for path, node in tree.nodes.items() if not path.startswith("/controllers")}
+        return {path: node.mzxid for path, node in tree.znodes.items() if not path.startswith("/controllers")}
 
     before = nodes()
     await until(lambda: leader.partition().isr == (1, 2))

@@ -9,7 +9,7 @@ from broker_agent.isr_proposals import IsrProposals
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from simulator.network import SimulatedClusterClient
 from tests.agents import CONTROLLER_ENDPOINT, TOPIC_ID, AgentWorld, refuse, until, virtually
 
@@ -133,21 +133,21 @@ async def test_one_request_is_in_flight_and_everything_that_waits_goes_into_the_
     )
     answers: list[tuple[int, ErrorCode]] = []
 
-    def note(answer: AlterPartitionResult) -> None:
+    def record(answer: AlterPartitionResult) -> None:
         answers.append((answer.partition_index, answer.error_code))
         if answer.partition_index == 0 and len(answers) == 2:
-            proposals.submit(item(0), note)  # Its place is free again when it learns of the answer.
+            proposals.submit(item(0), record)  # Its place is free again when it learns of the answer.
 
     world.controller.top_level = ErrorCode.STALE_BROKER_EPOCH
     world.controller.answer = lambda i: None if i.partition_index == 3 else refuse(i, ErrorCode.NONE)
     running = asyncio.ensure_future(proposals.run())
     loop = asyncio.get_running_loop()
-    proposals.submit(item(0), note)
-    proposals.submit(item(0), note)
+    proposals.submit(item(0), record)
+    proposals.submit(item(0), record)
     assert answers == [(0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
     await asyncio.sleep(0.04)
-    proposals.submit(item(1), note)
-    proposals.submit(item(3), note)
+    proposals.submit(item(1), record)
+    proposals.submit(item(3), record)
     await until(lambda: len(world.controller.requests) == 2)
     assert loop.time() >= 0.05
     world.controller.top_level = ErrorCode.NONE
@@ -159,7 +159,7 @@ async def test_one_request_is_in_flight_and_everything_that_waits_goes_into_the_
 
 @pytest.mark.rule("R8.10", "R8.13")
 @virtually
-async def test_a_proposal_says_in_which_life_the_joining_replica_fetched() -> None:
+async def test_a_proposal_has_the_broker_epoch_under_which_the_joining_replica_fetched() -> None:
     world = AgentWorld(replica_fetch_backoff_ms=50)
     await world.start(1, 2, 3)
     await world.create(1, (1, 3), replicas=(1, 2, 3))
@@ -176,16 +176,16 @@ async def test_an_answer_that_one_partition_cannot_digest_leaves_the_others_alon
     world = AgentWorld()
     await world.start(1)
     states = [world.decide(1, (1,), tp=TopicPartition("t", number)) for number in range(2)]
-    heard: list[int] = []
+    answered: list[int] = []
 
     def digest(answer: AlterPartitionResult) -> None:
         assert answer.partition_index != 0, "the first one chokes"
-        heard.append(answer.partition_index)
+        answered.append(answer.partition_index)
 
     proposals = world.agents[1].agent.proposals
     for state in states:
         number = state.partition_index
         item = AlterPartitionItem("t", None, number, state.leader_epoch, (BrokerId(1),), state.partition_epoch)
         proposals.submit(item, digest)
-    await until(lambda: heard == [1])
+    await until(lambda: answered == [1])
     await world.stop()

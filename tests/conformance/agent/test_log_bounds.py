@@ -11,14 +11,24 @@ from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode, LogAppendError, StartupError, StorageError
 from cluster.partition import TopicPartition
-from cluster.requests import EpochEndOffset
-from tests.contract.log_worlds import TP, FileWorld, Node, TwinWorld, batch, check_invariants, extents, fetched, fill
+from cluster.requests.data import EpochEndOffset
+from tests.contract.log_worlds import (
+    TP,
+    FileWorld,
+    InMemoryWorld,
+    Node,
+    batch,
+    check_invariants,
+    extents,
+    fetched,
+    fill,
+)
 
 SMALL = LogConfig(segment_bytes=500)
 
 
 async def log_with(config: LogConfig = SMALL) -> tuple[Node, PartitionLog]:
-    node = Node(TwinWorld(), "/disk", config=config)
+    node = Node(InMemoryWorld(), "/disk", config=config)
     await node.start()
     return node, await node.log()
 
@@ -51,7 +61,7 @@ async def test_the_start_only_rises_takes_epochs_with_it_and_holds_the_high_wate
 
 
 @pytest.mark.rule("R10.11", "R10.14", "R9.10")
-async def test_a_truncation_takes_every_offset_down_that_lies_above_it() -> None:
+async def test_a_truncation_takes_every_offset_down_that_is_above_it() -> None:
     _, log = await log_with(LogConfig())
     fill(log, 1, 1, 2, 4)
     log.set_high_watermark(Offset(40))
@@ -90,11 +100,11 @@ async def test_a_flush_is_due_after_so_many_messages_or_so_much_time() -> None:
     fill(log, 1)
     assert [log.flush_is_due(now_s + after) for after in (4.9, 5.1)] == [False, True]
     fill(log, 1)
-    assert (log.flush_is_due(now_s), log.settled_end) == (True, 10)
+    assert (log.flush_is_due(now_s), log.durable_end_offset) == (True, 10)
     await log.flush()
     log.truncate_to(Offset(10))
     log.append_as_follower(fetched(10, 15, epoch=1), LeaderEpoch(1))
-    assert (log.flush_is_due(now_s), log.settled_end) == (True, 10)
+    assert (log.flush_is_due(now_s), log.durable_end_offset) == (True, 10)
 
 
 @pytest.mark.rule("R7.8", "R9.18")
@@ -209,7 +219,7 @@ async def test_an_epoch_without_records_is_lost_by_a_restart() -> None:
 
 @pytest.mark.rule("R9.21", "R9.13")
 async def test_a_log_that_could_not_be_closed_leaves_its_directory_unclean_and_free() -> None:
-    node = Node(TwinWorld(), "/disk/a", "/disk/b")
+    node = Node(InMemoryWorld(), "/disk/a", "/disk/b")
     await node.start()
     logs = [await node.log(tp=TopicPartition("t", number)) for number in range(4)]
     for log in logs:
@@ -225,7 +235,7 @@ async def test_a_log_that_could_not_be_closed_leaves_its_directory_unclean_and_f
 
 @pytest.mark.rule("R11.6", "R11.2")
 async def test_while_a_directory_is_failed_only_new_logs_are_created() -> None:
-    node = Node(TwinWorld(), "/disk/a", "/disk/b")
+    node = Node(InMemoryWorld(), "/disk/a", "/disk/b")
     await node.start()
     node.logs.directories["/disk/a"].fail(OSError("gone"))
     with pytest.raises(StorageError, match="may hold the log"):
@@ -233,4 +243,4 @@ async def test_while_a_directory_is_failed_only_new_logs_are_created() -> None:
     log = await node.logs.get_or_create(TP, topic_id=None, is_new=True, config=SMALL)
     assert log.directory == "/disk/b"
     with pytest.raises(StartupError, match="twice"):
-        await Node(TwinWorld(), "/disk/a", "/disk/a/").start()
+        await Node(InMemoryWorld(), "/disk/a", "/disk/a/").start()

@@ -6,18 +6,18 @@ from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import LogAppendError, StartupError, StorageError
 from cluster.partition import TopicPartition
-from tests.contract.log_worlds import Node, TwinWorld, batch, fill
+from tests.contract.log_worlds import InMemoryWorld, Node, batch, fill
 
 A, B = "/disk/a", "/disk/b"
 
 
 @pytest.fixture
-def world() -> TwinWorld:
-    return TwinWorld()
+def world() -> InMemoryWorld:
+    return InMemoryWorld()
 
 
 @pytest.mark.rule("R11.1", "R11.5", "R10.5")
-async def test_a_failed_append_fails_the_directory_and_no_other(world: TwinWorld) -> None:
+async def test_a_failed_append_fails_the_directory_and_no_other(world: InMemoryWorld) -> None:
     node = Node(world, A, B)
     await node.start()
     logs = [await node.log(tp=TopicPartition("t", number)) for number in range(4)]
@@ -49,7 +49,7 @@ async def test_a_failed_append_fails_the_directory_and_no_other(world: TwinWorld
 
 
 @pytest.mark.rule("R11.6", "R3.14")
-async def test_only_a_new_replica_may_be_created_while_a_directory_is_failed(world: TwinWorld) -> None:
+async def test_only_a_new_replica_may_be_created_while_a_directory_is_failed(world: InMemoryWorld) -> None:
     node = Node(world, A, B)
     await node.start()
     world.disk.break_directory(A)
@@ -61,7 +61,7 @@ async def test_only_a_new_replica_may_be_created_while_a_directory_is_failed(wor
 
 
 @pytest.mark.rule("R9.21", "R11.1")
-async def test_a_failed_directory_gets_no_clean_marker(world: TwinWorld) -> None:
+async def test_a_failed_directory_gets_no_clean_marker(world: InMemoryWorld) -> None:
     node = Node(world, A, B)
     await node.start()
     for number in range(2):
@@ -75,7 +75,7 @@ async def test_a_failed_directory_gets_no_clean_marker(world: TwinWorld) -> None
 
 
 @pytest.mark.rule("R11.2", "R1.3")
-async def test_a_directory_that_cannot_be_used_at_the_start_is_left_out(world: TwinWorld) -> None:
+async def test_a_directory_that_cannot_be_used_at_the_start_is_left_out(world: InMemoryWorld) -> None:
     node = Node(world, A, B)
     world.disk.break_directory(A)
     await node.start()
@@ -88,7 +88,7 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_left_out(world: T
 
 
 @pytest.mark.rule("R10.20")
-async def test_the_log_start_rises_only_and_not_above_the_high_watermark(world: TwinWorld) -> None:
+async def test_the_log_start_rises_only_and_not_above_the_high_watermark(world: InMemoryWorld) -> None:
     node = Node(world, A)
     await node.start()
     log = await node.log()

@@ -20,12 +20,8 @@ from cluster.broker import (
 )
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import (
-    MetadataPartition,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
-)
+from cluster.requests.control import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
+from cluster.requests.data import MetadataPartition
 from tests.agents import AgentWorld, virtually
 
 ID, OTHER_ID = TopicId("C" * 22), TopicId("B" * 22)
@@ -119,7 +115,7 @@ def test_a_topic_goes_with_its_last_partition_and_its_id_with_a_request_that_has
 
 @pytest.mark.rule("R4.13")
 @pytest.mark.parametrize(
-    ("leader", "brokers", "code", "told"),
+    ("leader", "brokers", "code", "expected_leader"),
     [
         (1, (broker(1), broker(2)), ErrorCode.NONE, 1),
         (1, (broker(2),), ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER),
@@ -128,18 +124,18 @@ def test_a_topic_goes_with_its_last_partition_and_its_id_with_a_request_that_has
     ],
     ids=["alive", "dead", "none", "other listener"],
 )
-def test_clients_are_told_a_leader_that_they_can_reach_or_why_there_is_none(
-    leader: int, brokers: tuple[Broker, ...], code: ErrorCode, told: int
+def test_clients_get_a_leader_that_they_can_reach_or_why_there_is_none(
+    leader: int, brokers: tuple[Broker, ...], code: ErrorCode, expected_leader: int
 ) -> None:
     cache = MetadataCache()
     cache.apply(request(state(0, leader=leader, epoch=4), brokers=brokers))
     partition = described(cache)
-    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (code, told, 4)
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (code, expected_leader, 4)
     assert (partition.replica_nodes, partition.isr_nodes) == ((1, 2), (1,))
 
 
 @pytest.mark.rule("R4.13")
-def test_replicas_on_dead_brokers_and_in_failed_directories_are_told_as_offline() -> None:
+def test_replicas_on_dead_brokers_and_in_failed_directories_are_reported_as_offline() -> None:
     cache = MetadataCache()
     cache.apply(request(state(0, replicas=(3, 1, 2), offline=(2,))))
     partition = described(cache)

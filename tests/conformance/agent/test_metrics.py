@@ -9,15 +9,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import open_log_directories
-from broker_agent.log.segments import Surroundings
+from broker_agent.log.record_batch import encode_batch
+from broker_agent.log.segments import LogDependencies
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.errors import StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.record_batch import encode_batch
-from cluster.requests import ProducePartition, ProduceRequest
+from cluster.requests.data import ProducePartition, ProduceRequest
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
-from tests.contract.log_worlds import OWNER, FileWorld, Node, TestClock, TwinWorld, batch, fill
+from tests.contract.log_worlds import OWNER, FileWorld, InMemoryWorld, Node, TestClock, batch, fill
 
 OF_PARTITION = f'{{partition="0",topic="{TOPIC}"}}'
 PARTITION_NAMES = (
@@ -98,7 +98,7 @@ async def test_known_producers_and_expired_acknowledgements_are_counted() -> Non
 
 
 async def test_producers_are_counted_while_their_log_is_open() -> None:
-    world = TwinWorld()
+    world = InMemoryWorld()
     node = Node(world, "/one", "/two", "/three")
     await node.start()
     deleted, failed, closed = [await node.log(tp=TopicPartition("t", number)) for number in range(3)]
@@ -147,8 +147,10 @@ async def test_fsyncs_are_timed_and_a_recovery_tells_how_far_it_is(tmp_path: Pat
         fill(await node.log(tp=TopicPartition("t", number)), 1)
     await node.stop()
     metrics = Metrics()
-    surroundings = Surroundings(FileWorld().new_disk(), TestClock(), Random(1), LogMetrics(metrics, per_partition=True))
-    opening = asyncio.ensure_future(open_log_directories(surroundings, [str(tmp_path)], OWNER, lambda *_: None))
+    dependencies = LogDependencies(
+        FileWorld().new_disk(), TestClock(), Random(1), LogMetrics(metrics, per_partition=True)
+    )
+    opening = asyncio.ensure_future(open_log_directories(dependencies, [str(tmp_path)], OWNER, lambda *_: None))
     logs_left, seen = f'kafka_log_logmanager_remaininglogstorecover{{dir="{tmp_path}"}}', set[float]()
     while not opening.done():
         seen.add(scrape(metrics).get(logs_left, 3))

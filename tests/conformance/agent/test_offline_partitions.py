@@ -16,12 +16,12 @@ def watch(agent: AgentProcess, directory: str) -> list[str]:
     touched: list[str] = []
     check = agent.disk.check
 
-    def note(path: str) -> None:
+    def record(path: str) -> None:
         if path == directory or path.startswith(f"{directory}/"):
             touched.append(path)
         check(path)
 
-    agent.disk.check = note  # type: ignore[method-assign]
+    agent.disk.check = record  # type: ignore[method-assign]
     return touched
 
 

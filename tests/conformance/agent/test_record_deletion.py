@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cluster.broker import Offset
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import (
+from cluster.requests.data import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -107,7 +107,7 @@ async def test_records_go_up_to_an_offset_or_to_the_high_watermark_and_not_beyon
 
 @pytest.mark.rule("R7.15", "R10.20")
 @virtually
-async def test_a_lower_offset_than_the_last_one_deletes_nothing_and_is_no_mistake() -> None:
+async def test_a_lower_offset_than_the_last_one_deletes_nothing_and_is_no_error() -> None:
     world, leader = await one()
     assert await delete(leader, 6) == [(ErrorCode.NONE, 6)]
     assert await delete(leader, 3) == [(ErrorCode.NONE, 6)]
@@ -204,7 +204,7 @@ async def test_a_follower_that_hangs_makes_it_time_out_and_the_leader_has_delete
 
 @pytest.mark.rule("R7.15")
 @virtually
-async def test_a_follower_that_has_not_told_its_start_is_waited_for_and_a_dead_one_is_not() -> None:
+async def test_a_follower_that_has_not_reported_its_start_is_waited_for_and_a_dead_one_is_not() -> None:
     world, leader = await led_with_a_played_follower()
     world.decide(1, (1,))
     await world.tell(1)  # A new epoch keeps what is known of the follower; a new replica is unknown.
@@ -242,7 +242,7 @@ async def test_a_fetch_that_raises_the_low_watermark_wakes_who_waits_in_a_purgat
 
 @pytest.mark.rule("R13.9")
 @virtually
-async def test_whoever_waits_for_a_leader_that_gives_up_or_loses_its_directory_is_told_at_once() -> None:
+async def test_whoever_waits_for_a_leader_that_gives_up_or_loses_its_directory_is_answered_at_once() -> None:
     async def change_leader(world: AgentWorld) -> None:
         world.decide(2, (2,))
         world.agents[2] = world.agents[1]
@@ -352,7 +352,7 @@ async def test_a_follower_that_was_away_during_the_deletion_follows_when_it_retu
 
 
 @virtually
-async def test_a_deletion_can_be_judged_without_being_made() -> None:
+async def test_a_deletion_can_be_checked_without_being_made() -> None:
     world, leader = await led_with_a_played_follower()
     items = tuple(DeleteRecordsPartition(TOPIC, 0, Offset(offset)) for offset in (4, 11))
     response: DeleteRecordsResponse = await leader.handle(DeleteRecordsRequest(5000, items, validate_only=True))

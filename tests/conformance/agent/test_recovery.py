@@ -15,9 +15,9 @@ from tests.agents import virtually
 from tests.contract.log_worlds import (
     TP,
     FileWorld,
+    InMemoryWorld,
     Node,
     TestClock,
-    TwinWorld,
     batch,
     check_invariants,
     extents,
@@ -87,7 +87,7 @@ async def test_a_garbled_batch_ends_the_log_and_later_segments_go(node: Node, po
 
 
 @pytest.mark.rule("R9.15", "R9.19")
-async def test_below_the_recovery_point_no_checksum_is_looked_at(node: Node) -> None:
+async def test_below_the_recovery_point_no_checksum_is_verified(node: Node) -> None:
     await node.start()
     fill(await node.log(), *[1] * 20)
     await found(node).flush()
@@ -142,8 +142,8 @@ async def test_walking_the_last_segment_keeps_the_epochs_of_those_before_it(node
 
 @pytest.mark.rule("R10.11", "R10.13", "R9.15")
 @pytest.mark.parametrize("seed", range(20))
-async def test_what_follows_a_truncation_is_checked_although_the_recovery_point_lies_above(seed: int) -> None:
-    node = Node(TwinWorld(seed), "/disk/a", config=LogConfig(segment_bytes=2200))
+async def test_what_follows_a_truncation_is_checked_although_the_recovery_point_is_above(seed: int) -> None:
+    node = Node(InMemoryWorld(seed), "/disk/a", config=LogConfig(segment_bytes=2200))
     await node.start()
     log = await node.log()
     fill(log, *[1] * 6, size=900)
@@ -251,7 +251,7 @@ async def test_an_unreadable_epoch_checkpoint_fails_its_directory_only(node: Nod
 async def test_directories_are_loaded_at_the_same_time() -> None:
     took = []
     for paths in (("/a",), ("/a", "/b", "/c")):
-        world = TwinWorld()
+        world = InMemoryWorld()
         world.disk = SimulatedDisk(TestClock(), Random(1), latency_s=(1.0, 1.0))
         node = Node(world, *paths)
         await node.start()

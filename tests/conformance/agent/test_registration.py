@@ -12,8 +12,9 @@ from broker_agent.identity import agree_on_cluster_id, choose_broker_id
 from broker_agent.registration import IdTakenError, Registration
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.errors import ErrorCode, StartupError
-from cluster.requests import DescribeClusterRequest, DescribedController, MetadataRequest
-from cluster.znodes import PERSISTENT_PATHS, broker_path, controller_registration_path
+from cluster.requests.cluster import DescribeClusterRequest, DescribedController
+from cluster.requests.data import MetadataRequest
+from cluster.znodes.paths import PERSISTENT_PATHS, broker_path, controller_registration_path
 from cluster.zookeeper.port import Create
 from simulator.cluster import VirtualClock
 from simulator.zookeeper import SimulatedZooKeeper
@@ -75,9 +76,9 @@ async def test_a_lost_answer_to_the_registration_is_found_out() -> None:
 async def test_the_protocol_version_says_which_registration_is_written() -> None:
     client = await connect(SimulatedZooKeeper(Random(1)))
     await Registration(client, BROKER, VirtualClock(), version=4).register()
-    node = await client.get(broker_path(BROKER.id))
-    assert node is not None
-    body = json.loads(node.data)
+    znode = await client.get(broker_path(BROKER.id))
+    assert znode is not None
+    body = json.loads(znode.data)
     assert (body["version"], "features" in body) == (4, False)
 
 
@@ -137,7 +138,7 @@ async def test_an_agent_that_expires_while_zookeeper_is_away_registers_when_it_i
 
 
 @virtually
-async def test_every_agent_tells_who_is_in_office_and_who_is_there() -> None:
+async def test_every_agent_tells_who_is_active_and_who_is_there() -> None:
     world = AgentWorld()
     await world.start(1, 2)
     await world.create(1, [1, 2])
@@ -181,9 +182,9 @@ async def test_a_graceful_stop_takes_the_registration_away_at_once_and_leaves_th
 async def test_an_agent_registers_and_finds_its_peers_by_the_names_of_its_listeners() -> None:
     world = AgentWorld(inter_broker_listener_name="INTERNAL", control_plane_listener_name="CONTROLLER")
     await world.start(1)
-    node = world.zookeeper.tree.get(broker_path(BrokerId(1)))
-    assert node is not None
-    body = json.loads(node.data)
+    znode = world.zookeeper.tree.get(broker_path(BrokerId(1)))
+    assert znode is not None
+    body = json.loads(znode.data)
     address = body["endpoints"][0].removeprefix("INTERNAL://")
     assert body["endpoints"] == [f"INTERNAL://{address}", f"CONTROLLER://{address}"]
     assert body["listener_security_protocol_map"] == {"INTERNAL": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}

@@ -34,7 +34,7 @@ def epochs(agent: AgentProcess) -> list[tuple[int, int]]:
 
 @pytest.mark.rule("P10", "P28", "R5.8", "R5.13", "R5.29")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_follower_that_restarts_does_not_cut_what_it_had_not_yet_heard_was_committed(mode: str) -> None:
+def test_a_follower_that_restarts_does_not_cut_what_it_did_not_yet_know_was_committed(mode: str) -> None:
     @virtually
     async def check() -> None:
         world = AgentWorld(klamm_replica_truncation_mode=mode, replica_fetch_backoff_ms=100)
@@ -100,7 +100,7 @@ def test_records_at_the_same_offsets_but_of_another_epoch_are_replaced_however_l
 
 @pytest.mark.rule("R5.16", "R6.3", "R6.20", "P8", "P10")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_follower_does_not_take_the_word_of_a_leader_that_has_not_heard_of_its_own_election(mode: str) -> None:
+def test_a_follower_does_not_trust_a_leader_that_does_not_know_of_its_own_election(mode: str) -> None:
     @virtually
     async def check() -> None:
         world = AgentWorld(klamm_replica_truncation_mode=mode, replica_fetch_backoff_ms=100)

@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from broker_agent.decisions.isr import CommittedIsr
+from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.record_batch import encode_batch
-from cluster.state_change_log import Kind
 from simulator.virtual_time_loop import VirtualTimeLoop
+from state_log.record import Kind
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
 ZERO, ONE, TWO = (TopicPartition(TOPIC, number) for number in range(3))
@@ -179,14 +179,14 @@ async def test_no_partition_of_a_request_leads_before_all_of_them_have_stopped_f
     partitions = (ZERO, ONE, TWO)
     seen: set[tuple[int, int]] = set()
 
-    def look() -> None:
+    def observe() -> None:
         leading = sum(agent.partition(tp).is_leader for tp in partitions)
         fetched = sum(agent.agent.fetchers.state(tp) is not None for tp in partitions)
         seen.add((leading, fetched))
 
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
-    loop.after_step = look
+    loop.after_step = observe
     for tp in partitions:
         world.decide(1, [1, 2], tp=tp)
     await world.tell_together(1, *partitions)
@@ -266,18 +266,18 @@ async def test_the_log_and_the_new_epoch_are_on_disk_before_the_role_is_taken() 
     agent.disk.latency_s = (0.1, 0.5)
     seen: list[tuple[bool, bytes | None]] = []
 
-    def look() -> None:
+    def observe() -> None:
         partition = agent.agent.manager.online(TP)
         leads = partition is not None and partition.is_leader
-        look = (leads, agent.disk.read_file("/data/orders-0/leader-epoch-checkpoint"))
-        if not seen or seen[-1] != look:
-            seen.append(look)
+        observe = (leads, agent.disk.read_file("/data/orders-0/leader-epoch-checkpoint"))
+        if not seen or seen[-1] != observe:
+            seen.append(observe)
 
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     world.decide(1, [1])
     await world.update_metadata()
-    loop.after_step = look
+    loop.after_step = observe
     await world.tell(1)
     loop.after_step = None
     assert seen == [(False, None), (True, b"0\n1\n0 0\n")]

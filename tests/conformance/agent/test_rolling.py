@@ -6,14 +6,14 @@ from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.partition import TopicPartition
-from tests.contract.log_worlds import Node, TwinWorld, batch, check_invariants, extents, fetched
+from tests.contract.log_worlds import InMemoryWorld, Node, batch, check_invariants, extents, fetched
 
 SIZE = len(batch())
 NOW_MS = 1_000_000
 
 
 async def log_with(config: LogConfig) -> tuple[Node, PartitionLog]:
-    node = Node(TwinWorld(), "/disk", config=config)
+    node = Node(InMemoryWorld(), "/disk", config=config)
     await node.start()
     return node, await node.log()
 

@@ -9,20 +9,11 @@ from broker_agent.agent import NOT_RUNNING, PENDING_CONTROLLED_SHUTDOWN, RUNNING
 from broker_agent.log.checkpoints import CLEAN_MARKER
 from cluster.broker import BrokerEpoch, BrokerId, ControllerId, Endpoint
 from cluster.errors import ErrorCode
-from cluster.requests import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    RemainingPartition,
-    ShutdownRequest,
-    ShutdownResponse,
-)
-from cluster.znodes import (
-    CONTROLLER,
-    broker_path,
-    controller_registration_path,
-    encode_controller,
-    encode_controller_registration,
-)
+from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
+from cluster.requests.elections import ShutdownRequest, ShutdownResponse
+from cluster.znodes.controller import encode_controller
+from cluster.znodes.paths import CONTROLLER, broker_path, controller_registration_path
+from cluster.znodes.registrations import encode_controller_registration
 from cluster.zookeeper.port import Create, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.agents import AgentProcess, AgentWorld, PlayedController, finished, until, virtually
@@ -51,12 +42,14 @@ async def leave(process: AgentProcess) -> float:
 
 @pytest.mark.rule("R12.1", "CS-16")
 @virtually
-async def test_the_controller_is_told_who_leaves_and_one_good_answer_is_enough() -> None:
+async def test_the_controller_learns_who_shuts_down_and_one_good_answer_is_enough() -> None:
     world = AgentWorld()
     await start(world, 1)
     epoch = world.agents[1].epoch
     assert await leave(world.agents[1]) < 1
-    assert [request for _, request in world.controller.farewells] == [ControlledShutdownRequest(BrokerId(1), epoch)]
+    assert [request for _, request in world.controller.shutdown_requests] == [
+        ControlledShutdownRequest(BrokerId(1), epoch)
+    ]
     await world.stop()
     assert state_of(world.agents[1]) == NOT_RUNNING
 
@@ -75,10 +68,10 @@ async def test_the_controller_is_told_who_leaves_and_one_good_answer_is_enough()
 @virtually
 async def test_a_refusal_is_answered_by_asking_again_after_a_pause(refusal: ControlledShutdownResponse) -> None:
     world = AgentWorld(controlled_shutdown_retry_backoff_ms=2000)
-    world.controller.answers_to_farewells = [refusal, refusal]
+    world.controller.shutdown_answers = [refusal, refusal]
     await start(world, 1)
     assert 4 <= await leave(world.agents[1]) < 4.1
-    times = [time for time, _ in world.controller.farewells]
+    times = [time for time, _ in world.controller.shutdown_requests]
     assert [round(later - earlier) for earlier, later in pairwise(times)] == [2, 2]
     await world.stop()
 
@@ -87,12 +80,12 @@ async def test_a_refusal_is_answered_by_asking_again_after_a_pause(refusal: Cont
 @virtually
 async def test_after_the_last_attempt_the_agent_ends_all_the_same_and_its_logs_are_closed_cleanly() -> None:
     world = AgentWorld(controlled_shutdown_max_retries=2)
-    world.controller.answers_to_farewells = [SOME_REMAIN] * 5
+    world.controller.shutdown_answers = [SOME_REMAIN] * 5
     await start(world, 1)
     await world.create(1, [1])
     await world.agents[1].produce(3)
     assert 5 <= await leave(world.agents[1]) < 5.1
-    assert len(world.controller.farewells) == 2
+    assert len(world.controller.shutdown_requests) == 2
     await world.stop()
     assert state_of(world.agents[1]) == NOT_RUNNING
     assert world.agents[1].disk.read_file(f"/data/{CLEAN_MARKER}") is not None
@@ -102,7 +95,7 @@ async def test_after_the_last_attempt_the_agent_ends_all_the_same_and_its_logs_a
 @virtually
 async def test_a_controller_that_does_not_answer_costs_one_timeout_per_attempt() -> None:
     world = AgentWorld(controller_socket_timeout_ms=3000, controlled_shutdown_retry_backoff_ms=1000)
-    world.controller.answers_to_farewells = [None, None, None]
+    world.controller.shutdown_answers = [None, None, None]
     await start(world, 1)
     assert 11 <= await leave(world.agents[1]) < 11.1
     await world.stop()
@@ -110,14 +103,14 @@ async def test_a_controller_that_does_not_answer_costs_one_timeout_per_attempt()
 
 @pytest.mark.rule("R12.1")
 @virtually
-async def test_the_controller_is_looked_up_anew_for_each_attempt() -> None:
+async def test_the_controller_is_found_anew_for_each_attempt() -> None:
     world = AgentWorld()
-    world.controller.answers_to_farewells = [ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)]
+    world.controller.shutdown_answers = [ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)]
     await start(world, 1)
     successor, endpoint = PlayedController(world), Endpoint("controller-2", 9000)
     world.network.attach(endpoint.address, successor)
     leaving = asyncio.ensure_future(leave(world.agents[1]))
-    await until(lambda: len(world.controller.farewells) == 1)
+    await until(lambda: len(world.controller.shutdown_requests) == 1)
     client = SimulatedZooKeeperClient(world.zookeeper)
     client.listen(lambda _: None)
     await client.start_session()
@@ -129,7 +122,7 @@ async def test_the_controller_is_looked_up_anew_for_each_attempt() -> None:
         ]
     )
     assert 5 <= await finished(leaving) < 5.1
-    assert (len(world.controller.farewells), len(successor.farewells)) == (1, 1)
+    assert (len(world.controller.shutdown_requests), len(successor.shutdown_requests)) == (1, 1)
     await world.stop()
 
 
@@ -155,7 +148,7 @@ async def test_nobody_is_asked_where_that_is_switched_off(settings: dict[str, ob
     world = AgentWorld(**settings)
     await start(world, 1)
     assert await leave(world.agents[1]) == 0
-    assert world.controller.farewells == []
+    assert world.controller.shutdown_requests == []
     await world.stop()
 
 
@@ -163,7 +156,7 @@ async def test_nobody_is_asked_where_that_is_switched_off(settings: dict[str, ob
 @virtually
 async def test_an_agent_that_leaves_serves_and_obeys_but_fetches_from_no_new_leader() -> None:
     world = AgentWorld()
-    world.controller.answers_to_farewells = [SOME_REMAIN]
+    world.controller.shutdown_answers = [SOME_REMAIN]
     await start(world, 1, 2)
     await world.create(1, [1, 2])
     leaving = asyncio.ensure_future(leave(world.agents[1]))
@@ -187,7 +180,7 @@ async def test_an_agent_that_leaves_serves_and_obeys_but_fetches_from_no_new_lea
 @virtually
 async def test_a_second_leave_does_nothing() -> None:
     world = AgentWorld()
-    world.controller.answers_to_farewells = [SOME_REMAIN]
+    world.controller.shutdown_answers = [SOME_REMAIN]
     await start(world, 1)
     first = asyncio.ensure_future(leave(world.agents[1]))
     await until(lambda: state_of(world.agents[1]) == PENDING_CONTROLLED_SHUTDOWN)
@@ -195,24 +188,24 @@ async def test_a_second_leave_does_nothing() -> None:
     assert 5 <= await finished(first) < 5.1
     await world.stop()
     assert await leave(world.agents[1]) == 0
-    assert len(world.controller.farewells) == 2
+    assert len(world.controller.shutdown_requests) == 2
 
 
 @pytest.mark.rule("R12.1", "FN-10")
 @virtually
 async def test_an_attempt_after_a_lost_session_carries_the_new_epoch() -> None:
     world = AgentWorld()
-    world.controller.answers_to_farewells = [ControlledShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)]
+    world.controller.shutdown_answers = [ControlledShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)]
     await start(world, 1)
     agent = world.agents[1]
     leaving = asyncio.ensure_future(leave(agent))
-    await until(lambda: len(world.controller.farewells) == 1)
-    node = world.zookeeper.tree.get(broker_path(BrokerId(1)))
-    assert node is not None
-    session = next(s for s in world.zookeeper._sessions.values() if s.id == node.stat.ephemeral_owner)
+    await until(lambda: len(world.controller.shutdown_requests) == 1)
+    znode = world.zookeeper.tree.get(broker_path(BrokerId(1)))
+    assert znode is not None
+    session = next(s for s in world.zookeeper._sessions.values() if s.id == znode.stat.ephemeral_owner)
     world.zookeeper.end_session(session)
     await finished(leaving)
-    epochs = [request.broker_epoch for _, request in world.controller.farewells]
+    epochs = [request.broker_epoch for _, request in world.controller.shutdown_requests]
     assert epochs[0] < epochs[1] == agent.epoch
     await world.stop()
 

@@ -5,13 +5,8 @@ import pytest
 from broker_agent.ports import LogConfig
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.znodes import (
-    CONFIG_CHANGE_PREFIX,
-    ConfigEntity,
-    encode_config,
-    encode_config_change,
-    topic_config_path,
-)
+from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
+from cluster.znodes.paths import topic_config_path
 from cluster.zookeeper.port import Create, Op, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.agents import TOPIC, TP, AgentWorld, until, virtually
@@ -118,13 +113,13 @@ async def test_only_the_topic_that_is_named_is_read_again_and_only_announced_cha
     ],
 )
 @virtually
-async def test_announcements_of_both_versions_are_understood_and_spoilt_ones_passed_over(body: bytes) -> None:
+async def test_announcements_of_both_versions_are_understood_and_malformed_ones_passed_over(body: bytes) -> None:
     world = AgentWorld()
     await world.start(1)
     await world.create(1, [1])
     tool = Tool(world)
-    for spoilt in (b"no json", b'{"version":2}', b'{"version":3,"entity_path":"topics/orders"}'):
-        await tool.set("other", body=spoilt)
+    for malformed in (b"no json", b'{"version":2}', b'{"version":3,"entity_path":"topics/orders"}'):
+        await tool.set("other", body=malformed)
     await tool.set(TOPIC, body=body, segment_bytes="1000")
     await until(lambda: settings_of(world).segment_bytes == 1000)
     await world.stop()

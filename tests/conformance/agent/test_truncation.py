@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
-from cluster.requests import EpochEndOffset, OffsetForLeaderResult
+from cluster.requests.data import EpochEndOffset, OffsetForLeaderResult
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
-from tests.following import PlayedLeader, data, error, follow, tell_again
+from tests.followers import PlayedLeader, data, error, follow, tell_again
 
 OTHER = TopicPartition(TOPIC, 1)
 
@@ -311,12 +311,12 @@ async def test_an_epoch_without_records_is_forgotten_by_a_cut_that_removes_no_by
 
 
 @pytest.mark.rule("R5.21")
-@pytest.mark.parametrize("told_before", [[], [ErrorCode.NONE]], ids=["end", "start"])
+@pytest.mark.parametrize("refused_before", [[], [ErrorCode.NONE]], ids=["end", "start"])
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
 def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_and_nothing_changes(
-    code: ErrorCode, told_before: list[ErrorCode]
+    code: ErrorCode, refused_before: list[ErrorCode]
 ) -> None:
     @virtually
     async def check() -> None:
@@ -325,7 +325,7 @@ def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_and_nothing_chan
         leader.answers.put_nowait(data(0, 5))
         await until(lambda: len(leader.fetches) == 2)
         leader.start, leader.end = 20, 30
-        leader.refusals = [*told_before, code]
+        leader.refusals = [*refused_before, code]
         leader.answers.put_nowait(error(ErrorCode.OFFSET_OUT_OF_RANGE))
         await asyncio.sleep(0.9)
         assert leader.offsets == [0, 5]

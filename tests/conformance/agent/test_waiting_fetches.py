@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from broker_agent.log.record_batch import HEADER_SIZE, encode_batch
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.record_batch import HEADER_SIZE, encode_batch
-from cluster.requests import FetchPartition, FetchRequest, FetchResponse
+from cluster.requests.data import FetchPartition, FetchRequest, FetchResponse
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
 
 OTHER = TopicPartition(TOPIC, 1)

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.record_batch import encode_batch
-from cluster.requests import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
@@ -144,7 +144,7 @@ async def test_a_leader_elected_again_goes_on_waiting_and_acknowledges_when_the_
 
 @pytest.mark.rule("R7.12")
 @virtually
-async def test_what_was_committed_by_too_few_is_told_so() -> None:
+async def test_what_was_committed_by_too_few_is_answered_so() -> None:
     world = AgentWorld()
     leader = await lead(world, 1, 2)
     log = leader.partition().log
@@ -195,12 +195,12 @@ async def test_nobody_is_woken_in_the_middle_of_a_role_change() -> None:
     leader = await lead(world, 1, 2)
     partition, tested = leader.partition(), list[bool]()
 
-    def note(_: TopicPartition) -> bool:
+    def record(_: TopicPartition) -> bool:
         tested.append(partition.is_changing_role)
         return False
 
     purgatories = (leader.agent.manager.produce_purgatory, leader.agent.manager.fetch_purgatory)
-    waits = [asyncio.ensure_future(purgatory.wait(note, (TP,), 60_000)) for purgatory in purgatories]
+    waits = [asyncio.ensure_future(purgatory.wait(record, (TP,), 60_000)) for purgatory in purgatories]
     await leader.produce(2)
     for state in (world.decide(1, (1,)), world.decide(2, (1, 2)), world.decide(1, (1,))):
         world.states[TP] = state

@@ -8,28 +8,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster import znodes
 from cluster.broker import BrokerId, ControllerId, PartitionEpoch
 from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
+from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions, decode_reassignments
+from cluster.znodes.cluster_wide import decode_cluster_id, decode_features, decode_producer_id_block
+from cluster.znodes.configs import decode_config, decode_config_change
+from cluster.znodes.controller import decode_controller, decode_controller_epoch
+from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION
+from cluster.znodes.registrations import decode_broker, decode_controller_registration
+from cluster.znodes.topics import decode_state, decode_topic
 from klamm.v1 import control_pb2
 
 T0: Final = TopicPartition("t", 0)
 DECODERS: Final[dict[str, Callable[[bytes], object]]] = {
-    "controller": znodes.decode_controller,
-    "controller epoch": znodes.decode_controller_epoch,
-    "broker": lambda data: znodes.decode_broker(BrokerId(1), data),
-    "controller registration": lambda data: znodes.decode_controller_registration(ControllerId(1001), data),
-    "topic": lambda data: znodes.decode_topic("t", data),
-    "state": lambda data: znodes.decode_state(T0, data, PartitionEpoch(0)),
-    "config": lambda data: znodes.decode_config("/config/topics/t", data),
-    "config change": lambda data: znodes.decode_config_change("/config/changes/config_change_0", data),
-    "partitions": lambda data: znodes.decode_partitions(znodes.PREFERRED_REPLICA_ELECTION, data),
-    "reassignments": znodes.decode_reassignments,
-    "log directory event": lambda data: znodes.decode_log_dir_event("/log_dir_event_notification/e", data),
-    "producer ids": znodes.decode_producer_id_block,
-    "cluster id": znodes.decode_cluster_id,
-    "features": znodes.decode_features,
+    "controller": decode_controller,
+    "controller epoch": decode_controller_epoch,
+    "broker": lambda data: decode_broker(BrokerId(1), data),
+    "controller registration": lambda data: decode_controller_registration(ControllerId(1001), data),
+    "topic": lambda data: decode_topic("t", data),
+    "state": lambda data: decode_state(T0, data, PartitionEpoch(0)),
+    "config": lambda data: decode_config("/config/topics/t", data),
+    "config change": lambda data: decode_config_change("/config/changes/config_change_0", data),
+    "partitions": lambda data: decode_partitions(PREFERRED_REPLICA_ELECTION, data),
+    "reassignments": decode_reassignments,
+    "log directory event": lambda data: decode_log_dir_event("/log_dir_event_notification/e", data),
+    "producer ids": decode_producer_id_block,
+    "cluster id": decode_cluster_id,
+    "features": decode_features,
 }
 HOSTILE: Final = (
     b"",
@@ -83,11 +89,11 @@ replicas = st.lists(numbers, max_size=3)
     partitions=st.dictionaries(numbers.map(str), replicas, max_size=3),
     adding=st.dictionaries(numbers.map(str), replicas, max_size=2),
 )
-def test_a_topic_that_can_be_read_can_be_told_to_brokers(
+def test_a_topic_that_can_be_read_can_be_sent_to_brokers(
     partitions: dict[str, list[int]], adding: dict[str, list[int]]
 ) -> None:
     try:
-        topic = znodes.decode_topic("t", msgspec.json.encode({"partitions": partitions, "adding_replicas": adding}))
+        topic = decode_topic("t", msgspec.json.encode({"partitions": partitions, "adding_replicas": adding}))
     except MalformedZnodeError:
         return
     for partition, assignment in topic.partitions.items():
@@ -98,12 +104,12 @@ def test_a_topic_that_can_be_read_can_be_told_to_brokers(
 
 
 @given(leader=numbers, epoch=numbers, isr=replicas, controller_epoch=numbers)
-def test_a_state_that_can_be_read_can_be_told_and_its_epoch_raised(
+def test_a_state_that_can_be_read_can_be_sent_and_its_epoch_raised(
     leader: int, epoch: int, isr: list[int], controller_epoch: int
 ) -> None:
     body = {"leader": leader, "leader_epoch": epoch, "isr": isr, "controller_epoch": controller_epoch}
     try:
-        state = znodes.decode_state(T0, msgspec.json.encode(body), PartitionEpoch(3))
+        state = decode_state(T0, msgspec.json.encode(body), PartitionEpoch(3))
     except MalformedZnodeError:
         return
     assert state is not None

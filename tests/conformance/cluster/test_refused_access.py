@@ -11,22 +11,22 @@ from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.errors import StartupError, ZooKeeperAccessError
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
-from cluster.znodes import CLUSTER_ID, CONTROLLER
+from cluster.znodes.paths import CLUSTER_ID, CONTROLLER
 from cluster.zookeeper.port import Create, SetData, ZooKeeper
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from simulator.cluster import VirtualClock
-from simulator.znode_tree import Author
+from simulator.znode_tree import SessionIdentity
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.controllers import MemorySink, RecordingBrokers, run_virtually
 
 pytestmark = pytest.mark.rule("ZK-6")
 
-OWNER = Author(identity="klamm", sets_acl=True)
+OWNER = SessionIdentity(identity="klamm", sets_acl=True)
 
 
-async def connect(server: SimulatedZooKeeper, author: Author | None = None) -> SimulatedZooKeeperClient:
+async def connect(server: SimulatedZooKeeper, author: SessionIdentity | None = None) -> SimulatedZooKeeperClient:
     client = SimulatedZooKeeperClient(server, author=author)
     client.listen(lambda _: None)
     await client.start_session()
@@ -53,7 +53,7 @@ def controller(client: ZooKeeper, number: int = 1001) -> Controller:
     )
 
 
-def test_an_agent_of_another_user_is_told_which_node_refuses_it() -> None:
+def test_an_agent_of_another_user_names_the_znode_that_refuses_it() -> None:
     async def main() -> None:
         stranger = await connect(await owned_cluster())
         with pytest.raises(ZooKeeperAccessError, match="^/brokers/ids/1 cannot be created: NO_AUTH"):
@@ -98,18 +98,18 @@ def test_a_controller_that_is_shut_out_later_asks_in_measure_and_rules_again_whe
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(candidate.run(stop))
         await asyncio.sleep(5)
-        assert candidate.in_office
+        assert candidate.is_active
         # Somebody takes the directory of the candidates away by hand, and the session is lost.
-        server.tree.nodes["/controllers/ids"].creator = "somebody"
+        server.tree.znodes["/controllers/ids"].creator = "somebody"
         client.expire()
         await asyncio.sleep(5)
         before = client.requests
         await asyncio.sleep(20)
-        assert not candidate.in_office
+        assert not candidate.is_active
         assert client.requests - before < 200, "it asks without a pause"
-        server.tree.nodes["/controllers/ids"].creator = "klamm"
+        server.tree.znodes["/controllers/ids"].creator = "klamm"
         await asyncio.sleep(10)
-        assert candidate.in_office
+        assert candidate.is_active
         stop.set()
         await running
 
@@ -124,7 +124,7 @@ def test_a_cluster_with_an_identity_of_its_own_works_on_nodes_from_before() -> N
         stop = asyncio.Event()
         running = asyncio.get_running_loop().create_task(candidate.run(stop))
         await asyncio.sleep(5)
-        assert candidate.in_office
+        assert candidate.is_active
         stranger = await connect(server)
         (refused,) = await stranger.multi([SetData(CONTROLLER, b"mine")])
         assert not refused.ok

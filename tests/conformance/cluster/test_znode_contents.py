@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from cluster import znodes
 from cluster.broker import (
     Broker,
     BrokerId,
@@ -19,8 +18,36 @@ from cluster.broker import (
     TopicId,
 )
 from cluster.errors import MalformedZnodeError
-from cluster.partition import RECOVERING, Leadership, ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.znodes import FinalizedFeatures
+from cluster.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.znodes.admin_requests import (
+    decode_log_dir_event,
+    decode_partitions,
+    decode_reassignments,
+    encode_partitions,
+)
+from cluster.znodes.cluster_wide import (
+    FinalizedFeatures,
+    decode_cluster_id,
+    decode_features,
+    decode_producer_id_block,
+    encode_cluster_id,
+    encode_features,
+)
+from cluster.znodes.configs import decode_config, decode_config_change, encode_config
+from cluster.znodes.controller import (
+    decode_controller,
+    decode_controller_epoch,
+    encode_controller,
+    encode_controller_epoch,
+)
+from cluster.znodes.paths import broker_path, delete_topic_path, partition_path, state_path, topic_config_path
+from cluster.znodes.registrations import (
+    decode_broker,
+    decode_controller_registration,
+    encode_broker,
+    encode_controller_registration,
+)
+from cluster.znodes.topics import decode_state, decode_topic, encode_state, encode_topic
 
 T0 = TopicPartition("t", 0)
 
@@ -38,21 +65,21 @@ BROKER = Broker(
 )
 
 
-def leadership(**changes: object) -> Leadership:
+def leadership(**changes: object) -> LeaderAndIsr:
     values = dict(leader=1, leader_epoch=3, isr=(1, 2), controller_epoch=7, partition_epoch=5) | changes
-    return Leadership(**values)  # type: ignore[arg-type]
+    return LeaderAndIsr(**values)  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("ZK-1", "ZK-4")
 def test_controller_body_is_kafkas() -> None:
-    body = znodes.encode_controller(ControllerId(1001), 1729800000000)
+    body = encode_controller(ControllerId(1001), 1729800000000)
     assert json.loads(body) == {
         "version": 2,
         "brokerid": 1001,
         "timestamp": "1729800000000",
         "kraftControllerEpoch": -1,
     }
-    assert znodes.decode_controller(body) == 1001
+    assert decode_controller(body) == 1001
 
 
 @pytest.mark.rule("ZK-2", "ZK-3")
@@ -67,46 +94,46 @@ def test_controller_body_is_kafkas() -> None:
     ],
 )
 def test_controller_body_that_cannot_be_read_means_nobody(data: bytes, controller: int | None) -> None:
-    assert znodes.decode_controller(data) == controller
+    assert decode_controller(data) == controller
 
 
 def test_controller_epoch_is_plain_decimal_text() -> None:
-    assert znodes.encode_controller_epoch(ControllerEpoch(7)) == b"7"
-    assert znodes.decode_controller_epoch(b"0") == 0
+    assert encode_controller_epoch(ControllerEpoch(7)) == b"7"
+    assert decode_controller_epoch(b"0") == 0
     with pytest.raises(MalformedZnodeError, match="/controller_epoch.*not a decimal"):
-        znodes.decode_controller_epoch(b"{}")
+        decode_controller_epoch(b"{}")
 
 
 def test_an_ipv6_host_stands_in_brackets_in_endpoints_and_addresses_only() -> None:
     broker = Broker(BrokerId(7), (Endpoint("fe80::1", 9092),))
-    body = json.loads(znodes.encode_broker(broker, 1))
+    body = json.loads(encode_broker(broker, 1))
     assert (body["host"], body["endpoints"]) == ("fe80::1", ["PLAINTEXT://[fe80::1]:9092"])
-    decoded = znodes.decode_broker(BrokerId(7), json.dumps(body).encode())
+    decoded = decode_broker(BrokerId(7), json.dumps(body).encode())
     assert decoded == broker
     assert decoded.endpoints[0].address == "[fe80::1]:9092"
 
 
 @pytest.mark.rule("ZK-10", "R1.6")
 def test_broker_registration_round_trip_and_literal_json() -> None:
-    assert znodes.decode_broker(BrokerId(7), BROKER_V5) == BROKER
-    assert json.loads(znodes.encode_broker(BROKER, 1729800000000)) == json.loads(BROKER_V5)
+    assert decode_broker(BrokerId(7), BROKER_V5) == BROKER
+    assert json.loads(encode_broker(BROKER, 1729800000000)) == json.loads(BROKER_V5)
 
 
 @pytest.mark.rule("ZK-10", "R1.6")
 @pytest.mark.parametrize(("version", "lacks"), [(2, 3), (4, 1), (5, 0)])
 def test_an_older_protocol_registers_without_what_it_does_not_know_yet(version: int, lacks: int) -> None:
-    body = json.loads(znodes.encode_broker(BROKER, 1729800000000, version))
+    body = json.loads(encode_broker(BROKER, 1729800000000, version))
     known = json.loads(BROKER_V5) | {"version": version}
     for name in ("features", "listener_security_protocol_map", "rack")[:lacks]:
         del known[name]
     assert body == known
-    assert znodes.decode_broker(BROKER.id, json.dumps(body).encode()).endpoints[0] == BROKER.endpoints[0]
+    assert decode_broker(BROKER.id, json.dumps(body).encode()).endpoints[0] == BROKER.endpoints[0]
 
 
 @pytest.mark.rule("ZK-10")
 def test_registration_without_a_plaintext_endpoint_has_null_host_and_port_minus_one() -> None:
     broker = Broker(BrokerId(1), (Endpoint("h", 1, "SECURE", "SSL"),))
-    body = json.loads(znodes.encode_broker(broker, 1))
+    body = json.loads(encode_broker(broker, 1))
     assert (body["host"], body["port"]) == (None, -1)
     assert "rack" not in body
 
@@ -137,7 +164,7 @@ def test_registration_without_a_plaintext_endpoint_has_null_host_and_port_minus_
     ],
 )
 def test_older_registrations_are_read_by_what_their_version_has(data: bytes, broker: Broker) -> None:
-    assert znodes.decode_broker(BrokerId(1), data) == broker
+    assert decode_broker(BrokerId(1), data) == broker
 
 
 @pytest.mark.rule("ZK-3", "ZK-11")
@@ -160,7 +187,7 @@ def test_older_registrations_are_read_by_what_their_version_has(data: bytes, bro
 )
 def test_invalid_registration_names_path_bytes_and_reason(data: bytes, why: str) -> None:
     with pytest.raises(MalformedZnodeError, match=why) as caught:
-        znodes.decode_broker(BrokerId(3), data)
+        decode_broker(BrokerId(3), data)
     assert caught.value.path == "/brokers/ids/3"
     assert caught.value.data == data
 
@@ -176,8 +203,8 @@ def brokers(*ids: int) -> tuple[BrokerId, ...]:
 
 
 @pytest.mark.rule("ZK-20")
-def test_topic_node_round_trip_and_literal_json() -> None:
-    topic = znodes.decode_topic("t", TOPIC_V3)
+def test_topic_znode_round_trip_and_literal_json() -> None:
+    topic = decode_topic("t", TOPIC_V3)
     assert topic == TopicAssignment(
         {
             0: ReplicaAssignment(brokers(7, 8, 9, 2, 5), brokers(8, 9), brokers(2, 5)),
@@ -185,12 +212,12 @@ def test_topic_node_round_trip_and_literal_json() -> None:
         },
         TopicId("Wx8MUo0-SnefEGwuS32aMQ"),
     )
-    assert json.loads(znodes.encode_topic(topic)) == json.loads(TOPIC_V3)
+    assert json.loads(encode_topic(topic)) == json.loads(TOPIC_V3)
 
 
 @pytest.mark.rule("ZK-20")
 def test_topic_writer_always_includes_both_maps_and_omits_an_absent_id() -> None:
-    body = json.loads(znodes.encode_topic(TopicAssignment({0: ReplicaAssignment(brokers(1))})))
+    body = json.loads(encode_topic(TopicAssignment({0: ReplicaAssignment(brokers(1))})))
     assert body == {"version": 3, "partitions": {"0": [1]}, "adding_replicas": {}, "removing_replicas": {}}
 
 
@@ -204,75 +231,75 @@ def test_topic_writer_always_includes_both_maps_and_omits_an_absent_id() -> None
     ],
 )
 def test_topic_reader_goes_by_fields_not_by_version(data: bytes, topic: TopicAssignment) -> None:
-    assert znodes.decode_topic("t", data) == topic
+    assert decode_topic("t", data) == topic
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"partitions":{"x":[1]}}', b'{"partitions":{"0":["a"]}}'])
-def test_malformed_topic_node_names_its_path(data: bytes) -> None:
+def test_malformed_topic_znode_names_its_path(data: bytes) -> None:
     with pytest.raises(MalformedZnodeError, match="/brokers/topics/t"):
-        znodes.decode_topic("t", data)
+        decode_topic("t", data)
 
 
 @pytest.mark.rule("ZK-25", "ZK-26", "ZK-27")
 def test_state_node_is_kafkas_json_and_leaves_the_partition_epoch_out() -> None:
     body = b'{"version":1,"leader":1,"leader_epoch":3,"controller_epoch":7,"isr":[1,2]}'
-    assert json.loads(znodes.encode_state(leadership())) == json.loads(body)
-    assert znodes.decode_state(T0, body, PartitionEpoch(5)) == leadership()
+    assert json.loads(encode_state(leadership())) == json.loads(body)
+    assert decode_state(T0, body, PartitionEpoch(5)) == leadership()
 
 
 @pytest.mark.rule("ZK-25")
 def test_recovery_state_is_written_only_while_recovering() -> None:
-    body = json.loads(znodes.encode_state(leadership(isr=(1,), leader_recovery_state=RECOVERING)))
+    body = json.loads(encode_state(leadership(isr=(1,), leader_recovery_state=RECOVERING)))
     assert body["leader_recovery_state"] == 1
     data = json.dumps(body).encode()
-    decoded = znodes.decode_state(T0, data, PartitionEpoch(5))
+    decoded = decode_state(T0, data, PartitionEpoch(5))
     assert decoded is not None
     assert decoded.leader_recovery_state == RECOVERING
 
 
 @pytest.mark.rule("ZK-28")
 def test_state_that_is_not_json_is_no_state_but_a_missing_field_is_an_error() -> None:
-    assert znodes.decode_state(T0, b"", PartitionEpoch(0)) is None
-    assert znodes.decode_state(T0, b"garbage", PartitionEpoch(0)) is None
+    assert decode_state(T0, b"", PartitionEpoch(0)) is None
+    assert decode_state(T0, b"garbage", PartitionEpoch(0)) is None
     with pytest.raises(MalformedZnodeError, match="/brokers/topics/t/partitions/0/state.*isr"):
-        znodes.decode_state(T0, b'{"leader":1,"leader_epoch":0,"controller_epoch":1}', PartitionEpoch(0))
+        decode_state(T0, b'{"leader":1,"leader_epoch":0,"controller_epoch":1}', PartitionEpoch(0))
 
 
 def test_encoder_refuses_an_empty_isr() -> None:
     with pytest.raises(AssertionError, match="never empty"):
-        znodes.encode_state(leadership(isr=()))
+        encode_state(leadership(isr=()))
 
 
 def test_config_node() -> None:
     body = b'{"version":1,"config":{"unclean.leader.election.enable":"true"}}'
-    assert znodes.decode_config("/config/topics/t", body) == {"unclean.leader.election.enable": "true"}
-    assert json.loads(znodes.encode_config({"unclean.leader.election.enable": "true"})) == json.loads(body)
-    assert znodes.decode_config("/config/topics/t", b"") == {}
+    assert decode_config("/config/topics/t", body) == {"unclean.leader.election.enable": "true"}
+    assert json.loads(encode_config({"unclean.leader.election.enable": "true"})) == json.loads(body)
+    assert decode_config("/config/topics/t", b"") == {}
 
 
 def test_cluster_id_has_a_version_that_is_a_string() -> None:
-    assert json.loads(znodes.encode_cluster_id("mXyzAbCdQ0aVbWc1dEfGhg")) == {
+    assert json.loads(encode_cluster_id("mXyzAbCdQ0aVbWc1dEfGhg")) == {
         "version": "1",
         "id": "mXyzAbCdQ0aVbWc1dEfGhg",
     }
-    assert znodes.decode_cluster_id(b'{"version":"1","id":"abc"}') == "abc"
+    assert decode_cluster_id(b'{"version":"1","id":"abc"}') == "abc"
 
 
 def test_partition_lists_of_notifications_and_elections() -> None:
     body = b'{"version":1,"partitions":[{"topic":"topic-a","partition":0},{"topic":"topic-b","partition":3}]}'
     partitions = [TopicPartition("topic-a", 0), TopicPartition("topic-b", 3)]
-    assert znodes.decode_partitions("/x", body) == partitions
-    assert json.loads(znodes.encode_partitions(partitions)) == json.loads(body)
+    assert decode_partitions("/x", body) == partitions
+    assert json.loads(encode_partitions(partitions)) == json.loads(body)
 
 
 def test_feature_node_of_both_versions() -> None:
     body = b'{"version":2,"status":1,"features":{"feature1":{"max_version_level":2}}}'
-    assert znodes.decode_features(body) == FinalizedFeatures(True, {"feature1": 2})
-    assert json.loads(znodes.encode_features(FinalizedFeatures(True, {"feature1": 2}))) == json.loads(body)
+    assert decode_features(body) == FinalizedFeatures(True, {"feature1": 2})
+    assert json.loads(encode_features(FinalizedFeatures(True, {"feature1": 2}))) == json.loads(body)
     older = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":2}}}'
-    assert znodes.decode_features(older) == FinalizedFeatures(False, {"f": 2}, version=1)
-    assert json.loads(znodes.encode_features(FinalizedFeatures(False, {"f": 2}, version=1))) == json.loads(older)
-    assert znodes.decode_features(b'{"version":2,"status":1,"features":{}}') == FinalizedFeatures(True)
+    assert decode_features(older) == FinalizedFeatures(False, {"f": 2}, version=1)
+    assert json.loads(encode_features(FinalizedFeatures(False, {"f": 2}, version=1))) == json.loads(older)
+    assert decode_features(b'{"version":2,"status":1,"features":{}}') == FinalizedFeatures(True)
 
 
 @pytest.mark.rule("ZK-8")
@@ -294,39 +321,39 @@ def test_feature_node_of_both_versions() -> None:
 )
 def test_a_feature_node_that_lacks_what_it_must_have_is_malformed(data: bytes, why: str) -> None:
     with pytest.raises(MalformedZnodeError, match=why) as caught:
-        znodes.decode_features(data)
+        decode_features(data)
     assert (caught.value.path, caught.value.data) == ("/feature", data)
 
 
 REQUIRED = {
-    "reassignment": (znodes.decode_reassignments, b'{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}'),
-    "partitions": (lambda data: znodes.decode_partitions("/x", data), b'{"partitions":[{"topic":"t","partition":0}]}'),
-    "log directory": (lambda data: znodes.decode_log_dir_event("/x", data), b'{"broker":1}'),
-    "producer ids": (znodes.decode_producer_id_block, b'{"broker":1,"block_start":"0","block_end":"9"}'),
-    "cluster id": (znodes.decode_cluster_id, b'{"id":"x"}'),
+    "reassignment": (decode_reassignments, b'{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}'),
+    "partitions": (lambda data: decode_partitions("/x", data), b'{"partitions":[{"topic":"t","partition":0}]}'),
+    "log directory": (lambda data: decode_log_dir_event("/x", data), b'{"broker":1}'),
+    "producer ids": (decode_producer_id_block, b'{"broker":1,"block_start":"0","block_end":"9"}'),
+    "cluster id": (decode_cluster_id, b'{"id":"x"}'),
     "state": (
-        lambda data: znodes.decode_state(T0, data, PartitionEpoch(0)),
+        lambda data: decode_state(T0, data, PartitionEpoch(0)),
         b'{"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1]}',
     ),
     "config change, version 1": (
-        lambda data: znodes.decode_config_change("/x", data),
+        lambda data: decode_config_change("/x", data),
         b'{"version":1,"entity_type":"topics","entity_name":"t"}',
     ),
     "config change, version 2": (
-        lambda data: znodes.decode_config_change("/x", data),
+        lambda data: decode_config_change("/x", data),
         b'{"version":2,"entity_path":"topics/t"}',
     ),
-    "broker, version 1": (lambda data: znodes.decode_broker(BrokerId(1), data), b'{"version":1,"host":"h","port":1}'),
-    "broker": (lambda data: znodes.decode_broker(BrokerId(1), data), b'{"version":5,"endpoints":["P://h:1"]}'),
+    "broker, version 1": (lambda data: decode_broker(BrokerId(1), data), b'{"version":1,"host":"h","port":1}'),
+    "broker": (lambda data: decode_broker(BrokerId(1), data), b'{"version":5,"endpoints":["P://h:1"]}'),
     "controller": (
-        lambda data: znodes.decode_controller_registration(ControllerId(1), data),
+        lambda data: decode_controller_registration(ControllerId(1), data),
         b'{"version":1,"host":"h","port":1}',
     ),
     "features, version 1": (
-        znodes.decode_features,
+        decode_features,
         b'{"version":1,"status":1,"features":{"f":{"min_version_level":1,"max_version_level":2}}}',
     ),
-    "features": (znodes.decode_features, b'{"version":2,"status":1,"features":{"f":{"max_version_level":2}}}'),
+    "features": (decode_features, b'{"version":2,"status":1,"features":{"f":{"max_version_level":2}}}'),
 }
 
 
@@ -354,22 +381,22 @@ def test_no_field_that_a_reader_needs_may_be_missing(node: str) -> None:
 
 @pytest.mark.rule("ZK-8", "ZK-21")
 def test_fields_that_have_a_meaning_when_they_are_missing_may_be() -> None:
-    assert znodes.decode_config("/config/topics/t", b'{"version":1}') == {}
-    assert znodes.decode_reassignments(b'{"partitions":[]}') == {}
-    assert znodes.decode_topic("t", b'{"partitions":{"0":[1]}}').partitions[0] == ReplicaAssignment(brokers(1))
+    assert decode_config("/config/topics/t", b'{"version":1}') == {}
+    assert decode_reassignments(b'{"partitions":[]}') == {}
+    assert decode_topic("t", b'{"partitions":{"0":[1]}}').partitions[0] == ReplicaAssignment(brokers(1))
 
 
 @pytest.mark.parametrize("lowest", ["", '"min_version_level":0,', '"min_version_level":3,'])
 def test_a_finalized_range_of_the_older_feature_node_must_be_one(lowest: str) -> None:
     body = f'{{"version":1,"status":1,"features":{{"f":{{{lowest}"max_version_level":2}}}}}}'.encode()
     with pytest.raises(MalformedZnodeError, match="lowest level"):
-        znodes.decode_features(body)
-    assert znodes.decode_features(body.replace(b'"version":1', b'"version":2')).levels == {"f": 2}
+        decode_features(body)
+    assert decode_features(body.replace(b'"version":1', b'"version":2')).levels == {"f": 2}
 
 
 def test_controller_registration_finds_the_process() -> None:
     endpoint = Endpoint("127.0.0.1", 19092)
-    body = znodes.encode_controller_registration(ControllerId(1001), endpoint, 5)
+    body = encode_controller_registration(ControllerId(1001), endpoint, 5)
     assert json.loads(body) == {
         "version": 1,
         "host": "127.0.0.1",
@@ -377,13 +404,13 @@ def test_controller_registration_finds_the_process() -> None:
         "endpoints": ["PLAINTEXT://127.0.0.1:19092"],
         "timestamp": "5",
     }
-    assert znodes.decode_controller_registration(ControllerId(1001), body) == endpoint
+    assert decode_controller_registration(ControllerId(1001), body) == endpoint
 
 
 def test_every_path_is_kafkas() -> None:
-    assert znodes.state_path(T0) == "/brokers/topics/t/partitions/0/state"
-    assert znodes.partition_path(T0) == "/brokers/topics/t/partitions/0"
-    assert znodes.topic_config_path("t") == "/config/topics/t"
-    assert znodes.delete_topic_path("t") == "/admin/delete_topics/t"
-    assert znodes.broker_path(BrokerId(1)) == "/brokers/ids/1"
+    assert state_path(T0) == "/brokers/topics/t/partitions/0/state"
+    assert partition_path(T0) == "/brokers/topics/t/partitions/0"
+    assert topic_config_path("t") == "/config/topics/t"
+    assert delete_topic_path("t") == "/admin/delete_topics/t"
+    assert broker_path(BrokerId(1)) == "/brokers/ids/1"
     assert LeaderEpoch(0) == 0

@@ -4,28 +4,29 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.requests import LeaderAndIsrRequest, UpdateMetadataRequest
-from cluster.znodes import broker_path, encode_broker
+from cluster.requests.control import LeaderAndIsrRequest, UpdateMetadataRequest
+from cluster.znodes.paths import broker_path
+from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Create, Delete, SetData
-from tests.controllers import run_virtually, running_cluster, settle, until
+from tests.controllers import quiesce, run_virtually, running_cluster, until
 
 
 @pytest.mark.rule("RQ-30")
 def test_a_broker_without_the_listener_is_left_out_until_it_offers_it() -> None:
     async def main() -> None:
         world, c = await running_cluster(1)
-        odd = Broker(BrokerId(2), (Endpoint("host2", 9093, "EXTERNAL"),))
-        await world.create(broker_path(odd.id), encode_broker(odd, 1))
+        external = Broker(BrokerId(2), (Endpoint("host2", 9093, "EXTERNAL"),))
+        await world.create(broker_path(external.id), encode_broker(external, 1))
         await world.create_topic("t", [2, 1])
         # Nobody could tell broker 2 that it leads.
         await world.leads("t", leader=1, isr=[1])
         assert c.gauge("ActiveBrokerCount") == 1
         await c.stop()
         successor = world.start_controller(1002)
-        await until(lambda: successor.rules)
+        await until(lambda: successor.is_active)
         assert successor.gauge("ActiveBrokerCount") == 1
-        mended = replace(odd, endpoints=(*odd.endpoints, Endpoint("host2", 9092)))
-        await world.write(SetData(broker_path(odd.id), encode_broker(mended, 1)))
+        mended = replace(external, endpoints=(*external.endpoints, Endpoint("host2", 9092)))
+        await world.write(SetData(broker_path(external.id), encode_broker(mended, 1)))
         await until(lambda: successor.brokers.of(2, LeaderAndIsrRequest))
         assert successor.gauge("ActiveBrokerCount") == 2
         await successor.stop()
@@ -62,7 +63,7 @@ def test_with_a_control_plane_a_channel_needs_that_listener_while_leaders_are_na
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1, isr=[1])
-        await settle()
+        await quiesce()
         assert {broker for broker, _ in c.brokers.received} == {1}
         (request,) = c.brokers.of(1, LeaderAndIsrRequest)
         assert [(leader.broker_id, leader.port) for leader in request.live_leaders] == [(1, 9092)]
@@ -72,7 +73,7 @@ def test_with_a_control_plane_a_channel_needs_that_listener_while_leaders_are_na
 
 
 @pytest.mark.rule("RQ-36", "BK-2")
-def test_a_broker_that_died_while_another_came_is_not_told_of_it() -> None:
+def test_a_broker_that_died_while_another_came_is_not_informed_of_it() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2)
         c.brokers.received.clear()
@@ -82,10 +83,10 @@ def test_a_broker_that_died_while_another_came_is_not_told_of_it() -> None:
             Delete(broker_path(BrokerId(2))), Create(broker_path(newcomer.id), encode_broker(newcomer, 1))
         )
         await until(lambda: c.gauge("ActiveBrokerCount") == 2)
-        await settle()
-        introduction, farewell = c.brokers.of(1, UpdateMetadataRequest)
+        await quiesce()
+        introduction, last = c.brokers.of(1, UpdateMetadataRequest)
         assert [b.id for b in introduction.live_brokers] == [1, 2, 3]
-        assert [b.id for b in farewell.live_brokers] == [1, 3]
+        assert [b.id for b in last.live_brokers] == [1, 3]
         assert not [b for b, _ in c.brokers.received if b == 2]
         await c.stop()
 

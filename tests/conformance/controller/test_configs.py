@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cluster.errors import ErrorCode
-from cluster.requests import (
+from cluster.requests.configs import (
     BROKER_RESOURCE,
     DELETE_CONFIG,
     SET_CONFIG,
@@ -16,22 +16,14 @@ from cluster.requests import (
     AlterConfigsRequest,
     AlterConfigsResource,
     ConfigResource,
-    CreatePartitionsRequest,
     DescribeConfigsRequest,
     DescribedConfig,
-    NewPartitions,
 )
-from cluster.znodes import (
-    CONFIG_CHANGE_PREFIX,
-    CONFIG_CHANGES,
-    ConfigEntity,
-    encode_config,
-    encode_config_change,
-    topic_config_path,
-    topic_path,
-)
+from cluster.requests.topics import CreatePartitionsRequest, NewPartitions
+from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
+from cluster.znodes.paths import CONFIG_CHANGES, topic_config_path, topic_path
 from cluster.zookeeper.port import Check, Create, Op, SetData
-from tests.controllers import RunningController, World, run_virtually, running_cluster, settle
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
 
 E = ErrorCode
 UNCLEAN = "unclean.leader.election.enable"
@@ -50,9 +42,9 @@ async def without_a_clean_leader(**settings: Any) -> tuple[World, RunningControl
     await world.leads("u", leader=1)
     for broker in (2, 1):
         await world.stop_broker(broker)
-        await settle()
+        await quiesce()
     await world.start_broker(2)
-    await settle()
+    await quiesce()
     assert [(await world.leads(topic, leader=-1)).isr for topic in "tu"] == [(1,), (1,)]
     return world, c
 
@@ -77,11 +69,11 @@ def test_a_topic_that_allows_unclean_leaders_gets_one_once_that_is_announced() -
     async def main() -> None:
         world, c = await without_a_clean_leader()
         await put(world, TOPIC, announced=False, unclean_leader_election_enable="true")
-        await settle(5)
+        await quiesce(5)
         await world.leads("t", leader=-1)
         await announce(world, TOPIC)
         assert (await world.leads("t", leader=2)).isr == (2,)
-        await settle()
+        await quiesce()
         assert c.metrics.meter("kafka.controller", "ControllerStats", "UncleanLeaderElectionsPerSec").count == 1
         await world.leads("u", leader=-1)
         await c.stop()
@@ -97,7 +89,7 @@ def test_the_brokers_setting_counts_for_every_topic_that_does_not_say_otherwise(
         await put(world, ConfigEntity("topics", "u"), unclean_leader_election_enable="false")
         await put(world, entity, unclean_leader_election_enable="true")
         await world.leads("t", leader=2)
-        await settle()
+        await quiesce()
         await world.leads("u", leader=-1)
         await c.stop()
 
@@ -110,7 +102,7 @@ def test_a_controllers_own_setting_is_above_that_of_all_and_both_above_its_file(
         world, c = await without_a_clean_leader()
         await put(world, OWN, unclean_leader_election_enable="false")
         await put(world, DEFAULT, unclean_leader_election_enable="true")
-        await settle()
+        await quiesce()
         await world.leads("t", leader=-1)
         await put(world, OWN, unclean_leader_election_enable="perhaps")
         await world.leads("t", leader=2)
@@ -142,14 +134,14 @@ def test_turning_it_on_under_a_live_leader_or_off_again_changes_nothing() -> Non
         for value in ("true", "false"):
             await put(world, TOPIC, unclean_leader_election_enable=value)
             await put(world, DEFAULT, unclean_leader_election_enable=value)
-            await settle()
+            await quiesce()
         assert await world.state("t") == before
         await world.stop_broker(2)
-        await settle()
+        await quiesce()
         await world.stop_broker(1)
-        await settle()
+        await quiesce()
         await world.start_broker(2)
-        await settle()
+        await quiesce()
         await world.leads("t", leader=-1)
         await c.stop()
 
@@ -166,13 +158,13 @@ def test_old_announcements_go_and_those_that_name_nobody_stop_nothing() -> None:
         await put(world, TOPIC, announced=False, unclean_leader_election_enable="true")
         await world.write(Create(CONFIG_CHANGE_PREFIX, old, sequential=True))
         await world.leads("t", leader=2)
-        await settle(14 * 60)
+        await quiesce(14 * 60)
         await announce(world, ConfigEntity("topics", "u"))
-        await settle()
+        await quiesce()
         assert len(world.server.tree.children(CONFIG_CHANGES) or ()) == 4
-        await settle(2 * 60)
+        await quiesce(2 * 60)
         await announce(world, ConfigEntity("topics", "u"))
-        await settle()
+        await quiesce()
         assert len(world.server.tree.children(CONFIG_CHANGES) or ()) == 2
         name = "TopicUncleanLeaderElectionEnableRateAndTimeMs"
         assert c.metrics.timer("kafka.controller", "ControllerStats", name).count == 1, "each change is heard once"
@@ -182,17 +174,17 @@ def test_old_announcements_go_and_those_that_name_nobody_stop_nothing() -> None:
 
 
 @pytest.mark.rule("EP-34", "ZC-6")
-def test_changes_made_while_a_session_was_lost_are_heard_in_the_next_one() -> None:
+def test_changes_made_while_a_session_was_lost_are_handled_in_the_next_one() -> None:
     async def main() -> None:
         world, c = await without_a_clean_leader()
         c.zookeeper.pause()
-        await settle(10)
+        await quiesce(10)
         await put(world, TOPIC, unclean_leader_election_enable="true")
         await put(world, DEFAULT, unclean_leader_election_enable="true")
         c.zookeeper.resume()
         await world.leads("t", leader=2)
         await put(world, DEFAULT, unclean_leader_election_enable="false")
-        await settle()
+        await quiesce()
         await put(world, DEFAULT, unclean_leader_election_enable="true")
         await world.leads("u", leader=2)
         await c.stop()
@@ -220,18 +212,18 @@ async def alter(c: RunningController, *resources: AlterConfigsResource, **option
 
 
 def stored(world: World, entity: ConfigEntity) -> Any:
-    node = world.server.tree.get(entity.path)
-    return None if node is None else msgspec.json.decode(node.data)
+    znode = world.server.tree.get(entity.path)
+    return None if znode is None else msgspec.json.decode(znode.data)
 
 
 def announcements(world: World) -> list[Any]:
     names = world.server.tree.children(CONFIG_CHANGES) or ()
-    nodes = [world.server.tree.get(f"{CONFIG_CHANGES}/{name}") for name in names]
-    return [msgspec.json.decode(node.data) for node in nodes if node is not None]
+    znodes = [world.server.tree.get(f"{CONFIG_CHANGES}/{name}") for name in names]
+    return [msgspec.json.decode(znode.data) for znode in znodes if znode is not None]
 
 
 @pytest.mark.rule("TP-1", "EP-30", "EP-31")
-def test_altered_settings_stand_where_kafkas_tools_look_and_are_announced_to_all() -> None:
+def test_altered_settings_stand_where_kafkas_tools_read_and_are_announced_to_all() -> None:
     async def main() -> None:
         world, c = await without_a_clean_leader()
         await put(world, TOPIC, announced=False, retention_ms="5", an_old_key="kept")
@@ -271,9 +263,9 @@ REFUSED: list[tuple[AlterConfigsResource, ErrorCode, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("resource", "code", "words"), REFUSED, ids=[words for _, _, words in REFUSED])
+@pytest.mark.parametrize(("resource", "code", "message"), REFUSED, ids=[message for _, _, message in REFUSED])
 def test_what_makes_no_sense_is_refused_by_name_and_the_rest_is_done(
-    resource: AlterConfigsResource, code: ErrorCode, words: str
+    resource: AlterConfigsResource, code: ErrorCode, message: str
 ) -> None:
     async def main() -> None:
         world, c = await running_cluster(1)
@@ -283,7 +275,7 @@ def test_what_makes_no_sense_is_refused_by_name_and_the_rest_is_done(
         answer = await c.ask(AlterConfigsRequest((resource, of_topic(change("retention.ms", "7"), name="u"))))
         refused, done = answer.responses
         assert refused.error_code is code
-        assert words in refused.error_message
+        assert message in refused.error_message
         assert done.error_code is E.NONE
         assert announcements(world) == [{"version": 2, "entity_path": "topics/u"}]
         await c.stop()
@@ -313,9 +305,9 @@ def test_a_node_that_cannot_be_read_is_not_overwritten() -> None:
         await world.leads("t", leader=1)
         await world.create(topic_config_path("t"), b"not JSON")
         assert await alter(c, of_topic(change("retention.ms", "1"))) == [E.INVALID_CONFIG]
-        node = world.server.tree.get(topic_config_path("t"))
-        assert node is not None
-        assert node.data == b"not JSON"
+        znode = world.server.tree.get(topic_config_path("t"))
+        assert znode is not None
+        assert znode.data == b"not JSON"
         (described,) = (await c.ask(DescribeConfigsRequest((ConfigResource(TOPIC_RESOURCE, "t"),)))).results
         assert described.error_code is E.INVALID_CONFIG
         await c.stop()
@@ -370,9 +362,9 @@ def meddle(world: World, path: str, *, times: int) -> None:
         nonlocal left
         if left > 0 and any(op.path == path and not isinstance(op, Check) for op in ops):
             left -= 1
-            node = world.server.tree.get(path)
-            body = encode_config({"flush.ms": str(left)}) if node is None or b"flush" in node.data else node.data
-            carry_out(session, [Create(path, body) if node is None else SetData(path, body)])
+            znode = world.server.tree.get(path)
+            body = encode_config({"flush.ms": str(left)}) if znode is None or b"flush" in znode.data else znode.data
+            carry_out(session, [Create(path, body) if znode is None else SetData(path, body)])
         return carry_out(session, ops)
 
     world.server.write = write  # type: ignore[method-assign]
@@ -399,7 +391,7 @@ def test_an_expansion_that_races_with_a_tool_is_not_attempted() -> None:
         world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         meddle(world, topic_path("t"), times=1)
         answer = await c.ask(CreatePartitionsRequest((NewPartitions("t", 2),)))
         assert [result.error_code for result in answer.results] == [E.OPERATION_NOT_ATTEMPTED]

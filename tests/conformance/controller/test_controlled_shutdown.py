@@ -7,32 +7,25 @@ import pytest
 
 from cluster.broker import BrokerEpoch, BrokerId, ControllerId
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import Leadership
-from cluster.requests import (
+from cluster.partition import LeaderAndIsr
+from cluster.requests.agents import (
     AlterPartitionItem,
     AlterPartitionRequest,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
-    LeaderAndIsrRequest,
-    PlanControlledShutdownRequest,
-    PlannedRequest,
     RemainingPartition,
-    StopReplicaRequest,
-    ThreatenedPartition,
 )
-from cluster.state_change_log import Kind
-from cluster.znodes import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
-    encode_config,
-    encode_controller,
-    state_path,
-    topic_config_path,
-)
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
+from cluster.requests.elections import PlanControlledShutdownRequest, ThreatenedPartition
+from cluster.requests.plans import PlannedRequest
+from cluster.znodes.configs import encode_config
+from cluster.znodes.controller import encode_controller
+from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH, state_path, topic_config_path
 from cluster.zookeeper.port import Create, Delete, SetData
 from controller.changes import DeletionsQueued
+from state_log.record import Kind
 from tests.contexts import leadership, tp
-from tests.controllers import RunningController, run_virtually, running_cluster, settle, until
+from tests.controllers import RunningController, quiesce, run_virtually, running_cluster, until
 
 Answer = ControlledShutdownResponse
 ELSEWHERE = encode_controller(ControllerId(1009), 0)
@@ -40,7 +33,7 @@ ELSEWHERE = encode_controller(ControllerId(1009), 0)
 
 async def shut_down(controller: RunningController, broker: int, epoch: int = -1) -> Answer:
     answer: Answer = await controller.ask(ControlledShutdownRequest(BrokerId(broker), BrokerEpoch(epoch)))
-    await settle()
+    await quiesce()
     return answer
 
 
@@ -57,7 +50,7 @@ def test_a_standby_answers_that_the_controller_moved() -> None:
     async def main() -> None:
         world, c = await running_cluster(1)
         standby = world.start_controller(1002)
-        await settle(1)
+        await quiesce(1)
         assert await shut_down(standby, 1) == Answer(ErrorCode.STALE_CONTROLLER_EPOCH)
         await standby.stop()
         await c.stop()
@@ -82,7 +75,7 @@ def test_a_controller_that_was_replaced_meanwhile_answers_that_it_moved_and_resi
 
 
 @pytest.mark.rule("CS-1", "EV-6", "EV-7")
-def test_a_request_that_still_waits_when_the_reign_ends_is_answered_that_the_controller_moved() -> None:
+def test_a_request_that_still_waits_when_the_controller_epoch_ends_is_answered_that_the_controller_moved() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
@@ -136,14 +129,14 @@ def test_the_worked_example_of_three_shutdowns_one_after_the_other() -> None:
 
 
 @pytest.mark.rule("CS-7", "CS-8", "CS-9", "CS-10", "CS-13", "D-15")
-def test_leaders_move_and_are_told_and_followers_stop() -> None:
+def test_leaders_move_and_brokers_learn_of_it_and_followers_stop() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2, 3)
         await world.create_topic("led", [1, 2, 3])
         await world.create_topic("followed", [2, 1, 3])
         await world.leads("led", leader=1)
         await world.leads("followed", leader=2)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         c.sink.changes.clear()
         assert await shut_down(c, 1, await world.broker_epoch(1)) == remaining()
@@ -182,7 +175,7 @@ def test_what_has_no_successor_stays_and_single_replicas_are_not_even_reported()
         await world.leads("alone", leader=1)
         await world.stop_broker(2)
         await world.leads("alone", leader=1, isr=[1])
-        await settle()
+        await quiesce()
         single, alone = await world.state("single"), await world.state("alone")
         assert await shut_down(c, 1) == remaining(("alone", 0))
         assert (await world.state("single"), await world.state("alone")) == (single, alone)
@@ -224,7 +217,7 @@ def test_the_end_of_a_broker_that_left_in_order_changes_no_state_and_its_return_
         moved = await world.leads("t", leader=2, isr=[2])
         await world.stop_broker(1)
         assert await world.leads("single", leader=-1) == leadership(-1, [1], leader_epoch=1, partition_epoch=1)
-        await settle()
+        await quiesce()
         assert await world.state("t") == moved
         assert c.context.shutting_down == set()
         await world.start_broker(1)
@@ -256,8 +249,8 @@ def test_topics_that_are_being_deleted_are_left_alone() -> None:
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", 1, leader=2)
-        await settle()
-        before: list[Leadership | None] = [await world.state("t", p) for p in (0, 1)]
+        await quiesce()
+        before: list[LeaderAndIsr | None] = [await world.state("t", p) for p in (0, 1)]
         c.context.apply(DeletionsQueued(("t",)))
         assert await shut_down(c, 1) == remaining()
         assert [await world.state("t", p) for p in (0, 1)] == before
@@ -289,7 +282,7 @@ def test_the_next_controller_goes_on_with_a_broker_that_repeats_its_request() ->
         assert await shut_down(c, 1) == remaining()
         await c.stop()
         successor = world.start_controller(1002)
-        await until(lambda: successor.rules, "in office")
+        await until(lambda: successor.is_active, "active")
         # It knows nothing of the request, and learns of it when it comes again.
         assert successor.context.shutting_down == set()
         assert await shut_down(successor, 1) == remaining()
@@ -299,7 +292,7 @@ def test_the_next_controller_goes_on_with_a_broker_that_repeats_its_request() ->
     run_virtually(main)
 
 
-def test_a_look_ahead_tells_what_a_shutdown_would_do_and_changes_nothing() -> None:
+def test_a_preview_says_what_a_shutdown_would_do_and_changes_nothing() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2, 3, min_insync_replicas=2)
         await world.create_topic("led", [1, 2, 3])
@@ -307,7 +300,7 @@ def test_a_look_ahead_tells_what_a_shutdown_would_do_and_changes_nothing() -> No
         await world.create_topic("strict", [2, 1, 3])
         await world.create_topic("single", [1])
         await world.leads("single", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         version = world.server.tree.zxid
         plan = await c.ask(PlanControlledShutdownRequest(BrokerId(1)))
@@ -348,7 +341,7 @@ def _partitions(request: Any) -> int:
     return sum(len(topic.partition_states) for topic in request.topic_states)
 
 
-def test_a_look_ahead_for_an_unknown_broker_names_it() -> None:
+def test_a_preview_for_an_unknown_broker_names_it() -> None:
     async def main() -> None:
         _, c = await running_cluster(1)
         with pytest.raises(ApiError, match="broker 9 is not registered") as caught:
@@ -367,7 +360,7 @@ def test_a_broker_with_thousands_of_partitions_leaves_by_a_few_transactions() ->
         await world.create_topic("followed", *[[2, 1]] * 1000)
         await world.leads("led", 999, leader=1)
         await world.leads("followed", 999, leader=2)
-        await settle()
+        await quiesce()
         before = world.server.tree.zxid
         assert await shut_down(c, 1) == remaining()
         assert await world.leads("led", 999, leader=2, isr=[2])

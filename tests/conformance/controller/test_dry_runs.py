@@ -8,37 +8,29 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.requests import (
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
+from cluster.requests.configs import (
     BROKER_RESOURCE,
-    PREFERRED,
     SET_CONFIG,
     TOPIC_RESOURCE,
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterPartitionItem,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    ControlledShutdownRequest,
+)
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.requests.elections import PREFERRED, ElectLeadersRequest, PlanControlledShutdownRequest
+from cluster.requests.plans import DescribedPartition, Plan, PlannedSetting
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    DescribedPartition,
-    ElectLeadersRequest,
-    LeaderAndIsrRequest,
     NewPartitions,
     NewTopic,
-    Plan,
-    PlanControlledShutdownRequest,
-    PlannedSetting,
-    ReassignablePartition,
-    ReassignableTopic,
-    StopReplicaRequest,
     TopicToDelete,
-    UpdateMetadataRequest,
 )
 from tests.contexts import ids, tp
-from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 Requests = dict[int, list[tuple[str, int, bool]]]
 
@@ -66,14 +58,14 @@ def received(c: RunningController) -> Requests:
 
 async def dry_and_real(c: RunningController, request: Any) -> Plan:
     """The plan, after the request was carried out; asserts that brokers got the requests of the plan."""
-    await settle()
+    await quiesce()
     c.brokers.received.clear()
     plan: Plan = (await c.ask(replace(request, validate_only=True))).plan
-    await settle()
+    await quiesce()
     assert not c.brokers.received, "a dry run tells nobody"
     answer = await c.ask(request)
     assert answer.plan is None
-    await settle()
+    await quiesce()
     assert received(c) == planned(plan)
     return plan
 
@@ -273,13 +265,13 @@ def test_the_plan_of_a_move_that_replaces_one_with_a_replica_that_has_arrived_is
             AlterPartitionRequest(BrokerId(1), await world.broker_epoch(1), (await joining(world, c),))
         )
         assert joined.partitions[0].error_code is ErrorCode.NONE
-        rules = c
+        active = c
         if failover:
-            rules = world.start_controller(1002)
+            active = world.start_controller(1002)
             await c.stop()
-            await until(lambda: rules.rules)
-        await assert_as_planned(world, await dry_and_real(rules, move([3, 2])))
-        assert rules.context.assignment(tp("t-0")).replicas == (3, 2)
+            await until(lambda: active.is_active)
+        await assert_as_planned(world, await dry_and_real(active, move([3, 2])))
+        assert active.context.assignment(tp("t-0")).replicas == (3, 2)
 
     async def joining(world: World, c: RunningController) -> AlterPartitionItem:
         state = await world.leads("t", leader=1)
@@ -327,11 +319,11 @@ def test_the_plan_of_a_shutdown_is_what_happens() -> None:
         world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2], [2, 1], [3, 1, 2], [2, 3], [1])
         await world.leads("t", 4, leader=1)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         plan = (await c.ask(PlanControlledShutdownRequest(BrokerId(1)))).plan
         assert (await c.ask(ControlledShutdownRequest(BrokerId(1)))).error_code is ErrorCode.NONE
-        await settle()
+        await quiesce()
         assert received(c) == planned(plan)
         await assert_as_planned(world, plan)
 
@@ -343,7 +335,7 @@ def test_settings_that_cannot_be_read_are_refused_in_a_dry_run_too() -> None:
         world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
-        await world.create("/config/topics/t", b"spoiled")
+        await world.create("/config/topics/t", b"malformed")
         request = AlterConfigsRequest((_set(TOPIC_RESOURCE, "t", retention_ms="5"),))
         for validate_only in (True, False):
             answer = await c.ask(replace(request, validate_only=validate_only))

@@ -6,32 +6,30 @@ import pytest
 
 from cluster.broker import Endpoint
 from cluster.errors import ApiError, ErrorCode, OutcomeUnknownError
-from cluster.requests import CreateTopicsRequest, DescribeClusterRequest, ListTopicsRequest, NewTopic
-from cluster.state_change_log import Kind
-from cluster.znodes import (
-    CONTROLLER,
-    PERSISTENT_PATHS,
-    decode_cluster_id,
-    decode_controller_registration,
-    encode_controller,
-)
+from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.topics import CreateTopicsRequest, ListTopicsRequest, NewTopic
+from cluster.znodes.cluster_wide import decode_cluster_id
+from cluster.znodes.controller import encode_controller
+from cluster.znodes.paths import CONTROLLER, PERSISTENT_PATHS
+from cluster.znodes.registrations import decode_controller_registration
 from cluster.zookeeper.port import SetData
-from tests.controllers import SESSION_MS, World, run_virtually, settle, until
-from tests.offices import epoch, in_office, owner, withhold_the_election
+from state_log.record import Kind
+from tests.controller_elections import active_controller, epoch, owner, withhold_the_election
+from tests.controllers import SESSION_MS, World, quiesce, run_virtually, until
 
 
 @pytest.mark.rule("EL-2", "EL-3", "EL-4", "EL-8", "EL-30")
 def test_the_first_controller_makes_the_paths_and_takes_epoch_one() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await active_controller(world.start_controller())
         assert await epoch(world) == (b"1", 1)
         assert await owner(world) == 1001
         for path in PERSISTENT_PATHS:
             assert await world.tool.exists(path) is not None, path
-        node = await world.tool.get("/cluster/id")
-        assert node is not None
-        assert len(decode_cluster_id(node.data)) == 22
+        znode = await world.tool.get("/cluster/id")
+        assert znode is not None
+        assert len(decode_cluster_id(znode.data)) == 22
         registration = await world.tool.get("/controllers/ids/1001")
         assert registration is not None
         assert decode_controller_registration(c.controller.config.id, registration.data) == Endpoint(
@@ -46,17 +44,17 @@ def test_the_first_controller_makes_the_paths_and_takes_epoch_one() -> None:
 
 
 @pytest.mark.rule("EL-1", "EL-9", "EL-11", "INV-5")
-def test_of_many_candidates_one_rules_and_every_change_raises_the_epoch_by_one() -> None:
+def test_of_many_candidates_one_is_active_and_every_change_raises_the_epoch_by_one() -> None:
     async def main() -> None:
         world = await World().start()
         candidates = [world.start_controller(1000 + n) for n in range(1, 5)]
         for number in range(1, 5):
-            ruler = await in_office(*candidates)
-            await settle()
+            active = await active_controller(*candidates)
+            await quiesce()
             assert sum(c.gauge("ActiveControllerCount") for c in candidates) == 1
             assert (await epoch(world))[0] == str(number).encode()
-            candidates.remove(ruler)
-            await ruler.stop()
+            candidates.remove(active)
+            await active.stop()
 
     run_virtually(main)
 
@@ -65,8 +63,8 @@ def test_of_many_candidates_one_rules_and_every_change_raises_the_epoch_by_one()
 def test_a_deleted_controller_node_starts_a_new_election() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
-        await settle()
+        c = await active_controller(world.start_controller())
+        await quiesce()
         await world.delete(CONTROLLER)
         await until(lambda: len(c.sink.of(Kind.CONTROLLER)) == 3)
         assert [r.to_state for r in c.sink.of(Kind.CONTROLLER)] == ["active", "resigned", "active"]
@@ -77,10 +75,10 @@ def test_a_deleted_controller_node_starts_a_new_election() -> None:
 
 
 @pytest.mark.rule("EL-9", "EL-10", "INV-11")
-def test_an_overwritten_controller_node_ends_the_reign() -> None:
+def test_an_overwritten_controller_znode_ends_the_controller_epoch() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await active_controller(world.start_controller())
         await world.start_broker(1)
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         await world.write(SetData(CONTROLLER, encode_controller(7, 1)))  # type: ignore[arg-type]
@@ -95,7 +93,7 @@ def test_an_overwritten_controller_node_ends_the_reign() -> None:
 @pytest.mark.rule("EL-5", "ZC-2")
 @pytest.mark.parametrize("carried_out", [True, False])
 @pytest.mark.parametrize("lost_write", range(1, 25))
-def test_losing_any_write_of_the_start_there_or_back_still_ends_in_office(lost_write: int, carried_out: bool) -> None:
+def test_losing_any_write_of_the_start_there_or_back_still_ends_active(lost_write: int, carried_out: bool) -> None:
     async def main() -> None:
         world = await World().start()
         c = world.start_controller()
@@ -111,26 +109,26 @@ def test_losing_any_write_of_the_start_there_or_back_still_ends_in_office(lost_w
             return await original(ops)
 
         c.zookeeper.multi = multi  # type: ignore[method-assign]
-        await in_office(c)
-        await settle(3)
+        await active_controller(c)
+        await quiesce(3)
         assert c.gauge("ActiveControllerCount") == 1
         assert (await epoch(world))[0] == b"1"
         assert count > 20
-        nodes = await world.tool.get_many([*PERSISTENT_PATHS, "/cluster/id", "/controllers/ids/1001", "/feature"])
-        assert None not in nodes
+        znodes = await world.tool.get_many([*PERSISTENT_PATHS, "/cluster/id", "/controllers/ids/1001", "/feature"])
+        assert None not in znodes
         await c.stop()
 
     run_virtually(main)
 
 
 @pytest.mark.rule("D-26", "ZK-13", "EL-9")
-def test_a_controller_restarted_within_its_old_session_does_not_take_the_old_office_for_its_own() -> None:
+def test_a_controller_restarted_within_its_old_session_does_not_take_the_old_controller_znode_for_its_own() -> None:
     async def main() -> None:
         world = await World().start()
-        old = await in_office(world.start_controller(1001))
+        old = await active_controller(world.start_controller(1001))
         old.crash()
         new = world.start_controller(1001)
-        await settle(SESSION_MS / 1000 / 2)
+        await quiesce(SESSION_MS / 1000 / 2)
         assert await owner(world) == 1001
         assert new.gauge("ActiveControllerCount") == 0
         assert new.metrics.gauge("kafka.server", "MetadataLoader", "CurrentControllerId").value == 1001
@@ -138,7 +136,7 @@ def test_a_controller_restarted_within_its_old_session_does_not_take_the_old_off
         with pytest.raises(ApiError) as refused:
             await new.ask(ListTopicsRequest())
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
-        await in_office(new)
+        await active_controller(new)
         assert (await epoch(world))[0] == b"2"
         await new.stop()
 
@@ -146,19 +144,19 @@ def test_a_controller_restarted_within_its_old_session_does_not_take_the_old_off
 
 
 @pytest.mark.rule("D-26")
-def test_an_office_that_another_session_holds_under_this_id_is_somebody_elses() -> None:
+def test_a_controller_znode_that_another_session_holds_under_this_id_is_somebody_elses() -> None:
     async def main() -> None:
         world = await World().start()
-        old = await in_office(world.start_controller(1001))
+        old = await active_controller(world.start_controller(1001))
         old.crash()
         # Somebody tidied up the registration, so that nothing but the session tells the two apart.
         await world.delete("/controllers/ids/1001")
         new = world.start_controller(1001)
-        await settle(SESSION_MS / 1000 / 2)
+        await quiesce(SESSION_MS / 1000 / 2)
         assert await world.tool.exists("/controllers/ids/1001") is not None
-        assert not new.controller.election.is_active
+        assert not new.controller.election.owns_controller_znode
         assert new.gauge("ActiveControllerCount") == 0
-        await in_office(new)
+        await active_controller(new)
         assert (await epoch(world))[0] == b"2"
         await new.stop()
 
@@ -169,7 +167,7 @@ def test_an_office_that_another_session_holds_under_this_id_is_somebody_elses() 
 def test_after_an_expiry_the_controller_registers_again_and_then_competes() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await active_controller(world.start_controller())
         before = await world.tool.get("/controllers/ids/1001")
         c.zookeeper.expire()
         await until(lambda: len(c.sink.of(Kind.CONTROLLER)) == 3)
@@ -187,7 +185,7 @@ def test_after_an_expiry_the_controller_registers_again_and_then_competes() -> N
 def test_a_disconnection_that_heals_changes_nothing() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await active_controller(world.start_controller())
         await world.start_broker(1, 2)
         c.zookeeper.disconnect(2)
         await world.create_topic("t", [2, 1])
@@ -200,25 +198,25 @@ def test_a_disconnection_that_heals_changes_nothing() -> None:
 
 
 @pytest.mark.rule("IN-3", "EV-8")
-def test_a_standby_names_the_controller_in_office_and_refuses_the_rest() -> None:
+def test_a_standby_names_the_active_controller_and_refuses_the_rest() -> None:
     async def main() -> None:
         world = await World().start()
-        active = await in_office(world.start_controller(1001))
+        active = await active_controller(world.start_controller(1001))
         await world.start_broker(1)
         standby = world.start_controller(1002)
-        await settle()
+        await quiesce()
         seen = await standby.ask(DescribeClusterRequest())
         assert (seen.controller_id, seen.controller_address, seen.controller_epoch) == (1001, "controller:10001", 1)
         assert (seen.node_id, seen.node_role, seen.brokers) == (1002, "controller", ())
-        told = await active.ask(DescribeClusterRequest())
-        assert told.cluster_id == seen.cluster_id != ""
-        assert [(b.id, b.endpoint.address, b.state) for b in told.brokers] == [(1, "host1:9092", "running")]
+        answer = await active.ask(DescribeClusterRequest())
+        assert answer.cluster_id == seen.cluster_id != ""
+        assert [(b.id, b.endpoint.address, b.state) for b in answer.brokers] == [(1, "host1:9092", "running")]
         for request in (CreateTopicsRequest((NewTopic("t"),)), ListTopicsRequest()):
             with pytest.raises(ApiError) as refused:
                 await standby.ask(request)
             assert (refused.value.code, refused.value.leader_address) == (ErrorCode.NOT_CONTROLLER, "controller:10001")
         await active.stop()
-        await in_office(standby)
+        await active_controller(standby)
         await standby.stop()
 
     run_virtually(main)
@@ -236,16 +234,16 @@ def test_an_election_won_late_is_known_as_won_whenever_it_shows(reads: int) -> N
 
         async def let_it_arrive(path: str, *, watch: bool = False) -> Any:
             nonlocal seen
-            node = await get(path, watch=watch)
+            znode = await get(path, watch=watch)
             if withheld:
                 seen += 1
                 if seen == reads:
                     await c.zookeeper.multi(withheld[0])
-            return node
+            return znode
 
         c.zookeeper.get = let_it_arrive  # type: ignore[method-assign]
-        await in_office(c)
-        await settle()
+        await active_controller(c)
+        await quiesce()
         assert seen > reads
         assert (await epoch(world), c.context.epoch) == ((b"1", 1), 1)
         await c.stop()

@@ -12,21 +12,20 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.requests import UNCLEAN
-from cluster.znodes import (
+from cluster.requests.elections import UNCLEAN
+from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions
+from cluster.znodes.paths import (
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     PREFERRED_REPLICA_ELECTION,
-    encode_log_dir_event,
-    encode_partitions,
-    encode_state,
     state_path,
 )
+from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Create, Op, OpResult, SetData
 from simulator.zookeeper import ServerSession
 from tests.contexts import leadership, tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
-from tests.electing import catch_up, elect, stop_broker
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.elections import catch_up, elect, stop_broker
 
 SAFETY_LIMIT = 50
 SETTINGS = {"leader_imbalance_check_interval_seconds": 10}
@@ -34,7 +33,7 @@ End = Mapping[str, tuple[int, tuple[int, ...]]]
 """Partition -> leader and ISR."""
 
 
-class Reigns:
+class Controllers:
     """One controller after the other, over brokers that come and go at once."""
 
     def __init__(self, world: World, *, balance: bool) -> None:
@@ -44,8 +43,8 @@ class Reigns:
         self.writes = 0
         self.died = False
 
-    async def in_office(self) -> RunningController:
-        await until(lambda: self.current.rules)
+    async def is_active(self) -> RunningController:
+        await until(lambda: self.current.is_active)
         return self.current
 
     def die_after(self, fatal_write: int) -> None:
@@ -68,7 +67,7 @@ class Reigns:
 
     async def lost_leaderships(self, *replicas: Sequence[int]) -> None:
         """A topic whose partitions are all led by their second replica, with everybody in sync."""
-        world, c = self.world, await self.in_office()
+        world, c = self.world, await self.is_active()
         await world.create_topic("t", *replicas)
         names = [tp(f"t-{p}") for p in range(len(replicas))]
         for number, brokers in enumerate(replicas):
@@ -77,39 +76,39 @@ class Reigns:
         await stop_broker(world, c, *preferred)
         await world.start_broker(*preferred)
         await until(lambda: c.context.live_broker_ids.issuperset(preferred))
-        await settle()
+        await quiesce()
         for broker in preferred:
             await catch_up(world, c, *names, broker=broker)
 
 
-Story = Callable[[Reigns, int], Awaitable[None]]
+Story = Callable[[Controllers, int], Awaitable[None]]
 
 
-async def requested_in_zookeeper(reigns: Reigns, fatal_write: int) -> None:
-    await reigns.lost_leaderships([1, 3], [2, 3], [1, 3])
-    reigns.die_after(fatal_write)
+async def requested_in_zookeeper(controllers: Controllers, fatal_write: int) -> None:
+    await controllers.lost_leaderships([1, 3], [2, 3], [1, 3])
+    controllers.die_after(fatal_write)
     names = [tp(f"t-{p}") for p in range(3)]
-    await reigns.world.create(PREFERRED_REPLICA_ELECTION, encode_partitions(names))
+    await controllers.world.create(PREFERRED_REPLICA_ELECTION, encode_partitions(names))
 
 
-async def by_timer(reigns: Reigns, fatal_write: int) -> None:
-    await reigns.lost_leaderships([1, 3], [2, 3], [1, 3])
-    reigns.die_after(fatal_write)
+async def by_timer(controllers: Controllers, fatal_write: int) -> None:
+    await controllers.lost_leaderships([1, 3], [2, 3], [1, 3])
+    controllers.die_after(fatal_write)
 
 
-async def asked_for_unclean(reigns: Reigns, fatal_write: int) -> None:
-    world, c = reigns.world, await reigns.in_office()
+async def asked_for_unclean(controllers: Controllers, fatal_write: int) -> None:
+    world, c = controllers.world, await controllers.is_active()
     await world.create_topic("t", [1, 3], [3, 1], [2, 3])
     await world.leads("t", 2, leader=2)
     await stop_broker(world, c, 3)
     await stop_broker(world, c, 1)
     await world.start_broker(3)
     await world.leads("t", leader=-1, isr=(1,))
-    await settle()
-    reigns.die_after(fatal_write)
+    await quiesce()
+    controllers.die_after(fatal_write)
     while True:
         # A client asks again, until it is answered.
-        c = await reigns.in_office()
+        c = await controllers.is_active()
         try:
             async with asyncio.timeout(5):
                 await elect(c, UNCLEAN, "t-0", "t-1", "t-2", timeout_ms=1000)
@@ -118,24 +117,24 @@ async def asked_for_unclean(reigns: Reigns, fatal_write: int) -> None:
         return
 
 
-async def disks_failed(reigns: Reigns, fatal_write: int) -> None:
-    world, c = reigns.world, await reigns.in_office()
+async def disks_failed(controllers: Controllers, fatal_write: int) -> None:
+    world, c = controllers.world, await controllers.is_active()
     await world.create_topic("t", [1, 2], [2, 1], [1, 3])
     await world.leads("t", 2, leader=1)
-    await settle()
+    await quiesce()
     failed = ErrorCode.KAFKA_STORAGE_ERROR
     c.brokers.results[BrokerId(1)] = {tp("t-0"): failed, tp("t-1"): failed, tp("t-2"): ErrorCode.NONE}
-    reigns.die_after(fatal_write)
+    controllers.die_after(fatal_write)
     body = encode_log_dir_event(BrokerId(1))
     await world.write(Create(f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_", body, sequential=True))
 
 
-async def isr_written_by_its_leader(reigns: Reigns, fatal_write: int) -> None:
-    world, _ = reigns.world, await reigns.in_office()
+async def isr_written_by_its_leader(controllers: Controllers, fatal_write: int) -> None:
+    world, _ = controllers.world, await controllers.is_active()
     await world.create_topic("t", [1, 2], [2, 1], [3])
     await world.leads("t", 2, leader=3)
-    await settle()
-    reigns.die_after(fatal_write)
+    await quiesce()
+    controllers.die_after(fatal_write)
     await world.write(
         SetData(state_path(tp("t-0")), encode_state(leadership(1, [1])), 0),
         Create(f"{ISR_CHANGE_NOTIFICATION}/isr_change_", encode_partitions([tp("t-0")]), sequential=True),
@@ -151,21 +150,21 @@ STORIES: list[tuple[Story, bool, End, int]] = [
 ]
 
 
-async def tell(story: Story, balance: bool, end: End, fatal_write: int) -> Reigns:
+async def tell(story: Story, balance: bool, end: End, fatal_write: int) -> Controllers:
     world = await World().start()
-    reigns = Reigns(world, balance=balance)
-    await reigns.in_office()
+    controllers = Controllers(world, balance=balance)
+    await controllers.is_active()
     await world.start_broker(1, 2, 3)
-    await until(lambda: reigns.current.gauge("ActiveBrokerCount") == 3)
-    await settle()
-    await story(reigns, fatal_write)
+    await until(lambda: controllers.current.gauge("ActiveBrokerCount") == 3)
+    await quiesce()
+    await story(controllers, fatal_write)
     for name, (leader, isr) in end.items():
         await world.leads("t", tp(name).partition, leader=leader, isr=isr)
     await until(lambda: nothing_is_left(world))
     # The last write may have been the fatal one.
-    await settle()
-    c = await reigns.in_office()
-    await settle()
+    await quiesce()
+    c = await controllers.is_active()
+    await quiesce()
     for name, (leader, isr) in end.items():
         known = c.context.leaderships[tp(name)]
         assert (known.leader, known.isr) == (leader, isr)
@@ -174,8 +173,8 @@ async def tell(story: Story, balance: bool, end: End, fatal_write: int) -> Reign
         # Of what it left as it was, a controller remembers that it looked.
         assert replace(state, controller_epoch=known.controller_epoch) == known
     assert c.context.recount() == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
-    await reigns.current.stop()
-    return reigns
+    await controllers.current.stop()
+    return controllers
 
 
 async def nothing_is_left(world: World) -> bool:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cluster.broker import Broker, BrokerId, FeatureRange
 from cluster.errors import ApiError, ErrorCode, ZooKeeperError
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests import (
+from cluster.requests.configs import (
     DescribedFeature,
     DescribeFeaturesRequest,
     DescribeFeaturesResponse,
@@ -19,22 +19,17 @@ from cluster.requests import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from cluster.znodes import (
-    FEATURE,
-    FinalizedFeatures,
-    broker_path,
-    decode_features,
-    encode_broker,
-    encode_features,
-)
+from cluster.znodes.cluster_wide import FinalizedFeatures, decode_features, encode_features
+from cluster.znodes.paths import FEATURE, broker_path
+from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import SetData, ZkError
-from controller.decisions.features import features_at_failover, plan_feature_updates
+from controller.decisions.configs.features import features_at_failover, plan_feature_updates
 from controller.event_loop import preempt
 from controller.request_events import UpdateFeaturesReceived
 from tests.contexts import broker
-from tests.controllers import RunningController, World, run_virtually, settle, until
-from tests.electing import cluster
-from tests.interfering import Interfering
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.elections import cluster
+from tests.fault_injection import FaultInjector
 
 E = ErrorCode
 SUPPORTED = {"f": FeatureRange(1, 5), "g": FeatureRange(2, 3)}
@@ -72,7 +67,7 @@ def capable(number: int, **ranges: FeatureRange) -> Broker:
         (FeatureUpdate("g", 3), "brokers [1, 2] do not support"),
     ],
 )
-def test_each_feature_update_is_judged_by_itself(update: FeatureUpdate, why: str | None) -> None:
+def test_each_feature_update_is_checked_by_itself(update: FeatureUpdate, why: str | None) -> None:
     brokers = [
         capable(1, f=FeatureRange(1, 5), g=FeatureRange(1, 2)),
         capable(2, f=FeatureRange(1, 4), g=FeatureRange(1, 2)),
@@ -109,9 +104,9 @@ def test_a_new_cluster_starts_with_all_that_its_controller_supports(
 
 
 async def features(world: World) -> FinalizedFeatures:
-    node = await world.tool.get(FEATURE)
-    assert node is not None
-    return decode_features(node.data)
+    znode = await world.tool.get(FEATURE)
+    assert znode is not None
+    return decode_features(znode.data)
 
 
 async def update(c: RunningController, *updates: FeatureUpdate) -> Mapping[str, ErrorCode]:
@@ -125,13 +120,13 @@ def test_valid_updates_are_written_together_and_each_has_its_own_result() -> Non
     async def main() -> None:
         world, c = await cluster(supported_features=SUPPORTED)
         await world.start_broker(1)
-        await settle()
+        await quiesce()
         assert c.context.live_broker_ids == set()
         record = encode_broker(capable(1, f=FeatureRange(1, 5), g=FeatureRange(1, 5)), 1)
         await world.write(SetData(broker_path(BrokerId(1)), record))
         await until(lambda: c.context.live_broker_ids == {1})
         assert await features(world) == FinalizedFeatures(True, {"f": 5, "g": 3})
-        interfering = Interfering(c, FEATURE)
+        interfering = FaultInjector(c, FEATURE)
         results = await update(c, FeatureUpdate("f", 4, 2), FeatureUpdate("g", 0, 3), FeatureUpdate("h", 1))
         assert results == {"f": E.NONE, "g": E.NONE, "h": E.INVALID_REQUEST}
         assert await features(world) == FinalizedFeatures(True, {"f": 4})
@@ -147,10 +142,10 @@ def test_valid_updates_are_written_together_and_each_has_its_own_result() -> Non
 
 
 @pytest.mark.rule("FT-3", "FT-4")
-def test_what_an_update_would_come_to_is_told_without_a_write() -> None:
+def test_what_an_update_would_come_to_is_given_without_a_write() -> None:
     async def main() -> None:
         world, c = await cluster(supported_features=SUPPORTED)
-        interfering = Interfering(c, FEATURE)
+        interfering = FaultInjector(c, FEATURE)
         wanted = (FeatureUpdate("f", 4, 2), FeatureUpdate("g", 0, 3), FeatureUpdate("h", 1))
         plan = await c.ask(PlanFeatureUpdatesRequest(wanted))
         assert interfering.attempts == 0
@@ -191,7 +186,7 @@ def test_features_are_described_with_everybody_who_supports_them() -> None:
 def test_when_the_write_fails_the_valid_updates_fail_and_the_others_keep_their_error() -> None:
     async def main() -> None:
         _, c = await cluster(supported_features=SUPPORTED)
-        Interfering(c, FEATURE, ZooKeeperError("no"), ZkError.NO_AUTH)
+        FaultInjector(c, FEATURE, ZooKeeperError("no"), ZkError.NO_AUTH)
         for _ in range(2):
             results = await update(c, FeatureUpdate("f", 4, 2), FeatureUpdate("h", 1))
             assert results == {"f": E.FEATURE_UPDATE_FAILED, "h": E.INVALID_REQUEST}
@@ -202,13 +197,13 @@ def test_when_the_write_fails_the_valid_updates_fail_and_the_others_keep_their_e
 
 
 @pytest.mark.rule("FT-3", "D-7")
-def test_without_versioning_nothing_is_finalized_and_out_of_office_nothing_is_answered() -> None:
+def test_without_versioning_nothing_is_finalized_and_while_not_active_nothing_is_answered() -> None:
     async def main() -> None:
         world, c = await cluster(protocol_version=ProtocolVersion.parse("2.6"), supported_features=SUPPORTED)
         with pytest.raises(ApiError, match="INVALID_REQUEST"):
             await update(c, FeatureUpdate("f", 4))
         standby = world.start_controller(1002)
-        await settle()
+        await quiesce()
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             await update(standby, FeatureUpdate("f", 4))
         preempted: asyncio.Future[UpdateFeaturesResponse] = asyncio.get_running_loop().create_future()
@@ -222,7 +217,7 @@ def test_without_versioning_nothing_is_finalized_and_out_of_office_nothing_is_an
 
 
 @pytest.mark.rule("FT-4")
-def test_a_node_that_is_missing_disabled_or_spoiled_meanwhile() -> None:
+def test_a_node_that_is_missing_disabled_or_malformed_meanwhile() -> None:
     async def main() -> None:
         world, c = await cluster(supported_features=SUPPORTED)
         await world.write(SetData(FEATURE, encode_features(FinalizedFeatures(False, {"g": 2}))))
@@ -238,10 +233,10 @@ def test_a_node_that_is_missing_disabled_or_spoiled_meanwhile() -> None:
         await c.stop()
         # It could be repaired: levels that somebody finalized are not to be lost.
         second = world.start_controller(1002, supported_features=SUPPORTED)
-        await until(lambda: second.rules, "active")
-        node = await world.tool.get(FEATURE)
-        assert node is not None
-        assert node.data == malformed
+        await until(lambda: second.is_active, "active")
+        znode = await world.tool.get(FEATURE)
+        assert znode is not None
+        assert znode.data == malformed
         await second.stop()
 
     run_virtually(main)

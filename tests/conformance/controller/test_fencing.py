@@ -10,7 +10,7 @@ from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData
 from controller.fenced_writes import MAX_OPS, Conflict, FencedWriter, Missing, Outcome, TooLarge, Written
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.controllers import World, run_virtually, settle, until
+from tests.controllers import World, quiesce, run_virtually, until
 
 
 class CountingClient(SimulatedZooKeeperClient):
@@ -51,8 +51,10 @@ def test_stale_items_are_isolated_and_all_others_written() -> None:
         outcomes = await fenced.write(units)
         expected: list[Outcome] = [Conflict(0, exists=False) if i in bad else Written(1) for i in range(600)]
         assert outcomes == [*expected, Conflict(0, exists=True), Missing(0), Written(-1)]
-        nodes = await client.get_many(paths)
-        assert [node.data if node else None for node in nodes] == [b"old" if i in bad else b"new" for i in range(600)]
+        znodes = await client.get_many(paths)
+        assert [znode.data if znode else None for znode in znodes] == [
+            b"old" if i in bad else b"new" for i in range(600)
+        ]
 
     run_virtually(main)
 
@@ -133,16 +135,16 @@ def test_a_lost_write_that_shows_only_later_still_counts_as_written() -> None:
     async def main() -> None:
         client, fenced = await writer("/n")
         client.lose = (0,)
-        look, looks = client.get_many, 0
+        read, reads = client.get_many, 0
 
-        async def look_too_early(paths, *, watch=False):  # type: ignore[no-untyped-def]
-            nonlocal looks
-            looks += 1
-            return [None] * len(paths) if looks == 1 else await look(paths, watch=watch)
+        async def read_too_early(paths, *, watch=False):  # type: ignore[no-untyped-def]
+            nonlocal reads
+            reads += 1
+            return [None] * len(paths) if reads == 1 else await read(paths, watch=watch)
 
-        client.get_many = look_too_early  # type: ignore[method-assign]
+        client.get_many = read_too_early  # type: ignore[method-assign]
         assert await fenced.write([[SetData("/n", b"new", 0)], [Create("/made")]]) == [Written(1), Written(0)]
-        assert looks > 1
+        assert reads > 1
 
     run_virtually(main)
 
@@ -154,9 +156,9 @@ def test_a_moved_epoch_stops_every_write() -> None:
         await client.multi([SetData("/epoch", b"2")])
         with pytest.raises(ControllerMovedError):
             await fenced.write([[SetData("/n", b"new")]])
-        node = await client.get("/n")
-        assert node is not None
-        assert node.data == b"old"
+        znode = await client.get("/n")
+        assert znode is not None
+        assert znode.data == b"old"
 
     run_virtually(main)
 
@@ -184,25 +186,25 @@ def test_a_controller_that_was_replaced_unnoticed_writes_nothing_and_resigns() -
     async def main() -> None:
         world = await World().start()
         first = world.start_controller(1001)
-        await until(lambda: first.rules)
+        await until(lambda: first.is_active)
         await world.start_broker(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         # The process hangs for longer than its session; meanwhile another rules and changes the partition.
         first.zookeeper.pause()
         second = world.start_controller(1002)
-        await until(lambda: second.rules)
+        await until(lambda: second.is_active)
         await world.stop_broker(1)
         after = await world.leads("t", leader=2)
         first.zookeeper.resume()
         await until(lambda: first.gauge("ActiveControllerCount") == 0)
-        await settle(2)
+        await quiesce(2)
         assert await world.state("t") == after
         assert first.gauge("GlobalTopicCount") == first.gauge("ActiveBrokerCount") == 0
         assert first.gauge("TotalQueueSize", "ControllerChannelManager") == 0
         await second.stop()
-        await until(lambda: first.rules)
+        await until(lambda: first.is_active)
         await first.stop()
 
     run_virtually(main)

@@ -2,17 +2,19 @@
 
 import pytest
 
-from cluster.partition import Leadership, ReplicaAssignment, TopicAssignment
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from cluster.state_change_log import Kind
-from cluster.znodes import encode_config, encode_topic, topic_config_path, topic_path
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.znodes.configs import encode_config
+from cluster.znodes.paths import topic_config_path, topic_path
+from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import SetData
-from tests.controllers import RunningController, run_virtually, running_cluster, settle, until
+from state_log.record import Kind
+from tests.controllers import RunningController, quiesce, run_virtually, running_cluster, until
 
 
-def leadership(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: int, version: int) -> Leadership:
-    return Leadership(leader, epoch, isr, controller_epoch, version)  # type: ignore[arg-type]
+def leadership(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: int, version: int) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, epoch, isr, controller_epoch, version)  # type: ignore[arg-type]
 
 
 def counters_agree(controller: RunningController) -> bool:
@@ -27,7 +29,7 @@ def test_a_created_topic_is_led_by_its_first_live_replica() -> None:
         await world.create_topic("t", [1, 2], [4, 3])
         assert await world.leads("t", leader=1) == leadership(1, 0, (1, 2), 1, 0)
         assert await world.leads("t", 1, leader=3) == leadership(3, 0, (3,), 1, 0)
-        await settle()
+        await quiesce()
         (request,) = [r for r in c.brokers.of(1, LeaderAndIsrRequest) if r.topic_states]
         (topic,) = request.topic_states
         (partition,) = topic.partition_states
@@ -51,9 +53,9 @@ def test_the_death_of_a_leader_elects_once_and_of_a_follower_shrinks_the_isr() -
         world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2, 3], [2, 3, 1], [3, 1, 2])
         await world.leads("t", 2, leader=3)
-        await settle()
+        await quiesce()
         await world.stop_broker(1)
-        await settle()
+        await quiesce()
         assert await world.state("t", 0) == leadership(2, 1, (2, 3), 1, 1)
         assert await world.state("t", 1) == leadership(2, 1, (2, 3), 1, 1)
         assert await world.state("t", 2) == leadership(3, 1, (3, 2), 1, 1)
@@ -77,13 +79,13 @@ def test_a_death_that_makes_another_partition_a_leader_is_not_announced_once_mor
         await world.stop_broker(1)
         await world.leads("t", leader=-1, isr=(1,))
         await world.start_broker(2)
-        await settle()
+        await quiesce()
         # Nobody is told that unclean elections are allowed now; the next occasion finds it out.
         await world.create(topic_config_path("t"), encode_config({"unclean.leader.election.enable": "true"}))
         c.brokers.received.clear()
         await world.stop_broker(3)
         await world.leads("t", leader=2, isr=(2,))
-        await settle()
+        await quiesce()
         (request,) = c.brokers.of(2, UpdateMetadataRequest)
         assert [b.id for b in request.live_brokers] == [2]
         await c.stop()
@@ -99,7 +101,7 @@ def test_a_returning_broker_learns_metadata_then_its_replicas_with_unchanged_epo
         await world.leads("t", leader=1)
         await world.stop_broker(2)
         await world.leads("t", leader=1, isr=(1,))
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         await world.start_broker(2)
         await until(lambda: c.brokers.of(2, LeaderAndIsrRequest))
@@ -125,14 +127,14 @@ def test_the_last_in_sync_replica_is_remembered_and_elected_when_it_returns() ->
         await world.leads("t", leader=1, isr=(1,))
         await world.stop_broker(1)
         assert await world.leads("t", leader=-1) == leadership(-1, 2, (1,), 1, 2)
-        await settle()
+        await quiesce()
         assert c.gauge("OfflinePartitionsCount") == 1
         await world.start_broker(2)
-        await settle()
+        await quiesce()
         assert await world.state("t") == leadership(-1, 2, (1,), 1, 2)
         await world.start_broker(1)
         assert await world.leads("t", leader=1) == leadership(1, 3, (1,), 1, 3)
-        await settle()
+        await quiesce()
         assert c.gauge("OfflinePartitionsCount") == 0
         assert counters_agree(c)
         await c.stop()
@@ -145,7 +147,7 @@ def test_a_topic_without_live_replicas_stays_new_until_one_starts() -> None:
     async def main() -> None:
         world, c = await running_cluster(1)
         await world.create_topic("t", [2, 3])
-        await settle()
+        await quiesce()
         assert await world.state("t") is None
         assert c.gauge("OfflinePartitionsCount") == 0
         await world.start_broker(3)
@@ -162,11 +164,11 @@ def test_a_failover_changes_no_healthy_partition_and_sends_everything_again() ->
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", 1, leader=2)
         second = world.start_controller(1002)
-        await settle()
+        await quiesce()
         assert (first.gauge("ActiveControllerCount"), second.gauge("ActiveControllerCount")) == (1, 0)
         await first.stop()
-        await until(lambda: second.rules)
-        await settle()
+        await until(lambda: second.is_active)
+        await quiesce()
         assert await world.state("t", 0) == leadership(1, 0, (1, 2), 1, 0)
         assert await world.state("t", 1) == leadership(2, 0, (2, 1), 1, 0)
         kinds = [type(r) for b, r in second.brokers.received if b == 1]
@@ -194,12 +196,12 @@ def test_a_leader_that_died_with_its_controller_costs_two_epochs() -> None:
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         second = world.start_controller(1002)
-        await settle()
+        await quiesce()
         first.crash()
         await world.stop_broker(1)
-        await until(lambda: second.rules)
+        await until(lambda: second.is_active)
         assert await world.leads("t", leader=2) == leadership(2, 2, (2,), 2, 2)
-        await settle()
+        await quiesce()
         assert counters_agree(second)
         await second.stop()
 
@@ -213,11 +215,11 @@ def test_of_an_isr_that_dies_at_once_the_last_one_in_the_order_of_hashes_is_reme
         await world.create_topic("t", [1, 3, 5])
         await world.leads("t", leader=1)
         second = world.start_controller(1002)
-        await settle()
+        await quiesce()
         first.crash()
         for broker in (1, 3, 5):
             await world.stop_broker(broker)
-        await until(lambda: second.rules)
+        await until(lambda: second.is_active)
         # Kafka's hash table has 5 before 1 before 3.
         assert await world.leads("t", leader=-1, isr=(3,)) == leadership(-1, 3, (3,), 2, 3)
         await second.stop()
@@ -237,8 +239,8 @@ def test_each_failover_writes_leaderless_partitions_of_dead_replicas_again_and_n
         assert await world.leads("alive", leader=2, isr=(2,)) == leadership(2, 1, (2,), 1, 1)
         await first.stop()
         second = world.start_controller(1002)
-        await until(lambda: second.rules)
-        await settle()
+        await until(lambda: second.is_active)
+        await quiesce()
         assert await world.state("dead") == leadership(-1, 2, (1,), 2, 2)
         assert await world.state("alive") == leadership(2, 1, (2,), 1, 1)
         await second.stop()
@@ -252,7 +254,7 @@ def test_a_bounce_seen_as_one_notification_is_a_failure_and_a_start() -> None:
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         await world.stop_broker(1)
         await world.start_broker(1)
@@ -272,7 +274,7 @@ def test_a_topic_grows_through_its_node_and_changed_assignments_are_ignored(vers
         world, c = await running_cluster(1, 2, protocol_version=ProtocolVersion.parse(version))
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         before = await world.topic("t")
         assert before is not None
         grown = TopicAssignment({0: ReplicaAssignment((2,)), 1: ReplicaAssignment((2, 1))}, before.topic_id)  # type: ignore[arg-type]
@@ -290,14 +292,14 @@ def test_a_doomed_topic_goes_back_to_the_partitions_that_came_into_being() -> No
         world, c = await running_cluster(1)
         await world.create_topic("t", [1], [9])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await world.create("/admin/delete_topics/t")
-        await settle()
+        await quiesce()
         topic = await world.topic("t")
         assert topic is not None
         grown = TopicAssignment({**topic.partitions, 2: topic.partitions[0]}, topic.topic_id)
         await world.write(SetData(topic_path("t"), encode_topic(grown)))
-        await settle()
+        await quiesce()
         left = await world.topic("t")
         assert left == TopicAssignment({0: topic.partitions[0]}, topic.topic_id)
         await c.stop()
@@ -311,7 +313,7 @@ def test_a_topic_removed_by_hand_is_forgotten_and_can_be_created_again() -> None
         world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         for below in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
             await world.delete(topic_path("t") + below)
         await until(lambda: c.gauge("GlobalTopicCount") == 0)
@@ -325,23 +327,23 @@ def test_a_topic_removed_by_hand_is_forgotten_and_can_be_created_again() -> None
 
 
 @pytest.mark.rule("ZK-2", "LC-3", "PS-11")
-def test_malformed_nodes_are_skipped_and_never_keep_a_controller_from_ruling() -> None:
+def test_malformed_znodes_are_skipped_and_never_keep_a_controller_from_being_active() -> None:
     async def main() -> None:
         world, first = await running_cluster(1, 2)
         await world.create_topic("good", [1, 2])
         await world.create_topic("torn", [1])
         await world.leads("good", leader=1)
         await world.leads("torn", leader=1)
-        await settle()
+        await quiesce()
         await world.create("/brokers/topics/bad", b"{no json")
         await world.create("/brokers/ids/7", b'{"version":0}')
         await world.create("/brokers/ids/x", b"")
         await world.write(SetData("/brokers/topics/torn/partitions/0/state", b'{"leader":1}'))
-        await settle()
+        await quiesce()
         second = world.start_controller(1002)
         await first.stop()
-        await until(lambda: second.rules)
-        await settle()
+        await until(lambda: second.is_active)
+        await quiesce()
         assert second.gauge("ActiveBrokerCount") == 2
         assert second.gauge("GlobalPartitionCount") == 1
         await world.stop_broker(1)
@@ -366,13 +368,13 @@ def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
         assert (await world.topic("t")).topic_id is None  # type: ignore[union-attr]
         await first.stop()
         second = world.start_controller(1002)
-        await until(lambda: second.rules)
+        await until(lambda: second.is_active)
         given = (await world.topic("t")).topic_id  # type: ignore[union-attr]
         assert given is not None
         assert len(given) == 22
         await second.stop()
         third = world.start_controller(1003)
-        await until(lambda: third.rules)
+        await until(lambda: third.is_active)
         assert (await world.topic("t")).topic_id == given  # type: ignore[union-attr]
         assert third.context.topic_ids == {"t": given}
         await third.stop()
@@ -388,7 +390,7 @@ def test_requests_to_a_silent_broker_wait_in_order_and_are_dropped_with_its_chan
         await world.create_topic("a", [1, 2])
         await world.create_topic("b", [2, 1])
         await world.leads("b", leader=2)
-        await settle(2)
+        await quiesce(2)
         assert not c.brokers.of(2, LeaderAndIsrRequest)
         assert c.gauge("TotalQueueSize", "ControllerChannelManager") > 0
         c.brokers.unreachable.clear()
@@ -400,7 +402,7 @@ def test_requests_to_a_silent_broker_wait_in_order_and_are_dropped_with_its_chan
         await world.leads("c", leader=1)
         await world.stop_broker(2)
         await until(lambda: 2 in c.brokers.forgotten)
-        await settle()
+        await quiesce()
         assert c.gauge("TotalQueueSize", "ControllerChannelManager") == 0
         await c.stop()
 

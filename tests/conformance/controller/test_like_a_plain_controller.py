@@ -9,32 +9,24 @@ import pytest
 from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.requests import (
-    PREFERRED,
-    UNCLEAN,
-    AlterPartitionItem,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    ControlledShutdownRequest,
-    ElectLeadersRequest,
-    ElectLeadersTopic,
-    LeaderAndIsrRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-    StopReplicaRequest,
-)
-from cluster.state_tables import PartitionState
-from cluster.znodes import broker_path, encode_broker, encode_topic, topic_path
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
+from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.state_machines import PartitionState
+from cluster.znodes.paths import broker_path, topic_path
+from cluster.znodes.registrations import encode_broker
+from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, Delete, Op, SetData
-from tests.controllers import RunningController, World, run_virtually, settle, until
-from tests.plain_controller import PlainController, Told, told_of_partitions
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.plain_controller import PlainController, SentState, sent_by_partition
 
 BROKERS = [BrokerId(number) for number in (1, 2, 5, 6, 14, 20)]
 """Their order is not that in which the controller takes them: 5, 14, 20, 1, 6, 2."""
-TOPICS, STEPS, LIVES = 3, 40, 12
+TOPICS, STEPS, SEEDS = 3, 40, 12
 
 
-class Life:
+class Comparison:
     """One random life of a cluster. Brokers are registrations, and only take what they are told."""
 
     def __init__(self, seed: int, world: World) -> None:
@@ -57,15 +49,15 @@ class Life:
 
     async def compare(self) -> None:
         """Both are asked for what is in ZooKeeper, and what was told since the last time."""
-        await settle()
+        await quiesce()
         for tp in self.plain.assignments:
             assert await self.world.state(tp.topic, tp.partition) == self.plain.states.get(tp), tp
         for topic, partitions in self.plain.topics.items():
             written = await self.world.topic(topic)
             assert written is not None, topic
             assert written.partitions == partitions, topic
-        assert told_of_partitions(self._received()) == told_of_partitions(self.plain.told)
-        self.plain.told.clear()
+        assert sent_by_partition(self._received()) == sent_by_partition(self.plain.sent)
+        self.plain.sent.clear()
 
     # Steps: what happens is done to ZooKeeper or asked of the controller, and then the plain one hears of it.
 
@@ -160,9 +152,9 @@ class Life:
         await self.controller.stop()
         self.number += 1
         self.controller, self.read = self._start_controller(), 0
-        await until(lambda: self.controller.rules)
-        self.plain.take_office()
-        return "the next controller takes office"
+        await until(lambda: self.controller.is_active)
+        self.plain.become_active()
+        return "the next controller becomes active"
 
     def _start_controller(self) -> RunningController:
         return self.world.start_controller(self.number, auto_leader_rebalance_enable=False)
@@ -176,36 +168,36 @@ class Life:
             return leader != self.plain.assignments[tp].replicas[0]
         return leader not in self.plain.live
 
-    def _received(self) -> dict[tuple[BrokerId, TopicPartition], list[Told]]:
-        told: dict[tuple[BrokerId, TopicPartition], list[Told]] = defaultdict(list)
+    def _received(self) -> dict[tuple[BrokerId, TopicPartition], list[SentState]]:
+        sent: dict[tuple[BrokerId, TopicPartition], list[SentState]] = defaultdict(list)
         everything = self.controller.brokers.received
         for broker, request in everything[self.read :]:
             if isinstance(request, StopReplicaRequest):
                 for stop in request.partition_states:
-                    told[broker, TopicPartition(stop.topic_name, stop.partition_index)].append(stop)
+                    sent[broker, TopicPartition(stop.topic_name, stop.partition_index)].append(stop)
                 continue
             kind = "LeaderAndIsr" if isinstance(request, LeaderAndIsrRequest) else "UpdateMetadata"
             assert request.controller_epoch == self.plain.epoch, kind
             for topic in request.topic_states:
                 for state in topic.partition_states:
-                    told[broker, TopicPartition(topic.topic_name, state.partition_index)].append(state)
+                    sent[broker, TopicPartition(topic.topic_name, state.partition_index)].append(state)
         self.read = len(everything)
-        return told
+        return sent
 
 
 @pytest.mark.rule("PS-10", "PS-13", "RM-4", "RM-6", "RM-10", "RM-11", "RQ-4", "RQ-10", "BK-3", "CS-8", "RA-13", "RA-18")
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_controller_writes_and_tells_what_a_plain_one_does(seed: int) -> None:
     async def main() -> None:
-        life = Life(seed, await World().start())
-        await until(lambda: life.controller.rules)
+        comparison = Comparison(seed, await World().start())
+        await until(lambda: comparison.controller.is_active)
         for number in range(STEPS):
-            step = await life.take_step()
+            step = await comparison.take_step()
             try:
-                await life.compare()
+                await comparison.compare()
             except AssertionError as error:
                 error.add_note(f"step {number}: {step}")
                 raise
-        await life.controller.stop()
+        await comparison.controller.stop()
 
     run_virtually(main)

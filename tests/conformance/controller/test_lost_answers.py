@@ -9,24 +9,23 @@ from typing import Final
 
 import pytest
 
-from cluster.requests import PREFERRED
-from cluster.state_change_log import Kind
-from cluster.znodes import (
+from cluster.requests.elections import PREFERRED
+from cluster.znodes.admin_requests import encode_partitions, encode_reassignments
+from cluster.znodes.configs import encode_config
+from cluster.znodes.paths import (
     BROKERS_TOPICS,
     CONTROLLER_EPOCH,
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
     delete_topic_path,
-    encode_config,
-    encode_partitions,
-    encode_reassignments,
     topic_config_path,
 )
-from cluster.zookeeper.port import Node, Op, OpResult
+from cluster.zookeeper.port import Op, OpResult, Znode
 from simulator.zookeeper import ServerSession
+from state_log.record import Kind
 from tests.contexts import ids, tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
-from tests.electing import catch_up, elect, restart_broker, stop_broker
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.elections import catch_up, elect, restart_broker, stop_broker
 
 FEWEST_WRITES: Final = 30
 TOPIC_ID: Final = "Wx8MUo0-SnefEGwuS32aMQ"
@@ -62,40 +61,40 @@ async def live_through(world: World, c: RunningController) -> None:
     await world.create_topic("gone", [2, 1], topic_id="xx" + TOPIC_ID[2:])
     for topic, partition, leader in (("t", 0, 1), ("t", 1, 2), ("gone", 0, 2)):
         await world.leads(topic, partition, leader=leader)
-    await settle()
+    await quiesce()
     await restart_broker(world, c, 1)
     await elect(c, PREFERRED)
-    await settle()
+    await quiesce()
     await restart_broker(world, c, 2)
     await world.create(PREFERRED_REPLICA_ELECTION, encode_partitions([tp("t-1"), tp("gone-0")]))
     await world.leads("t", 1, leader=2)
-    await settle()
+    await quiesce()
     await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("t-0"): ids(4, 2), tp("t-1"): ids(3, 2, 1)}))
     await until(lambda: tp("t-0") in c.context.partitions_being_reassigned)
-    await settle()
+    await quiesce()
     await catch_up(world, c, tp("t-0"), broker=4)
     await until(lambda: not c.context.partitions_being_reassigned)
     await world.create(delete_topic_path("gone"))
     await until(lambda: "gone" not in c.context.topics)
     await stop_broker(world, c, 2)
-    await settle()
+    await quiesce()
 
 
 async def contents(world: World) -> Contents:
     found: Contents = {}
     paths = [BROKERS_TOPICS, "/admin", "/config", "/isr_change_notification", "/log_dir_event_notification"]
     while paths:
-        nodes, children = await world.tool.get_many(paths), await world.tool.children_many(paths)
-        found |= {path: _content(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None}
+        znodes, children = await world.tool.get_many(paths), await world.tool.children_many(paths)
+        found |= {path: _content(path, znode) for path, znode in zip(paths, znodes, strict=True) if znode is not None}
         paths = [f"{path}/{name}" for path, names in zip(paths, children, strict=True) for name in names or ()]
     epoch = await world.tool.get(CONTROLLER_EPOCH)
     assert epoch is not None
     return found | {CONTROLLER_EPOCH: _content(CONTROLLER_EPOCH, epoch)}
 
 
-def _content(path: str, node: Node) -> tuple[bytes, int | None]:
+def _content(path: str, znode: Znode) -> tuple[bytes, int | None]:
     # A topic node may be found to say already what was to be written over any version.
-    return node.data, None if path.rpartition("/")[0] == BROKERS_TOPICS else node.stat.version
+    return znode.data, None if path.rpartition("/")[0] == BROKERS_TOPICS else znode.stat.version
 
 
 def tell(broken: int, *, carried_out: bool) -> tuple[Contents, int]:
@@ -104,10 +103,10 @@ def tell(broken: int, *, carried_out: bool) -> tuple[Contents, int]:
     async def main() -> tuple[Contents, int]:
         world = await World().start()
         c = world.start_controller(auto_leader_rebalance_enable=False)
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await world.start_broker(1, 2, 3, 4)
         await until(lambda: c.gauge("ActiveBrokerCount") == 4)
-        await settle()
+        await quiesce()
         wire = Wire(world, c, broken, carried_out=carried_out)
         await live_through(world, c)
         assert [r.to_state for r in c.sink.of(Kind.CONTROLLER)] == ["active"]

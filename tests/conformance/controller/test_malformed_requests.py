@@ -5,18 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.znodes import (
-    PREFERRED_REPLICA_ELECTION,
-    REASSIGN_PARTITIONS,
-    encode_partitions,
-    encode_reassignments,
-)
-from cluster.zookeeper.port import Node, SetData, ZkError
+from cluster.znodes.admin_requests import encode_partitions, encode_reassignments
+from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
+from cluster.zookeeper.port import SetData, ZkError, Znode
 from controller.active_controller import RESUMPTION_PAUSE_S
 from tests.contexts import assignment, ids, tp
-from tests.controllers import RunningController, run_virtually, settle, until
-from tests.electing import catch_up, restart_broker
-from tests.interfering import RefusingFenced
+from tests.controllers import RunningController, quiesce, run_virtually, until
+from tests.elections import catch_up, restart_broker
+from tests.fault_injection import RefusingFenced
 from tests.repairing import (
     GARBAGE,
     REPAIRS,
@@ -49,7 +45,7 @@ def test_a_malformed_reassignment_makes_way_for_a_good_one(repair: Repair, found
             await c.stop()
             await world.create(REASSIGN_PARTITIONS, GARBAGE)
             c = world.start_controller(1002)
-            await until(lambda: c.rules and c.context.epoch == 2, "active")
+            await until(lambda: c.is_active and c.context.epoch == 2, "active")
         else:
             await world.create(REASSIGN_PARTITIONS, GARBAGE)
         await is_quiet(c)
@@ -109,9 +105,9 @@ def test_a_reassignment_repaired_while_its_answer_is_on_the_way_is_noticed(
     async def main() -> None:
         world, c = await has_topic(1, 2, 3)
         get = c.zookeeper.get
-        late: list[Node | None] = []
+        late: list[Znode | None] = []
 
-        async def get_late(path: str, *, watch: bool = False) -> Node | None:
+        async def get_late(path: str, *, watch: bool = False) -> Znode | None:
             node = await get(path, watch=watch)
             if path == REASSIGN_PARTITIONS and not late:
                 late.append(node)
@@ -133,7 +129,7 @@ def test_a_reassignment_that_may_not_be_deleted_is_not_tried_without_a_pause() -
         world, c = await has_topic(1, 2, 3)
         refused = RefusingFenced(c, REASSIGN_PARTITIONS, ZkError.NO_AUTH)
         await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("none-0"): ids(1)}))
-        await settle(RESUMPTION_PAUSE_S - 2)
+        await quiesce(RESUMPTION_PAUSE_S - 2)
         assert refused.attempts == 1
         refused.is_over = True
         await delete_and_create(world, REASSIGN_PARTITIONS, MOVE)
@@ -171,11 +167,11 @@ def test_an_election_written_over_another_before_that_is_removed_is_held(
         await restart_broker(world, c, 1)
         get = c.zookeeper.get
 
-        async def get_late(path: str, *, watch: bool = False) -> Node | None:
-            node = await get(path, watch=watch)
-            if path == PREFERRED_REPLICA_ELECTION and node is not None and node.data == first:
+        async def get_late(path: str, *, watch: bool = False) -> Znode | None:
+            znode = await get(path, watch=watch)
+            if path == PREFERRED_REPLICA_ELECTION and znode is not None and znode.data == first:
                 await world.write(SetData(PREFERRED_REPLICA_ELECTION, encode_partitions([tp("t-0")])))
-            return node
+            return znode
 
         monkeypatch.setattr(c.zookeeper, "get", get_late)
         await world.create(PREFERRED_REPLICA_ELECTION, first)
@@ -196,7 +192,7 @@ def test_an_election_that_may_not_be_deleted_is_not_held_without_a_pause(body: b
         await restart_broker(world, c, 1)
         refused = RefusingFenced(c, PREFERRED_REPLICA_ELECTION, ZkError.NO_AUTH)
         await world.create(PREFERRED_REPLICA_ELECTION, body)
-        await settle(RESUMPTION_PAUSE_S - 2)
+        await quiesce(RESUMPTION_PAUSE_S - 2)
         assert refused.attempts == 1
         refused.is_over = True
         await repair(world, PREFERRED_REPLICA_ELECTION, encode_partitions([tp("t-0")]))

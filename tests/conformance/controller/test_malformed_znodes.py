@@ -7,8 +7,11 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.requests import LeaderAndIsrRequest
-from cluster.znodes import (
+from cluster.requests.control import LeaderAndIsrRequest
+from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions
+from cluster.znodes.configs import ConfigEntity, encode_config, encode_config_change
+from cluster.znodes.controller import encode_controller
+from cluster.znodes.paths import (
     BROKERS_IDS,
     BROKERS_TOPICS,
     CONFIG_CHANGES,
@@ -16,25 +19,18 @@ from cluster.znodes import (
     DELETE_TOPICS,
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
-    ConfigEntity,
     controller_registration_path,
     delete_topic_path,
-    encode_broker,
-    encode_config,
-    encode_config_change,
-    encode_controller,
-    encode_log_dir_event,
-    encode_partitions,
-    encode_state,
-    encode_topic,
     state_path,
     topic_path,
 )
+from cluster.znodes.registrations import encode_broker
+from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.contexts import broker, ids, leadership, tp
 from tests.controllers import RunningController, World, run_virtually, until
-from tests.electing import cluster
+from tests.elections import cluster
 from tests.repairing import (
     GARBAGE,
     OTHER_GARBAGE,
@@ -169,7 +165,7 @@ def test_parents_that_are_absent_at_a_failover_are_watched_once_they_are_there()
         for parent in parents:
             await world.delete(parent)
         await c.stop()
-        await until(lambda: second.rules and second.context.epoch == 2, "active")
+        await until(lambda: second.is_active and second.context.epoch == 2, "active")
         for parent in parents:
             await world.create(parent)
         await asyncio.sleep(1)
@@ -199,7 +195,7 @@ def test_a_malformed_topic_makes_way_for_a_good_one(repair: Repair, found_at_fai
         await world.create(topic_path("bad"), GARBAGE)
         if found_at_failover:
             c = world.start_controller(1002)
-            await until(lambda: c.rules and c.context.epoch == 2, "active")
+            await until(lambda: c.is_active and c.context.epoch == 2, "active")
         await is_quiet(c)
         await repair(world, topic_path("bad"), encode_topic(TopicAssignment({0: ReplicaAssignment(ids(2, 1))})))
         await world.leads("bad", leader=2)
@@ -288,7 +284,7 @@ def test_a_malformed_controller_node_of_somebody_else_makes_way(repair: Repair) 
             await is_quiet(c)
             assert c.gauge("ActiveControllerCount") == 0
             await world.delete(CONTROLLER)
-        await until(lambda: c.rules, "active")
+        await until(lambda: c.is_active, "active")
         await c.stop()
 
     run_virtually(main)
@@ -299,14 +295,14 @@ def test_a_registration_of_another_process_that_is_overwritten_is_still_watched(
     async def main() -> None:
         world = await World().start()
         first = world.start_controller()
-        await until(lambda: first.rules, "active")
+        await until(lambda: first.is_active, "active")
         path = controller_registration_path(first.controller.config.id)
         second = world.start_controller()
         await is_quiet(second)
         await world.write(SetData(path, GARBAGE))
         await is_quiet(second)
         await first.stop()
-        await until(lambda: second.rules, "active")
+        await until(lambda: second.is_active, "active")
         await second.stop()
 
     run_virtually(main)

@@ -3,10 +3,10 @@
 import pytest
 
 from cluster.broker import BrokerId
-from cluster.znodes import CONTROLLER_EPOCH
+from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import SetData
 from controller.controller_state import TIMER_OF_STATE
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
 
 GAUGES = {
     "activecontrollercount",
@@ -36,21 +36,21 @@ def shown(c: RunningController, type_: str) -> dict[str, float]:
 
 
 @pytest.mark.rule("EV-4", "EV-7", "INV-11")
-def test_a_standby_shows_zeros_and_an_ended_process_shows_nothing_of_its_loop_and_office() -> None:
+def test_a_standby_shows_zeros_and_an_ended_process_shows_nothing_of_its_loop_and_epoch() -> None:
     async def main() -> None:
         world = await World().start()
         c, standby = world.start_controller(1001), None
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await world.start_broker(1, 2)
         await world.create_topic("t", [1, 2], [2, 7], [7])
         await world.leads("t", 1, leader=2)
         standby = world.start_controller(1002)
-        await settle()
+        await quiesce()
         assert shown(standby, "kafkacontroller") == dict.fromkeys(GAUGES, 0)
         assert shown(standby, "controllerchannelmanager") == {"totalqueuesize": 0}
         await world.stop_broker(2)
         await world.leads("t", 1, leader=-1)
-        await settle()
+        await quiesce()
         expected = {
             "activecontrollercount": 1,
             "offlinepartitionscount": 1,
@@ -65,7 +65,7 @@ def test_a_standby_shows_zeros_and_an_ended_process_shows_nothing_of_its_loop_an
         await c.stop()
         for type_ in ("kafkacontroller", "controllereventmanager"):
             assert shown(c, type_) == {}
-        await until(lambda: standby.rules)
+        await until(lambda: standby.is_active)
         assert shown(standby, "kafkacontroller")["globalpartitioncount"] == 2
         await standby.stop()
 
@@ -77,27 +77,27 @@ def test_a_brokers_queue_is_shown_for_as_long_as_it_has_a_channel() -> None:
     async def main() -> None:
         world = await World().start()
         c = world.start_controller()
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await world.start_broker(1, 2)
         await until(lambda: c.gauge("ActiveBrokerCount") == 2)
-        await settle()
+        await quiesce()
         c.brokers.unreachable.add(2)
         for number in range(3):
             await world.create_topic(f"t{number}", [2])
             await world.leads(f"t{number}", leader=2)
-        await settle()
+        await quiesce()
         sizes = {name: value for name, value in shown(c, "controllerchannelmanager").items() if "queuesize" in name}
         # One LeaderAndIsr is in flight, and is tried again and again.
         assert sizes == {"totalqueuesize": 5, "queuesize 1": 0, "queuesize 2": 5}
         taken = shown(c, "controllerchannelmanager")["requestrateandqueuetimems_count 2"]
         c.brokers.unreachable.clear()
-        await settle()
+        await quiesce()
         assert shown(c, "controllerchannelmanager")["requestrateandqueuetimems_count 2"] == taken + 5
         await world.stop_broker(2)
         await until(lambda: BrokerId(2) not in c.context.brokers)
         assert {name.split(" ")[1] for name in shown(c, "controllerchannelmanager") if " " in name} == {"1"}
         await world.write(SetData("/controller", b"{}"))
-        await until(lambda: not c.controller.in_office)
+        await until(lambda: not c.controller.is_active)
         assert shown(c, "controllerchannelmanager") == {"totalqueuesize": 0}
         await c.stop()
 
@@ -116,8 +116,8 @@ def test_every_timer_is_there_from_the_start_and_counts_events_failed_ones_too()
         world = await World().start()
         c = world.start_controller()
         assert timers(c).keys() == {name.lower() for name in TIMER_OF_STATE.values()}
-        await until(lambda: c.rules)
-        await settle()
+        await until(lambda: c.is_active)
+        await quiesce()
         before = timers(c)
         await world.create_topic("t", [1])
         await until(lambda: timers(c)["topicchangerateandtimems"] > before["topicchangerateandtimems"])

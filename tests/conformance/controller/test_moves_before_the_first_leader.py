@@ -3,8 +3,8 @@
 import pytest
 
 from tests.contexts import assignment
-from tests.controllers import World, run_virtually, settle, until
-from tests.reassigning import Cluster, E
+from tests.controllers import World, quiesce, run_virtually, until
+from tests.reassignments import Cluster, E
 
 
 @pytest.mark.rule("RA-14", "RA-3")
@@ -12,7 +12,7 @@ def test_a_partition_that_never_had_a_leader_cannot_be_moved() -> None:
     async def main() -> None:
         world = await World().start()
         controller = world.start_controller()
-        await until(lambda: controller.rules)
+        await until(lambda: controller.is_active)
         await world.start_broker(3)
         await world.create_topic("t", [1, 2], [3])
         await world.leads("t", 1, leader=3)
@@ -24,28 +24,28 @@ def test_a_partition_that_never_had_a_leader_cannot_be_moved() -> None:
 
 
 @pytest.mark.rule("RA-15", "RA-16", "BK-13")
-def test_a_replica_that_joins_before_there_was_a_leader_is_told_of_it_ever_after() -> None:
+def test_a_replica_that_joins_before_there_was_a_leader_is_informed_of_it_ever_after() -> None:
     async def main() -> None:
         world = await World().start()
         controller = world.start_controller()
-        await until(lambda: controller.rules)
+        await until(lambda: controller.is_active)
         await world.start_broker(1)
         await world.create_topic("t", [4, 2])
-        await settle()
+        await quiesce()
         c = Cluster(world, controller)
         assert await c.alter({0: [4, 1]}) == [E.UNKNOWN_SERVER_ERROR]
         assert await c.lists() == assignment([4, 1, 2], [1], [2])
-        assert c.heard(1) == []
+        assert c.sent_to(1) == []
         await world.start_broker(4)
         await world.leads("t", leader=4, isr=(4, 1))
-        await settle()
+        await quiesce()
         assert await c.lists() == assignment([4, 1])
         await world.stop_broker(1)
         await world.leads("t", leader=4, isr=(4,))
         c.forget()
         await world.start_broker(1)
-        await settle()
-        assert c.heard(1) == ["lead or follow"]
+        await quiesce()
+        assert c.sent_to(1) == ["lead or follow"]
         await controller.stop()
 
     run_virtually(main)

@@ -7,36 +7,34 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
-from cluster.partition import Leadership, TopicPartition
+from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests import (
+from cluster.requests.control import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from cluster.state_change_log import Kind
-from cluster.state_tables import ReplicaState
-from cluster.znodes import (
+from cluster.state_machines import ReplicaState
+from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions, encode_reassignments
+from cluster.znodes.paths import (
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     REASSIGN_PARTITIONS,
-    encode_log_dir_event,
-    encode_partitions,
-    encode_reassignments,
-    encode_state,
     partition_path,
     partitions_path,
     state_path,
     topic_path,
 )
+from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Create, SetData
-from controller.decisions.log_directories import judge_directories
+from controller.decisions.brokers.log_directories import classify_directories
 from controller.events import LeaderAndIsrResponseReceived
+from state_log.record import Kind
 from tests.contexts import context, ids, leadership, tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
-from tests.electing import cluster, stop_broker
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.elections import cluster, stop_broker
 
 E = ErrorCode
 STORAGE = E.KAFKA_STORAGE_ERROR
@@ -74,7 +72,7 @@ def test_a_failed_disk_costs_its_replicas_their_leaderships_and_nothing_else() -
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2], [1, 2], [2, 1], [1])
         await world.leads("t", 3, leader=1)
-        await settle()
+        await quiesce()
         c.brokers.results[BrokerId(1)] = {
             tp("t-0"): STORAGE,
             tp("t-1"): E.NONE,
@@ -91,14 +89,14 @@ def test_a_failed_disk_costs_its_replicas_their_leaderships_and_nothing_else() -
             untouched = await world.state("t", partition)
             assert untouched == leadership(1, isr)
         await until(lambda: is_empty(world, LOG_DIR_EVENT_NOTIFICATION))
-        await settle()
+        await quiesce()
         assert sorted(set(sent_to(c, 1))) == [tp(f"t-{p}") for p in range(4)]
         assert c.context.offline_directories == {1: {tp("t-0"), tp("t-2")}}
         stopped = [s.partition_index for r in c.brokers.of(1, StopReplicaRequest) for s in r.partition_states]
         assert sorted(set(stopped)) == [0, 2]
         assert c.context.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.OFFLINE
-        told = c.brokers.of(2, UpdateMetadataRequest)[-1]
-        assert 1 in {b.id for b in told.live_brokers}
+        sent_states = c.brokers.of(2, UpdateMetadataRequest)[-1]
+        assert 1 in {b.id for b in sent_states.live_brokers}
         await c.stop()
 
     run_virtually(main)
@@ -110,15 +108,15 @@ def test_a_disk_that_is_there_again_is_believed_and_brings_nobody_back_by_itself
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
         await disks_failed(world, 1)
         moved = await world.leads("t", leader=2, isr=(2,))
-        await settle()
+        await quiesce()
         c.brokers.results[BrokerId(1)] = {tp("t-0"): E.NONE}
         await disks_failed(world, 1)
         await until(lambda: not c.context.offline_directories)
-        await settle()
+        await quiesce()
         assert await world.state("t") == moved
         await c.stop()
 
@@ -131,7 +129,7 @@ def test_what_is_known_of_disks_goes_with_the_broker() -> None:
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
         await disks_failed(world, 1)
         await until(lambda: c.context.offline_directories)
@@ -140,7 +138,7 @@ def test_what_is_known_of_disks_goes_with_the_broker() -> None:
         c.brokers.results.clear()
         await world.start_broker(1)
         await until(lambda: 1 in c.context.live_broker_ids)
-        await settle()
+        await quiesce()
         assert 1 in c.context.online_brokers(tp("t-0"))
         await c.stop()
 
@@ -154,7 +152,7 @@ def test_what_is_known_of_disks_goes_with_the_replica() -> None:
         for topic in ("moved", "removed"):
             await world.create_topic(topic, [1, 2])
             await world.leads(topic, leader=1)
-            await settle()
+            await quiesce()
             c.brokers.results[BrokerId(1)] = {tp(f"{topic}-0"): STORAGE}
             await disks_failed(world, 1)
             await world.leads(topic, leader=2, isr=(2,))
@@ -182,12 +180,12 @@ def test_notices_of_unregistered_brokers_and_malformed_ones_are_deleted_like_the
         world, c = await cluster(1)
         await world.create_topic("t", [1], [9])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         await disks_failed(world, 9)
         await announce(world, LOG_DIR_EVENT_NOTIFICATION, "log_dir_event_", b"no json")
         await until(lambda: is_empty(world, LOG_DIR_EVENT_NOTIFICATION))
-        await settle()
+        await quiesce()
         assert c.brokers.received == []
         await disks_failed(world, 1)
         await until(lambda: sent_to(c, 1) == [tp("t-0")])
@@ -202,12 +200,12 @@ def test_an_answer_that_refuses_the_whole_request_says_nothing_of_disks() -> Non
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.answers[BrokerId(1)] = E.STALE_CONTROLLER_EPOCH
         c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
         await disks_failed(world, 1)
         await until(lambda: is_empty(world, LOG_DIR_EVENT_NOTIFICATION))
-        await settle()
+        await quiesce()
         assert (c.context.offline_directories, await world.state("t")) == ({}, state)
         assert c.gauge("ActiveControllerCount") == 1
         await c.stop()
@@ -238,7 +236,7 @@ def test_answers_about_partitions_tell_which_disks_failed_and_which_are_healthy(
     known: Sequence[str], results: Sequence[LeaderAndIsrPartitionError], offline: Sequence[str], lost: Sequence[str]
 ) -> None:
     view = context([1], {"t-0": [1], "t-1": [1]})
-    news = judge_directories(view, {tp(name) for name in known}, results)
+    news = classify_directories(view, {tp(name) for name in known}, results)
     assert news.offline == {tp(name) for name in offline}
     assert news.lost == tuple(tp(name) for name in lost)
 
@@ -252,7 +250,7 @@ def test_the_late_answer_of_a_broker_that_is_gone_is_passed_over() -> None:
         await stop_broker(world, c, 1)
         answer = LeaderAndIsrResponse(E.NONE, (result("t-0", STORAGE),))
         c.controller.events.put(LeaderAndIsrResponseReceived(BrokerId(1), answer))
-        await settle()
+        await quiesce()
         assert c.context.offline_directories == {}
         await c.stop()
 
@@ -262,7 +260,7 @@ def test_the_late_answer_of_a_broker_that_is_gone_is_passed_over() -> None:
 # ISRs that leaders write
 
 
-async def write_isr(world: World, name: str, *isr: int) -> Leadership:
+async def write_isr(world: World, name: str, *isr: int) -> LeaderAndIsr:
     """As a leader of old does it: leader epoch and controller epoch stay."""
     partition = tp(name)
     state = await world.state(partition.topic, partition.partition)
@@ -280,27 +278,27 @@ async def isr_changed(world: World, *names: str) -> None:
 
 @pytest.mark.rule("IS-2", "IS-4")
 @pytest.mark.parametrize("settings", [{"protocol_version": OLD}, {}], ids=["old protocol", "mixed cluster"])
-def test_an_isr_that_its_leader_wrote_is_taken_over_and_told_to_every_broker(settings: dict[str, Any]) -> None:
+def test_an_isr_that_its_leader_wrote_is_taken_over_and_sent_to_every_broker(settings: dict[str, Any]) -> None:
     async def main() -> None:
         world, c = await cluster(1, 2, 3, **settings)
         await world.create_topic("t", [1, 2], [2, 3], [1, 2])
         await world.leads("t", 1, leader=2)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         written = [await write_isr(world, "t-0", 1), await write_isr(world, "t-1", 2)]
         await isr_changed(world, "t-0", "never-7")
         await isr_changed(world, "t-1", "t-0")
         await until(lambda: is_empty(world, ISR_CHANGE_NOTIFICATION))
-        await settle()
+        await quiesce()
         assert [c.context.leaderships[tp(f"t-{p}")] for p in (0, 1)] == written
         for broker in (1, 2, 3):
-            told = {
+            sent_states = {
                 (state.partition_index, state.isr)
                 for request in c.brokers.of(broker, UpdateMetadataRequest)
                 for topic in request.topic_states
                 for state in topic.partition_states
             }
-            assert told == {(0, (1,)), (1, (2,))}
+            assert sent_states == {(0, (1,)), (1, (2,))}
         assert c.brokers.of(1, LeaderAndIsrRequest) == []
         records = [(r.partition, r.isr, r.leader_epoch) for r in c.sink.of(Kind.ISR)]
         assert records == [(0, (1,), 0), (1, (2,), 0)]
@@ -315,10 +313,10 @@ def test_notifications_that_say_nothing_are_deleted_and_tell_nobody_anything() -
         world, c = await cluster(1)
         for body in (b"no json", b'{"version":1,"partitions":[]}'):
             await announce(world, ISR_CHANGE_NOTIFICATION, "isr_change_", body)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         await until(lambda: is_empty(world, ISR_CHANGE_NOTIFICATION))
-        await settle()
+        await quiesce()
         assert c.brokers.received == []
         await c.stop()
 
@@ -326,7 +324,7 @@ def test_notifications_that_say_nothing_are_deleted_and_tell_nobody_anything() -
 
 
 @pytest.mark.rule("IS-2", "CX-8")
-def test_the_isr_of_a_partition_whose_topic_node_cannot_be_read_is_not_taken_over() -> None:
+def test_the_isr_of_a_partition_whose_topic_znode_cannot_be_read_is_not_taken_over() -> None:
     async def main() -> None:
         world, first = await cluster(1, 2)
         await world.create_topic("t", [1, 2])
@@ -334,11 +332,11 @@ def test_the_isr_of_a_partition_whose_topic_node_cannot_be_read_is_not_taken_ove
         await first.stop()
         await world.write(SetData(topic_path("t"), b"no json"))
         c = world.start_controller(1002)
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await write_isr(world, "t-0", 1)
         await isr_changed(world, "t-0")
         await until(lambda: is_empty(world, ISR_CHANGE_NOTIFICATION))
-        await settle()
+        await quiesce()
         assert not c.context.leaderships
         assert c.gauge("GlobalPartitionCount") == 0
         await c.stop()
@@ -352,7 +350,7 @@ def test_under_the_old_protocol_elections_read_what_leaders_may_have_written() -
         world, c = await cluster(1, 2, 3, protocol_version=OLD)
         await world.create_topic("t", [1, 2, 3])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         # Broker 2 fell out; nobody was told of it yet when the leader dies.
         await write_isr(world, "t-0", 1, 3)
         await world.stop_broker(1)
@@ -376,15 +374,15 @@ def test_a_move_is_completed_when_leaders_of_old_have_put_its_targets_into_the_i
         world, c = await cluster(1, 2, 3, **settings)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("t-0"): ids(1, 3)}))
-        await settle()
+        await quiesce()
         await write_isr(world, "t-0", 1, 2, 3)
         if announced:
             await isr_changed(world, "t-0")
         done = await world.leads("t", leader=1, isr=(1, 3))
         assert done.leader_epoch > 0
-        await settle()
+        await quiesce()
         topic = await world.topic("t")
         assert topic is not None
         assert topic.partitions[0].replicas == (1, 3)

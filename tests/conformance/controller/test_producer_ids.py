@@ -6,23 +6,16 @@ import pytest
 
 from cluster.broker import BrokerEpoch, BrokerId
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, OutcomeUnknownError
-from cluster.requests import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-)
-from cluster.znodes import (
-    PRODUCER_ID_BLOCK,
-    ProducerIdBlock,
-    decode_producer_id_block,
-    encode_producer_id_block,
-)
+from cluster.requests.agents import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from cluster.znodes.cluster_wide import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
+from cluster.znodes.paths import PRODUCER_ID_BLOCK
 from cluster.zookeeper.port import SetData, ZkError
-from controller.decisions.producer_ids import next_block
+from controller.decisions.brokers.producer_ids import next_block
 from controller.event_loop import preempt
 from controller.request_events import AllocateProducerIdsReceived
-from tests.controllers import RunningController, World, run_virtually, settle, until
-from tests.electing import cluster
-from tests.interfering import Interfering
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.elections import cluster
+from tests.fault_injection import FaultInjector
 
 E = ErrorCode
 FIRST = AllocateProducerIdsResponse(E.NONE, 0, 1000)
@@ -40,9 +33,9 @@ def test_brokers_get_blocks_one_after_the_other_through_failovers_too() -> None:
         world, c = await cluster(1, 2)
         assert await allocate(world, c, 1) == FIRST
         assert await allocate(world, c, 2) == AllocateProducerIdsResponse(E.NONE, 1000, 1000)
-        node = await world.tool.get(PRODUCER_ID_BLOCK)
-        assert node is not None
-        assert node.data == b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
+        znode = await world.tool.get(PRODUCER_ID_BLOCK)
+        assert znode is not None
+        assert znode.data == b'{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}'
         await c.stop()
         successor = world.start_controller(1002)
         await until(lambda: successor.gauge("ActiveBrokerCount") == 2)
@@ -74,11 +67,11 @@ def test_only_the_present_incarnation_of_a_registered_broker_gets_ids(
 
 
 @pytest.mark.rule("AX-1", "D-7")
-def test_out_of_office_no_ids_are_given_and_a_preempted_request_is_answered() -> None:
+def test_while_not_active_no_ids_are_given_and_a_preempted_request_is_answered() -> None:
     async def main() -> None:
         world, c = await cluster(1)
         standby = world.start_controller(1002)
-        await settle()
+        await quiesce()
         assert (await allocate(world, standby, 1)).error_code is E.NOT_CONTROLLER
         ids: asyncio.Future[AllocateProducerIdsResponse] = asyncio.get_running_loop().create_future()
         preempt(AllocateProducerIdsReceived(AllocateProducerIdsRequest(BrokerId(1)), ids))
@@ -99,7 +92,7 @@ def test_a_block_that_somebody_else_took_meanwhile_is_not_given_again() -> None:
                 SetData(PRODUCER_ID_BLOCK, encode_producer_id_block(ProducerIdBlock(BrokerId(2), 0, 999)))
             )
 
-        interfering = Interfering(c, PRODUCER_ID_BLOCK, another_controller)
+        interfering = FaultInjector(c, PRODUCER_ID_BLOCK, another_controller)
         assert (await allocate(world, c, 1)).producer_id_start == 1000
         assert interfering.attempts == 2
         await c.stop()
@@ -111,7 +104,7 @@ def test_a_block_that_somebody_else_took_meanwhile_is_not_given_again() -> None:
 def test_after_a_lost_answer_the_node_is_read_again() -> None:
     async def main() -> None:
         world, c = await cluster(1)
-        Interfering(c, PRODUCER_ID_BLOCK, OutcomeUnknownError("connection lost"))
+        FaultInjector(c, PRODUCER_ID_BLOCK, OutcomeUnknownError("connection lost"))
         assert (await allocate(world, c, 1)) == FIRST
         await c.stop()
 
@@ -127,7 +120,7 @@ def test_without_its_node_there_are_no_ids_and_it_is_not_made() -> None:
         assert await world.tool.get(PRODUCER_ID_BLOCK) is None
         await world.create(PRODUCER_ID_BLOCK)
         assert await allocate(world, c, 1) == FIRST
-        Interfering(c, PRODUCER_ID_BLOCK, ZkError.NO_AUTH)
+        FaultInjector(c, PRODUCER_ID_BLOCK, ZkError.NO_AUTH)
         assert (await allocate(world, c, 1)).error_code is E.UNKNOWN_SERVER_ERROR
         await world.write(SetData(PRODUCER_ID_BLOCK, b"no json"))
         assert (await allocate(world, c, 1)).error_code is E.UNKNOWN_SERVER_ERROR

@@ -11,16 +11,11 @@ import pytest
 
 from cluster.broker import ControllerEpoch, ControllerId
 from cluster.errors import OutcomeUnknownError
-from cluster.znodes import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
-    controller_registration_path,
-    decode_controller_epoch,
-    encode_controller_epoch,
-)
+from cluster.znodes.controller import decode_controller_epoch, encode_controller_epoch
+from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH, controller_registration_path
 from cluster.zookeeper.port import Delete, Op, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.controllers import RunningController, World, run_virtually, settle, until
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
 
 SEEDS: Final = 40
 FAULTS: Final = 25
@@ -42,7 +37,7 @@ class Weather:
             self.lose_writes,
             self.restart,
             self.delete_controller,
-            self.spoil_controller,
+            self.overwrite_controller,
             self.raise_epoch,
             self.delete_registration,
         ]
@@ -79,7 +74,7 @@ class Weather:
     async def hang(self) -> None:
         client = self._any().zookeeper
         client.pause()
-        await settle(self.random.choice((0.5, 3.0, 9.0)))
+        await quiesce(self.random.choice((0.5, 3.0, 9.0)))
         client.resume()
 
     async def lose_writes(self) -> None:
@@ -96,35 +91,35 @@ class Weather:
     async def delete_controller(self) -> None:
         await self.world.tool.multi([Delete(CONTROLLER)])
 
-    async def spoil_controller(self) -> None:
+    async def overwrite_controller(self) -> None:
         # Only such: where somebody else is named, the office counts as his, as in Kafka.
         await self.world.tool.multi([SetData(CONTROLLER, self.random.choice((b"", b"no json", b"{}")))])
 
     async def raise_epoch(self) -> None:
-        node = await self.world.tool.get(CONTROLLER_EPOCH)
-        if node is not None:
-            epoch = ControllerEpoch(decode_controller_epoch(node.data) + self.random.randrange(3))
+        znode = await self.world.tool.get(CONTROLLER_EPOCH)
+        if znode is not None:
+            epoch = ControllerEpoch(decode_controller_epoch(znode.data) + self.random.randrange(3))
             await self.world.tool.multi([SetData(CONTROLLER_EPOCH, encode_controller_epoch(epoch))])
 
     async def delete_registration(self) -> None:
         await self.world.tool.multi([Delete(controller_registration_path(ControllerId(self.random.choice(IDS))))])
 
 
-async def check_that_one_rules(weather: Weather, topic: str) -> None:
+async def check_that_one_is_active(weather: Weather, topic: str) -> None:
     world = weather.world
     # The next write finds out about an epoch that was changed by hand.
     await world.create_topic(topic, [1])
     await world.leads(topic, leader=1)
-    await settle(5)
-    (ruler,) = [c for c in weather.candidates.values() if c.rules]
-    assert [c.controller.in_office for c in weather.candidates.values()].count(True) == 1
-    node, epoch = await world.tool.get(CONTROLLER), await world.tool.get(CONTROLLER_EPOCH)
-    assert node is not None
+    await quiesce(5)
+    (active,) = [c for c in weather.candidates.values() if c.is_active]
+    assert [c.controller.is_active for c in weather.candidates.values()].count(True) == 1
+    znode, epoch = await world.tool.get(CONTROLLER), await world.tool.get(CONTROLLER_EPOCH)
+    assert znode is not None
     assert epoch is not None
-    assert node.stat.ephemeral_owner == ruler.zookeeper.session_id
-    assert ruler.context.epoch == decode_controller_epoch(epoch.data)
-    assert ruler.context.epoch_zk_version == epoch.stat.version
-    weather.seen_epochs.append(ruler.context.epoch)
+    assert znode.stat.ephemeral_owner == active.zookeeper.session_id
+    assert active.context.epoch == decode_controller_epoch(epoch.data)
+    assert active.context.epoch_zk_version == epoch.stat.version
+    weather.seen_epochs.append(active.context.epoch)
     for number, c in weather.candidates.items():
         registration = await world.tool.get(controller_registration_path(ControllerId(number)))
         assert registration is not None
@@ -133,19 +128,19 @@ async def check_that_one_rules(weather: Weather, topic: str) -> None:
 
 @pytest.mark.rule("EL-1", "EL-3", "EL-5", "EL-7", "EL-9", "EL-10", "EL-12", "EL-20", "EL-23", "INV-5", "D-2", "D-26")
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_happens_exactly_one_candidate_rules_in_the_end(seed: int) -> None:
+def test_whatever_happens_exactly_one_candidate_is_active_in_the_end(seed: int) -> None:
     async def main() -> None:
         world = await World().start()
         weather = Weather(world, seed)
-        await until(lambda: any(c.rules for c in weather.candidates.values()))
+        await until(lambda: any(c.is_active for c in weather.candidates.values()))
         await world.start_broker(1)
         for number in range(FAULTS):
             await weather.random.choice(weather.faults)()
-            await settle(weather.random.choice((0.0, 0.005, 0.05, 0.5, 2.0)))
+            await quiesce(weather.random.choice((0.0, 0.005, 0.05, 0.5, 2.0)))
             if number % 5 == 4:
                 weather.losses = 0
-                await settle(30)
-                await check_that_one_rules(weather, f"t{number}")
+                await quiesce(30)
+                await check_that_one_is_active(weather, f"t{number}")
         assert weather.seen_epochs == sorted(weather.seen_epochs)
         for c in weather.candidates.values():
             await c.stop()

@@ -6,24 +6,18 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests import (
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    DescribeReassignmentsRequest,
-    UpdateMetadataRequest,
-)
-from cluster.state_change_log import Kind
-from cluster.znodes import (
-    REASSIGN_PARTITIONS,
-    encode_reassignments,
-    encode_state,
-    state_path,
-)
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
+from cluster.requests.control import UpdateMetadataRequest
+from cluster.requests.reassignments import DescribeReassignmentsRequest
+from cluster.znodes.admin_requests import encode_reassignments
+from cluster.znodes.paths import REASSIGN_PARTITIONS, state_path
+from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Op, OpResult, SetData
 from simulator.zookeeper import ServerSession
+from state_log.record import Kind
 from tests.contexts import assignment, ids, leadership
-from tests.controllers import run_virtually, settle, until
-from tests.reassigning import T0, Cluster, E, cluster
+from tests.controllers import quiesce, run_virtually, until
+from tests.reassignments import T0, Cluster, E, cluster
 
 
 def counters_agree(c: Cluster) -> bool:
@@ -39,21 +33,21 @@ def test_the_worked_example_goes_through_its_phases_with_kafkas_epochs() -> None
         await c.submit({0: [7, 8, 9]})
         assert await c.lists() == assignment([7, 8, 9, 2, 5], [8, 9], [2, 5])
         assert await c.state() == (2, 1, (2, 5, 7))
-        assert c.heard(2) == c.heard(5) == c.heard(7) == ["lead or follow"]
-        assert set(c.heard(8)) == set(c.heard(9)) == {"lead or follow as new"}
+        assert c.sent_to(2) == c.sent_to(5) == c.sent_to(7) == ["lead or follow"]
+        assert set(c.sent_to(8)) == set(c.sent_to(9)) == {"lead or follow as new"}
         c.forget()
         await c.in_sync(2, 5, 7, 8)
         assert (await c.lists()).is_being_reassigned
-        assert c.heard(8) == []
+        assert c.sent_to(8) == []
         await c.in_sync(2, 5, 7, 8, 9)
         assert await c.lists() == assignment([7, 8, 9])
         assert await c.state() == (7, 4, (7, 8, 9))
         assert await c.requested() is None
-        assert c.heard(2) == c.heard(5) == ["stop", "delete"]
-        assert c.heard(7) == c.heard(8) == c.heard(9) == ["lead or follow", "lead or follow"]
+        assert c.sent_to(2) == c.sent_to(5) == ["stop", "delete"]
+        assert c.sent_to(7) == c.sent_to(8) == c.sent_to(9) == ["lead or follow", "lead or follow"]
         assert isinstance(c.controller.brokers.received[-1][1], UpdateMetadataRequest)
-        told = c.controller.brokers.of(2, UpdateMetadataRequest)[-1].topic_states[0].partition_states[0]
-        assert (told.leader, told.replicas, told.isr) == (7, (7, 8, 9), (7, 8, 9))
+        sent = c.controller.brokers.of(2, UpdateMetadataRequest)[-1].topic_states[0].partition_states[0]
+        assert (sent.leader, sent.replicas, sent.isr) == (7, (7, 8, 9), (7, 8, 9))
         lists = [(r.replicas, r.reason) for r in c.controller.sink.of(Kind.ASSIGNMENT)]
         assert lists == [((7, 8, 9, 2, 5), "adding [8, 9], removing [2, 5]"), ((7, 8, 9), "adding [], removing []")]
         assert counters_agree(c)
@@ -88,9 +82,9 @@ def test_a_dead_target_is_waited_for_and_costs_one_more_epoch_when_it_starts() -
         assert (await c.controller.ask(DescribeReassignmentsRequest(("u",)))).reassignments == ()
         c.forget()
         await c.world.start_broker(2)
-        await settle()
+        await quiesce()
         assert await c.state() == (1, 2, (1,))
-        assert c.heard(2)[-1] == "lead or follow as new"
+        assert c.sent_to(2)[-1] == "lead or follow as new"
         await c.in_sync(1, 2)
         assert await c.state() == (2, 4, (2,))
         assert await c.requested() is None
@@ -112,8 +106,8 @@ def test_a_cancelled_move_removes_its_new_replicas_even_from_the_isr() -> None:
         assert await c.lists() == assignment([0, 1, 2])
         # One for the removal of broker 3 from the ISR, one for the list as it was.
         assert await c.state() == (0, epoch + 2, (0, 1, 2))
-        assert c.heard(3) == c.heard(4) == ["stop", "delete"]
-        assert c.heard(1) == ["lead or follow", "lead or follow"]
+        assert c.sent_to(3) == c.sent_to(4) == ["stop", "delete"]
+        assert c.sent_to(1) == ["lead or follow", "lead or follow"]
         assert await c.alter({0: None}) == [E.NO_REASSIGNMENT_IN_PROGRESS]
         await c.controller.stop()
 
@@ -126,14 +120,14 @@ def test_cancelling_elects_an_original_replica_when_a_new_one_leads() -> None:
         c = await cluster(1, 2, 3, topic=[[1, 2]])
         await c.alter({0: [3, 2]})
         await c.world.stop_broker(2)
-        await settle()
+        await quiesce()
         await c.in_sync(1, 3)
         await c.world.stop_broker(1)
-        await settle()
+        await quiesce()
         leader, epoch, isr = await c.state()
         assert (leader, isr) == (3, (3,))
         await c.world.start_broker(1)
-        await settle()
+        await quiesce()
         await c.in_sync(3, 1)
         assert await c.alter({0: None}) == [E.NONE]
         assert await c.state() == (1, epoch + 2, (1,))
@@ -151,8 +145,8 @@ def test_a_replaced_move_stops_only_what_the_new_target_does_not_want() -> None:
         c.forget()
         await c.alter({0: [4, 5]})
         assert await c.lists() == assignment([4, 5, 1, 2], [4, 5], [1, 2])
-        assert c.heard(3) == ["stop", "delete"]
-        assert "stop" not in c.heard(4)
+        assert c.sent_to(3) == ["stop", "delete"]
+        assert "stop" not in c.sent_to(4)
         await c.in_sync(1, 2, 4, 5)
         assert await c.lists() == assignment([4, 5])
         await c.controller.stop()
@@ -197,7 +191,7 @@ def test_hundreds_of_moves_go_through_each_step_together() -> None:
         )
         transactions.clear()
         await c.controller.ask(AlterPartitionRequest(BrokerId(1), await c.world.broker_epoch(1), items))
-        await settle()
+        await quiesce()
         assert await c.lists(399) == assignment([3, 4])
         assert await c.state(399) == (3, 4, (3, 4))
         # ISRs, elections and two removals, two transactions each; the topic node and the request node.
@@ -214,9 +208,9 @@ def test_a_move_ends_without_a_leader_when_no_target_can_lead() -> None:
         await c.world.stop_broker(1)
         await c.world.leads("t", leader=2, isr=[2])
         await c.world.stop_broker(2)
-        await settle()
+        await quiesce()
         await c.world.start_broker(1)
-        await settle()
+        await quiesce()
         assert await c.alter({0: [2]}) == [E.NONE]
         assert await c.lists() == assignment([2])
         leader, _, isr = await c.state()
@@ -235,8 +229,8 @@ def test_the_next_controller_carries_on_and_puts_the_request_node_before_the_top
         await c.world.write(SetData(REASSIGN_PARTITIONS, encode_reassignments({T0: ids(1, 3)})))
         await c.controller.stop()
         successor = c.world.start_controller(1002)
-        await until(lambda: successor.rules)
-        await settle()
+        await until(lambda: successor.is_active)
+        await quiesce()
         assert await c.lists(0) == assignment([1, 3, 2], [3], [2])
         assert await c.lists(1) == assignment([2, 4, 1], [4], [1])
         # One epoch for the request, one for the failover.
@@ -257,11 +251,11 @@ def test_the_next_controller_ends_a_cancellation_that_was_only_recorded() -> Non
         # As if it had died right after it had taken broker 3 out of the topic node.
         await c.world.write(SetData(state_path(T0), encode_state(leadership(3, [1, 2, 3], leader_epoch=4))))
         successor = c.world.start_controller(1002)
-        await until(lambda: successor.rules)
-        await settle()
+        await until(lambda: successor.is_active)
+        await quiesce()
         c = Cluster(c.world, successor)
         assert await c.state() == (1, 6, (1, 2))
-        assert c.heard(3) == ["stop", "delete"]
+        assert c.sent_to(3) == ["stop", "delete"]
         assert counters_agree(c)
         await successor.stop()
 
@@ -274,12 +268,12 @@ def test_a_deletion_waits_for_the_move_and_goes_on_after_it() -> None:
         c = await cluster(1, 2, 3, topic=[[1, 2]])
         await c.alter({0: [1, 3]})
         await c.world.create("/admin/delete_topics/t")
-        await settle()
+        await quiesce()
         assert await c.world.topic("t") is not None
-        assert "delete" not in c.heard(1)
+        assert "delete" not in c.sent_to(1)
         assert await c.alter({0: [1, 2]}) == [E.UNKNOWN_TOPIC_OR_PARTITION]
         await c.in_sync(1, 2, 3)
-        assert "delete" in c.heard(1)
+        assert "delete" in c.sent_to(1)
         await c.controller.stop()
 
     run_virtually(main)
@@ -295,7 +289,7 @@ def test_a_move_that_cannot_be_completed_is_remembered_as_it_stands_in_zookeeper
         assert await c.lists() == assignment([1, 2, 3], removing=[3])
         assert c.controller.context.assignment(T0) == await c.lists()
         assert c.controller.context.partitions_being_reassigned == {T0}
-        assert c.heard(3) == []
+        assert c.sent_to(3) == []
         await c.controller.stop()
 
     run_virtually(main)
@@ -307,12 +301,12 @@ def test_a_deletion_that_is_taken_back_while_it_waits_for_a_move_does_not_happen
         c = await cluster(1, 2, 3, topic=[[1, 2]])
         await c.alter({0: [1, 3]})
         await c.world.create("/admin/delete_topics/t")
-        await settle()
+        await quiesce()
         await c.world.delete("/admin/delete_topics/t")
-        await settle()
+        await quiesce()
         await c.in_sync(1, 2, 3)
         assert await c.lists() == assignment([1, 3])
-        assert "delete" not in c.heard(1)
+        assert "delete" not in c.sent_to(1)
         assert not c.controller.context.topics_marked_for_deletion
         await c.controller.stop()
 
@@ -328,7 +322,7 @@ def test_where_leaders_write_the_isr_themselves_the_state_node_is_watched() -> N
             assert (await c.lists()).is_being_reassigned
             state = leadership(1, isr, leader_epoch=1)
             await c.world.write(SetData(state_path(T0), encode_state(state)))
-            await settle()
+            await quiesce()
         assert await c.lists() == assignment([3, 4])
         assert await c.state() == (3, 4, (3, 4))
         assert await c.requested() is None
@@ -342,14 +336,14 @@ def test_a_removed_replica_on_a_dead_broker_is_left_behind() -> None:
     async def main() -> None:
         c = await cluster(1, 2, 3, topic=[[1, 2]])
         await c.world.stop_broker(2)
-        await settle()
+        await quiesce()
         await c.alter({0: [1, 3]})
         await c.in_sync(1, 3)
         assert await c.lists() == assignment([1, 3])
         c.forget()
         await c.world.start_broker(2)
-        await settle()
-        assert c.heard(2) == []
+        await quiesce()
+        assert c.sent_to(2) == []
         await c.controller.stop()
 
     run_virtually(main)

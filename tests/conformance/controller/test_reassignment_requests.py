@@ -4,20 +4,17 @@ import pytest
 
 from cluster.errors import ApiError
 from cluster.partition import TopicPartition
-from cluster.requests import (
+from cluster.requests.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from cluster.znodes import (
-    REASSIGN_PARTITIONS,
-    state_path,
-)
+from cluster.znodes.paths import REASSIGN_PARTITIONS, state_path
 from tests.contexts import assignment, ids
-from tests.controllers import run_virtually, settle
-from tests.reassigning import T0, E, cluster
+from tests.controllers import quiesce, run_virtually
+from tests.reassignments import T0, E, cluster
 
 
 @pytest.mark.rule("RA-1", "RA-3")
@@ -49,7 +46,7 @@ def test_an_instruction_through_the_api_takes_the_older_one_out_of_the_request_n
         assert (await c.lists(0)).adding == (3,)
         # Deleting the node by hand cancels nothing.
         await c.world.delete(REASSIGN_PARTITIONS)
-        await settle()
+        await quiesce()
         assert (await c.lists(1)).adding == (4,)
         await c.controller.stop()
 
@@ -65,7 +62,7 @@ def test_entries_that_fail_leave_the_node_and_the_watch_is_armed_again() -> None
         twice = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[9]},'
         twice += b'{"topic":"t","partition":0,"replicas":[3,1]},{"topic":"x","partition":0,"replicas":[1]}]}'
         await c.world.create(REASSIGN_PARTITIONS, twice)
-        await settle()
+        await quiesce()
         assert await c.requested() == {T0: (3, 1)}
         assert await c.lists() == assignment([3, 1, 2], [3], [2])
         await c.controller.stop()
@@ -87,11 +84,11 @@ def test_an_unreadable_request_does_nothing_and_stays(body: bytes) -> None:
     async def main() -> None:
         c = await cluster(1, 2, 3, topic=[[1, 2]])
         await c.world.create(REASSIGN_PARTITIONS, body)
-        await settle()
+        await quiesce()
         assert await c.alter({0: [2, 1]}) == [E.NONE]
-        node = await c.world.tool.get(REASSIGN_PARTITIONS)
-        assert node is not None
-        assert node.data == body
+        znode = await c.world.tool.get(REASSIGN_PARTITIONS)
+        assert znode is not None
+        assert znode.data == body
         await c.controller.stop()
 
     run_virtually(main)
@@ -134,7 +131,7 @@ def test_a_standby_neither_moves_nor_lists() -> None:
     async def main() -> None:
         c = await cluster(1, 2, topic=[[1, 2]])
         standby = c.world.start_controller(1002)
-        await settle()
+        await quiesce()
         for request in (AlterPartitionReassignmentsRequest(()), ListPartitionReassignmentsRequest()):
             with pytest.raises(ApiError) as refused:
                 await standby.ask(request)
@@ -168,7 +165,7 @@ def test_a_topic_that_vanishes_takes_its_entries_out_of_the_request_node() -> No
         for path in (state_path(T0), "/brokers/topics/t/partitions/0", "/brokers/topics/t/partitions"):
             await c.world.delete(path)
         await c.world.delete("/brokers/topics/t")
-        await settle()
+        await quiesce()
         assert await c.requested() is None
         assert c.controller.context.partitions_being_reassigned == set()
         await c.controller.stop()

@@ -14,45 +14,31 @@ from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests import (
-    PREFERRED,
-    TOPIC_RESOURCE,
-    AlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterPartitionItem,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    ControlledShutdownRequest,
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
+from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from cluster.requests.elections import PREFERRED, ElectLeadersRequest
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    ElectLeadersRequest,
     NewPartitions,
     NewTopic,
-    ReassignablePartition,
-    ReassignableTopic,
     TopicToDelete,
 )
-from cluster.znodes import (
+from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions, encode_reassignments
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity, encode_config, encode_config_change
+from cluster.znodes.paths import (
     CONFIG_CHANGES,
-    DEFAULT_ENTITY,
     DELETE_TOPICS,
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
-    ConfigEntity,
-    encode_config,
-    encode_config_change,
-    encode_log_dir_event,
-    encode_partitions,
-    encode_reassignments,
-    encode_state,
-    encode_topic,
     state_path,
     topic_path,
 )
+from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import SetData
 from controller import dispatch
 from controller.events import (
@@ -89,7 +75,7 @@ from controller.request_events import (
     UpdateFeaturesReceived,
 )
 from tests.contexts import ids
-from tests.controllers import RunningController, World, run_virtually, running_cluster, settle
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
 
 Step = Callable[[World, RunningController], Awaitable[object]]
@@ -123,7 +109,7 @@ async def in_sync(world: World, c: RunningController, *isr: int) -> None:
             answer = await c.ask(AlterPartitionRequest(state.leader, epoch, (item,)))
             if answer.error_code is ErrorCode.NONE and answer.partitions[0].error_code is ErrorCode.NONE:
                 break
-            await settle()
+            await quiesce()
 
 
 def reassign(*target: int) -> Step:
@@ -139,7 +125,7 @@ def after(*steps: Step) -> Step:
     async def all_of_them(world: World, c: RunningController) -> None:
         for step in steps:
             await step(world, c)
-            await settle()
+            await quiesce()
 
     return all_of_them
 
@@ -167,7 +153,7 @@ async def broker_dies(world: World, c: RunningController) -> None:
 
 async def both_die(world: World, c: RunningController) -> None:
     await world.stop_broker(1)
-    await settle()
+    await quiesce()
     await world.stop_broker(2)
 
 

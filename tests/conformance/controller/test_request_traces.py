@@ -10,12 +10,13 @@ from typing import Final
 import pytest
 
 from cluster.broker import BrokerId
-from cluster.requests import PREFERRED, UNCLEAN, ControlledShutdownRequest
-from cluster.znodes import delete_topic_path
+from cluster.requests.agents import ControlledShutdownRequest
+from cluster.requests.elections import PREFERRED, UNCLEAN
+from cluster.znodes.paths import delete_topic_path
 from tests.contexts import tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
-from tests.electing import catch_up, cluster, elect, stop_broker
-from tests.told import heard
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.elections import catch_up, cluster, elect, stop_broker
+from tests.request_traces import requests_sent
 
 Happening = Callable[[World, RunningController], Awaitable[object]]
 Trace = list[tuple[str, Happening, dict[str, list[str]]]]
@@ -32,7 +33,7 @@ async def bounce(world: World, broker: int) -> None:
     await world.start_broker(broker)
 
 
-LIFE: Final[Trace] = [
+STEPS: Final[Trace] = [
     (
         "a topic is created",
         lambda w, c: w.create_topic("t", [1, 2, 3], [2, 3], [3, 9]),
@@ -213,11 +214,13 @@ LIFE: Final[Trace] = [
 def test_everybody_hears_what_concerns_him_and_nothing_else() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2, 3)
-        heard(c)
-        for what, happening, expected in LIFE:
+        requests_sent(c)
+        for what, happening, expected in STEPS:
             await happening(world, c)
-            await settle()
-            assert heard(c) == {int(b): lines for brokers, lines in expected.items() for b in brokers.split(",")}, what
+            await quiesce()
+            assert requests_sent(c) == {
+                int(b): lines for brokers, lines in expected.items() for b in brokers.split(",")
+            }, what
         await c.stop()
 
     run_virtually(main)
@@ -233,8 +236,8 @@ def test_a_new_controller_introduces_everybody_and_then_says_all_once() -> None:
         # Its followers, its leader and its only replica have died when the next controller comes.
         await world.stop_broker(1)
         c = world.start_controller(1002, auto_leader_rebalance_enable=False)
-        await until(lambda: c.rules)
-        await settle()
+        await until(lambda: c.is_active)
+        await quiesce()
         known = (
             "know 2,3: t-0 1/0 [1,2,3] v0 c1 of [1,2,3] off [1]; t-1 2/0 [2,3] v0 c1 of [2,3] off [];"
             " t-2 3/0 [3] v0 c1 of [3,9] off [9]"
@@ -248,7 +251,7 @@ def test_a_new_controller_introduces_everybody_and_then_says_all_once() -> None:
             "know 2,3: t-0 2/2 [2,3] v2 c2 of [1,2,3] off [1]",
         ]
         before = "t-0 1/0 [1,2,3] v0 c1 of [1,2,3]; t-1 2/0 [2,3] v0 c1 of [2,3]"
-        assert heard(c) == {
+        assert requests_sent(c) == {
             2: ["know 2,3", f"lead by 2: {before}", known, f"lead by : {after}", removed, *elected],
             3: [
                 "know 2,3",

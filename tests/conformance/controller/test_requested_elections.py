@@ -7,23 +7,19 @@ import pytest
 from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import RECOVERING, ReplicaAssignment, TopicAssignment
-from cluster.requests import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic, LeaderAndIsrRequest
-from cluster.state_change_log import Kind
-from cluster.znodes import (
-    PREFERRED_REPLICA_ELECTION,
-    encode_partitions,
-    encode_state,
-    encode_topic,
-    state_path,
-    topic_path,
-)
+from cluster.requests.control import LeaderAndIsrRequest
+from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
+from cluster.znodes.admin_requests import encode_partitions
+from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, state_path, topic_path
+from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Create, SetData
 from controller.changes import DeletionsQueued
 from controller.event_loop import preempt
-from controller.request_events import ElectionsDecided, ElectLeadersReceived
+from controller.request_events import ElectLeadersDecision, ElectLeadersReceived
+from state_log.record import Kind
 from tests.contexts import ids, leadership, tp
-from tests.controllers import World, run_virtually, settle, until
-from tests.electing import cluster, codes, elect, restart_broker, stop_broker
+from tests.controllers import World, quiesce, run_virtually, until
+from tests.elections import cluster, codes, elect, restart_broker, stop_broker
 
 E = ErrorCode
 
@@ -40,7 +36,7 @@ def test_each_partition_of_a_preferred_election_has_its_own_outcome() -> None:
         await world.create_topic("queued", [1, 2])
         await world.leads("t", 2, leader=4)
         await world.leads("queued", leader=1)
-        await settle()
+        await quiesce()
         await restart_broker(world, c, 1)
         c.context.apply(DeletionsQueued(("queued",)))
         await stop_broker(world, c, 4)
@@ -77,7 +73,7 @@ def test_a_preferred_replica_out_of_sync_or_dead_does_not_get_the_leadership() -
         await world.leads("t", 1, leader=3)
         await stop_broker(world, c, 1, 3)
         await world.start_broker(1)
-        await settle()
+        await quiesce()
         before = [await world.state("t", p) for p in (0, 1)]
         answer = await elect(c, PREFERRED, "t-0", "t-1")
         assert codes(answer) == dict.fromkeys(("t-0", "t-1"), E.PREFERRED_LEADER_NOT_AVAILABLE)
@@ -98,7 +94,7 @@ def test_an_unclean_election_risks_records_only_where_nobody_in_sync_is_left() -
         await stop_broker(world, c, 1)
         await world.start_broker(2)
         await world.leads("t", leader=-1, isr=(1,))
-        await settle()
+        await quiesce()
         answer = await elect(c, UNCLEAN, "t-0", "t-1", "t-2")
         assert codes(answer) == {
             "t-0": E.NONE,
@@ -125,7 +121,7 @@ def test_who_asks_for_all_partitions_hears_nothing_of_those_that_need_no_electio
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await restart_broker(world, c, 1)
         assert codes(await elect(c, PREFERRED)) == {"t-0": E.NONE}
         assert codes(await elect(c, PREFERRED)) == {}
@@ -137,12 +133,12 @@ def test_who_asks_for_all_partitions_hears_nothing_of_those_that_need_no_electio
 
 @pytest.mark.rule("EP-6")
 @pytest.mark.parametrize("timeout_ms", [3000, 0])
-def test_a_leader_that_does_not_hear_of_its_election_in_time_is_told_to_the_caller(timeout_ms: int) -> None:
+def test_a_leader_that_does_not_learn_of_its_election_in_time_is_named_to_the_caller(timeout_ms: int) -> None:
     async def main() -> None:
         world, c = await cluster(1, 2, 3)
         await world.create_topic("t", [1, 3], [2, 3])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await restart_broker(world, c, 1)
         await restart_broker(world, c, 2)
         c.brokers.unreachable.add(BrokerId(1))
@@ -168,7 +164,7 @@ def test_a_leader_that_dies_before_it_hears_leaves_the_caller_with_a_timeout_at_
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await restart_broker(world, c, 1)
         c.brokers.unreachable.add(BrokerId(1))
         asking = asyncio.ensure_future(elect(c, PREFERRED, "t-0", timeout_ms=600_000))
@@ -181,15 +177,15 @@ def test_a_leader_that_dies_before_it_hears_leaves_the_caller_with_a_timeout_at_
 
 
 @pytest.mark.rule("EP-1")
-def test_out_of_office_an_election_is_refused_and_a_queued_one_is_preempted() -> None:
+def test_while_not_active_an_election_is_refused_and_a_queued_one_is_preempted() -> None:
     async def main() -> None:
         world, c = await cluster(1)
         standby = world.start_controller(1002)
-        await settle()
+        await quiesce()
         with pytest.raises(ApiError) as refused:
             await elect(standby, PREFERRED)
         assert (refused.value.code, refused.value.leader_address) == (E.NOT_CONTROLLER, "controller:10001")
-        queued: asyncio.Future[ElectionsDecided] = asyncio.get_running_loop().create_future()
+        queued: asyncio.Future[ElectLeadersDecision] = asyncio.get_running_loop().create_future()
         preempt(ElectLeadersReceived(ElectLeadersRequest(), queued))
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             await queued
@@ -221,7 +217,7 @@ def test_a_dry_run_shows_epochs_and_requests_and_changes_nothing() -> None:
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2], [2, 1], [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await restart_broker(world, c, 1)
         before = await world.state("t")
         c.brokers.received.clear()
@@ -250,7 +246,7 @@ def test_the_node_of_requested_elections_is_served_deleted_and_watched_for_the_n
         world, c = await cluster(1, 2, 3)
         await world.create_topic("t", [1, 2], [2, 1], [9], [1, 3])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         for _ in range(2):
             await restart_broker(world, c, 1)
             names = ("t-0", "t-1", "t-2", "none-0", "t-0")
@@ -260,7 +256,7 @@ def test_the_node_of_requested_elections_is_served_deleted_and_watched_for_the_n
             # Nobody asked for this one.
             other = await world.leads("t", 3, leader=3)
             assert other.isr == (3, 1)
-        await settle()
+        await quiesce()
         assert c.gauge("ControllerState") == 0
         await c.stop()
 
@@ -286,7 +282,7 @@ def test_a_failover_serves_the_node_that_it_finds() -> None:
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await restart_broker(world, c, 1)
         await c.stop()
         # A partition that never had a leader, because nobody who hosts it ever lived.
@@ -313,7 +309,7 @@ def test_a_state_of_a_newer_controller_is_an_outcome_of_its_own() -> None:
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await restart_broker(world, c, 1)
         newer = leadership(2, [2, 1], leader_epoch=9, controller_epoch=99)
         await world.write(SetData(state_path(tp("t-0")), encode_state(newer)))

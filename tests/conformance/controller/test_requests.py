@@ -1,4 +1,4 @@
-"""What agents and administrators ask of the controller in office."""
+"""What agents and administrators ask of the active controller."""
 
 import asyncio
 
@@ -6,29 +6,23 @@ import pytest
 
 from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import Leadership
-from cluster.requests import (
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    CreateTopicsRequest,
-    DescribeClusterRequest,
-    DescribeTopicsRequest,
-    ListTopicsRequest,
-    NewTopic,
-    ReadStateChangesRequest,
-    UpdateMetadataRequest,
-)
-from cluster.state_change_log import Kind
-from cluster.znodes import decode_config, encode_config, encode_controller_epoch, topic_config_path
+from cluster.partition import LeaderAndIsr
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, AlterPartitionResponse
+from cluster.requests.cluster import DescribeClusterRequest, ReadStateChangesRequest
+from cluster.requests.control import UpdateMetadataRequest
+from cluster.requests.topics import CreateTopicsRequest, DescribeTopicsRequest, ListTopicsRequest, NewTopic
+from cluster.znodes.configs import decode_config, encode_config
+from cluster.znodes.controller import encode_controller_epoch
+from cluster.znodes.paths import topic_config_path
 from cluster.zookeeper.port import SetData
+from state_log.record import Kind
 from tests.contexts import ids
-from tests.controllers import RunningController, World, run_virtually, running_cluster, settle
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
 
 E = ErrorCode
 
 
-def proposal(state: Leadership, *isr: int, partition: int = 0, behind: int = 0) -> AlterPartitionItem:
+def proposal(state: LeaderAndIsr, *isr: int, partition: int = 0, behind: int = 0) -> AlterPartitionItem:
     return AlterPartitionItem(
         "t", None, partition, state.leader_epoch, ids(*isr), PartitionEpoch(state.partition_epoch - behind)
     )
@@ -43,13 +37,13 @@ async def propose(
 
 
 @pytest.mark.rule("IS-13", "IS-14", "IS-15", "IS-16", "IS-18")
-def test_an_accepted_isr_is_written_once_and_told_to_every_broker() -> None:
+def test_an_accepted_isr_is_written_once_and_sent_to_every_broker() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2, 3], [1, 2])
         state = await world.leads("t", leader=1)
         other = await world.leads("t", 1, leader=1)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         answer = await propose(
             world, c, 1, proposal(state, 1, 3), proposal(other, 1, 9, partition=1), proposal(state, 1, partition=7)
@@ -63,7 +57,7 @@ def test_an_accepted_isr_is_written_once_and_told_to_every_broker() -> None:
         written = await world.state("t")
         assert written is not None
         assert (written.isr, written.leader_epoch, written.partition_epoch) == ((1, 3), 0, 1)
-        await settle()
+        await quiesce()
         for broker in (1, 2, 3):
             (request,) = c.brokers.of(broker, UpdateMetadataRequest)
             assert [s.partition_index for s in request.topic_states[0].partition_states] == [0, 1]
@@ -84,11 +78,11 @@ def test_a_state_that_moved_on_in_zookeeper_is_an_invalid_version_without_retry(
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         path = "/brokers/topics/t/partitions/0/state"
-        node = await world.tool.get(path)
-        assert node is not None
-        await world.write(SetData(path, node.data))
+        znode = await world.tool.get(path)
+        assert znode is not None
+        await world.write(SetData(path, znode.data))
         answer = await propose(world, c, 1, proposal(state, 1))
         assert answer.partitions[0].error_code is E.INVALID_UPDATE_VERSION
         # An election meets the same conflict, reads the node again and goes on from there.
@@ -105,7 +99,7 @@ def test_of_two_proposals_for_one_partition_the_first_counts() -> None:
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         answer = await propose(world, c, 1, proposal(state, 1), proposal(state, 2, 1))
         assert [r.error_code for r in answer.partitions] == [E.NONE, E.INVALID_UPDATE_VERSION]
         assert (await world.state("t")).isr == (1,)  # type: ignore[union-attr]
@@ -120,11 +114,11 @@ def test_whole_requests_are_refused_by_code() -> None:
         world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         state = await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         unknown = await c.ask(AlterPartitionRequest(BrokerId(9), BrokerEpoch(1), (proposal(state, 1),)))
         assert unknown == AlterPartitionResponse(E.STALE_BROKER_EPOCH)
         standby = world.start_controller(1002)
-        await settle()
+        await quiesce()
         refused = await standby.ask(AlterPartitionRequest(BrokerId(1), BrokerEpoch(1), ()))
         assert refused == AlterPartitionResponse(E.NOT_CONTROLLER)
         await c.stop()
@@ -139,7 +133,7 @@ def test_a_fenced_isr_change_is_answered_not_controller() -> None:
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         await world.write(SetData("/controller_epoch", encode_controller_epoch(9)))  # type: ignore[arg-type]
         answer = await propose(world, c, 1, proposal(state, 1))
         assert answer == AlterPartitionResponse(E.NOT_CONTROLLER)
@@ -207,7 +201,7 @@ def test_validation_alone_writes_nothing() -> None:
         answer = await c.ask(CreateTopicsRequest((NewTopic("t", 2, 1), NewTopic("u", 0)), validate_only=True))
         assert [r.error_code for r in answer.topics] == [E.NONE, E.INVALID_PARTITIONS]
         assert (answer.topics[0].num_partitions, answer.topics[0].topic_id) == (2, None)
-        await settle()
+        await quiesce()
         assert await world.topic("t") is None
         await c.stop()
 
@@ -243,7 +237,7 @@ def test_who_waits_for_leaders_is_answered_when_the_last_of_them_comes() -> None
         waiting = asyncio.ensure_future(c.ask(request))
         await world.leads("t", leader=1)
         for broker in (7, 8):
-            await settle()
+            await quiesce()
             assert not waiting.done()
             await world.start_broker(broker)
             await world.leads("t", 1 if broker == 7 else 2, leader=broker)
@@ -264,7 +258,7 @@ def test_left_over_settings_are_replaced_and_marked_or_existing_names_refused() 
         c.zookeeper.pause()
         await world.create("/admin/delete_topics/gone")
         asked = asyncio.ensure_future(c.ask(CreateTopicsRequest((NewTopic("t", 1, 1), NewTopic("gone", 1, 1)))))
-        await settle(0.01)
+        await quiesce(0.01)
         c.zookeeper.resume()
         answer = await asked
         assert [r.error_code for r in answer.topics] == [E.NONE, E.TOPIC_ALREADY_EXISTS]
@@ -282,7 +276,7 @@ def test_requests_that_wait_when_the_session_ends_are_answered_not_controller() 
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.zookeeper.disconnect(1)
         creation = asyncio.ensure_future(c.ask(CreateTopicsRequest((NewTopic("s", 1, 1),))))
         others = [
@@ -334,7 +328,7 @@ def test_only_a_topic_that_allows_it_gets_an_unclean_leader() -> None:
         await world.start_broker(2)
         state = await world.leads("unclean", leader=2)
         assert (state.isr, state.leader_recovery_state, state.leader_epoch) == ((2,), 1, 3)
-        await settle()
+        await quiesce()
         for topic in ("clean", "wrong"):
             await world.leads(topic, leader=-1, isr=[1])
         assert c.metrics.meter("kafka.controller", "ControllerStats", "UncleanLeaderElectionsPerSec").count == 1
@@ -345,25 +339,25 @@ def test_only_a_topic_that_allows_it_gets_an_unclean_leader() -> None:
 
 
 @pytest.mark.rule("RQ-13", "FN-9")
-def test_refusals_of_brokers_do_not_end_the_reign() -> None:
+def test_refusals_of_brokers_do_not_end_the_controller() -> None:
     async def main() -> None:
         world, c = await running_cluster(1)
         c.brokers.answers[BrokerId(1)] = E.STALE_CONTROLLER_EPOCH
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         assert c.gauge("ActiveControllerCount") == 1
         await c.stop()
 
     run_virtually(main)
 
 
-def test_every_controller_tells_which_ones_there_are_in_office_or_not() -> None:
+def test_every_controller_tells_which_ones_there_are_active_or_not() -> None:
     async def main() -> None:
         world, first = await running_cluster(1)
         second = world.start_controller(1002)
         await world.create("/controllers/ids/999", b"no registration")
-        await settle()
+        await quiesce()
         for controller in (first, second):
             described = await controller.ask(DescribeClusterRequest())
             assert (described.node_id, described.controller_id) == (controller.controller.config.id, 1001)

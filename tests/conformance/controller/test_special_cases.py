@@ -8,31 +8,19 @@ from msgspec.structs import replace
 from cluster.broker import Broker, BrokerId, ControllerEpoch, Endpoint, FeatureRange
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests import (
-    DescribeClusterRequest,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
-from cluster.state_change_log import Kind
-from cluster.state_tables import PREVIOUS_PARTITION_STATES, PartitionState, ReplicaState
-from cluster.znodes import (
-    FEATURE,
-    FinalizedFeatures,
-    broker_path,
-    decode_features,
-    encode_broker,
-    encode_features,
-    encode_state,
-    encode_topic,
-    state_path,
-    topic_path,
-)
+from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.state_machines import PREVIOUS_PARTITION_STATES, PartitionState, ReplicaState
+from cluster.znodes.cluster_wide import FinalizedFeatures, decode_features, encode_features
+from cluster.znodes.paths import FEATURE, broker_path, state_path, topic_path
+from cluster.znodes.registrations import encode_broker
+from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Create, Delete, SetData
 from controller.changes import DeletionsQueued
-from controller.handlers.replica_transitions import move_replicas
+from controller.handlers.partitions.replica_transitions import move_replicas
+from state_log.record import Kind
 from tests.contexts import ids, leadership, tp
-from tests.controllers import World, run_virtually, running_cluster, settle, until
+from tests.controllers import World, quiesce, run_virtually, running_cluster, until
 
 
 @pytest.mark.rule("BK-40", "D-12", "ZK-14", "BK-17")
@@ -42,11 +30,11 @@ def test_changed_endpoints_are_announced_and_a_changed_rack_is_not() -> None:
         c.brokers.received.clear()
         record = Broker(BrokerId(1), (Endpoint("host1", 9092),), "rack-a")
         await world.write(SetData(broker_path(record.id), encode_broker(record, 1)))
-        await settle()
+        await quiesce()
         assert c.brokers.received == []
         moved = replace(record, endpoints=(Endpoint("elsewhere", 9092),))
         await world.write(SetData(broker_path(record.id), encode_broker(moved, 1)))
-        await settle()
+        await quiesce()
         (request,) = c.brokers.of(2, UpdateMetadataRequest)
         assert request.topic_states == ()
         assert [b.endpoints[0].host for b in request.live_brokers] == ["elsewhere", "host2"]
@@ -62,7 +50,7 @@ def test_brokers_that_lack_finalized_features_do_not_take_part() -> None:
         world = await World().start()
         await world.create(FEATURE, encode_features(FinalizedFeatures(True, {"f": 2})))
         c = world.start_controller()
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await world.start_broker(1)
         fit = Broker(BrokerId(2), (Endpoint("host2", 9092),), features={"f": FeatureRange(1, 3)})
         await world.create(broker_path(fit.id), encode_broker(fit, 1))
@@ -84,7 +72,7 @@ def test_a_notification_of_a_new_a_bounced_and_a_dead_broker_is_worked_off_in_th
         await world.stop_broker(2, 3)
         await world.start_broker(2, 4)
         c.zookeeper.resume()
-        await settle()
+        await quiesce()
         alive = [[b.id for b in r.live_brokers] for r in c.brokers.of(1, UpdateMetadataRequest)]
         # The new one is introduced, the bounced one is gone and back, the dead one is gone.
         assert alive == [[1, 2, 3, 4], [1, 3, 4], [1, 2, 3, 4], [1, 2, 4]]
@@ -102,12 +90,12 @@ def test_a_broker_that_takes_part_stays_whatever_becomes_of_the_features_until_i
         world = await World().start()
         await world.create(FEATURE, encode_features(FinalizedFeatures(True, {"f": 2})))
         c = world.start_controller()
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         fit = Broker(BrokerId(2), (Endpoint("host2", 9092),), features={"f": FeatureRange(1, 3)})
         await world.create(broker_path(fit.id), encode_broker(fit, 1))
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         await world.write(SetData(broker_path(fit.id), encode_broker(replace(fit, features={}), 1)))
-        await settle()
+        await quiesce()
         await world.create(broker_path(BrokerId(3)), encode_broker(replace(fit, id=BrokerId(3)), 1))
         await until(lambda: 3 in c.context.live_broker_ids)
         assert c.context.live_broker_ids == {2, 3}
@@ -132,7 +120,7 @@ def test_a_broker_that_takes_part_stays_whatever_becomes_of_the_features_until_i
         (FinalizedFeatures(True, {"f": 1}), "3.2", FinalizedFeatures(True, {"f": 1}, version=1)),
     ],
 )
-def test_taking_office_sets_the_feature_node_up(
+def test_a_failover_sets_the_feature_node_up(
     found: FinalizedFeatures | None, version: str, expected: FinalizedFeatures
 ) -> None:
     async def main() -> None:
@@ -140,11 +128,11 @@ def test_taking_office_sets_the_feature_node_up(
         if found is not None:
             await world.create(FEATURE, encode_features(found))
         c = world.start_controller(protocol_version=ProtocolVersion.parse(version))
-        await until(lambda: c.rules)
-        await settle()
-        node = await world.tool.get(FEATURE)
-        assert node is not None
-        assert decode_features(node.data) == expected
+        await until(lambda: c.is_active)
+        await quiesce()
+        znode = await world.tool.get(FEATURE)
+        assert znode is not None
+        assert decode_features(znode.data) == expected
         await c.stop()
 
     run_virtually(main)
@@ -155,26 +143,26 @@ def test_an_unreadable_feature_node_is_left_alone_and_keeps_nobody_from_ruling()
         world = await World().start()
         await world.create(FEATURE, b"garbage")
         c = world.start_controller()
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await world.start_broker(1)
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
-        node = await world.tool.get(FEATURE)
-        assert node is not None
-        assert node.data == b"garbage"
+        znode = await world.tool.get(FEATURE)
+        assert znode is not None
+        assert znode.data == b"garbage"
         await c.stop()
 
     run_virtually(main)
 
 
 @pytest.mark.rule("FO-4", "FO-5")
-def test_notifications_of_earlier_times_are_dropped_on_taking_office() -> None:
+def test_notifications_of_earlier_times_are_dropped_at_a_failover() -> None:
     async def main() -> None:
         world = await World().start()
         await world.create("/isr_change_notification/isr_change_0000000003", b"{}")
         await world.create("/log_dir_event_notification/log_dir_event_0000000001", b"{}")
         c = world.start_controller()
-        await until(lambda: c.rules)
-        await settle()
+        await until(lambda: c.is_active)
+        await quiesce()
         assert await world.tool.children("/isr_change_notification") == ()
         assert await world.tool.children("/log_dir_event_notification") == ()
         await c.stop()
@@ -188,13 +176,13 @@ def test_a_topic_that_waits_for_its_deletion_may_not_grow() -> None:
         world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.context.apply(DeletionsQueued(("t",)))
         before = await world.topic("t")
         assert before is not None
         grown = TopicAssignment({**before.partitions, 1: ReplicaAssignment(ids(1))}, before.topic_id)
         await world.write(SetData(topic_path("t"), encode_topic(grown)))
-        await settle()
+        await quiesce()
         assert await world.topic("t") == before
         assert await world.state("t", 1) is None
         await c.stop()
@@ -208,13 +196,13 @@ def test_a_state_node_that_is_there_already_is_never_overwritten() -> None:
         world, c = await running_cluster(1, 2)
         there = encode_state(leadership(2, [2], leader_epoch=5))
         await world.create(state_path(tp("t-0")), there)
-        await settle()
+        await quiesce()
         before = c.context.assignments.get("t")
         assert not before
-        node = TopicAssignment({0: ReplicaAssignment(ids(1)), 1: ReplicaAssignment(ids(1))})
-        await world.write(SetData(topic_path("t"), encode_topic(node)))
+        znode = TopicAssignment({0: ReplicaAssignment(ids(1)), 1: ReplicaAssignment(ids(1))})
+        await world.write(SetData(topic_path("t"), encode_topic(znode)))
         await world.leads("t", 1, leader=1)
-        await settle()
+        await quiesce()
         kept = await world.tool.get(state_path(tp("t-0")))
         assert kept is not None
         assert kept.data == there
@@ -232,7 +220,7 @@ def test_below_alter_partition_every_decision_reads_the_state_nodes_first() -> N
         await world.create_topic("t", [1, 2, 3], [1, 2, 3])
         for partition in (0, 1):
             await world.leads("t", partition, leader=1)
-        await settle()
+        await quiesce()
         # A leader of those times shrinks the ISR by itself.
         shrunk = leadership(1, [1, 3], controller_epoch=1)
         await world.write(SetData(state_path(tp("t-0")), encode_state(shrunk)))
@@ -241,7 +229,7 @@ def test_below_alter_partition_every_decision_reads_the_state_nodes_first() -> N
         await world.stop_broker(1)
         state = await world.leads("t", leader=3)
         assert (state.isr, state.leader_epoch, state.partition_epoch) == ((3,), 1, 2)
-        await settle()
+        await quiesce()
         left = await world.state("t", 1)
         assert left is not None
         assert (left.leader, left.controller_epoch, left.partition_epoch) == (1, 9, 1)
@@ -256,14 +244,14 @@ def test_every_target_of_the_replica_machine_has_its_action() -> None:
         world, c = await running_cluster(1, 2, 3)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         active: Any = c.controller._active
         partition, two, three = tp("t-0"), BrokerId(2), BrokerId(3)
 
         async def move(broker: BrokerId, target: ReplicaState) -> ReplicaState:
             c.brokers.received.clear()
             await move_replicas(active, {broker: [partition]}, target)
-            await settle()
+            await quiesce()
             state: ReplicaState = c.context.replica_state(broker, partition)
             return state
 
@@ -299,7 +287,7 @@ def test_a_new_replica_on_the_leader_is_a_failure_that_leaves_its_state() -> Non
         world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         active: Any = c.controller._active
         c.context.replica_states[BrokerId(1)].pop(tp("t-0"))
         await move_replicas(active, {BrokerId(1): [tp("t-0")]}, ReplicaState.NEW)
@@ -315,7 +303,7 @@ def test_the_death_of_a_broker_that_hosts_nothing_is_announced() -> None:
         world, c = await running_cluster(1, 2)
         c.brokers.received.clear()
         await world.stop_broker(2)
-        await settle()
+        await quiesce()
         (request,) = c.brokers.of(1, UpdateMetadataRequest)
         assert [b.id for b in request.live_brokers] == [1]
         await c.stop()
@@ -330,16 +318,16 @@ def test_a_failover_and_a_death_take_few_round_trips_however_many_partitions_the
         replicas = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
         await world.create_topic("t", *(replicas[p % 3] for p in range(900)))
         await until(lambda: first.gauge("GlobalPartitionCount") == 900)
-        await settle()
+        await quiesce()
         await first.stop()
         second = world.start_controller(1002)
-        await until(lambda: second.rules)
-        await settle()
+        await until(lambda: second.is_active)
+        await quiesce()
         assert second.zookeeper.requests < 60
         before = second.zookeeper.requests
         await world.stop_broker(1)
         await until(lambda: second.gauge("ActiveBrokerCount") == 2)
-        await settle()
+        await quiesce()
         # 300 elections and 300 removals: two transactions each, a handful of reads, and the re-armed watches.
         assert second.zookeeper.requests - before < 15
         sent = [type(r) for b, r in second.brokers.received if b == 2]

@@ -6,18 +6,11 @@ import pytest
 
 from cluster.broker import Broker, BrokerId, Endpoint
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.requests import UpdateMetadataRequest
+from cluster.requests.control import UpdateMetadataRequest
 from cluster.rpc.control_encoding import encode_update_metadata
-from cluster.znodes import (
-    BROKERS_IDS,
-    CONTROLLER,
-    CONTROLLER_EPOCH,
-    broker_path,
-    encode_broker,
-    encode_topic,
-    state_path,
-    topic_path,
-)
+from cluster.znodes.paths import BROKERS_IDS, CONTROLLER, CONTROLLER_EPOCH, broker_path, state_path, topic_path
+from cluster.znodes.registrations import encode_broker
+from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.contexts import assignment
@@ -26,28 +19,28 @@ from tests.controllers import RunningController, World, run_virtually, until
 GARBAGE = b'{"version":1,"\xff'
 
 
-async def in_office(c: RunningController, epoch: int = 1) -> RunningController:
+async def is_active(c: RunningController, epoch: int = 1) -> RunningController:
     def rules() -> bool:
-        return c.rules and c.context.epoch == epoch
+        return c.is_active and c.context.epoch == epoch
 
-    await until(rules, f"in office, epoch {epoch}")
+    await until(rules, f"active, epoch {epoch}")
     return c
 
 
 @pytest.mark.rule("EL-9", "EL-10", "ZK-2")
-def test_an_office_whose_node_was_spoiled_is_left_and_filled_again() -> None:
+def test_a_controller_whose_znode_is_malformed_resigns_and_another_is_elected() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await is_active(world.start_controller())
         await world.write(SetData(CONTROLLER, GARBAGE))
-        await in_office(c, epoch=2)
+        await is_active(c, epoch=2)
         await c.stop()
 
     run_virtually(main)
 
 
 @pytest.mark.rule("EL-1", "EL-5", "EL-9")
-def test_an_office_taken_by_nobody_is_waited_for_in_silence() -> None:
+def test_a_controller_znode_that_names_nobody_is_waited_for_in_silence() -> None:
     async def main() -> None:
         world = await World().start()
         await world.write(Create(CONTROLLER, GARBAGE))
@@ -56,9 +49,9 @@ def test_an_office_taken_by_nobody_is_waited_for_in_silence() -> None:
         before = c.zookeeper.requests
         await asyncio.sleep(60)
         assert c.zookeeper.requests - before < 10
-        assert not c.controller.in_office
+        assert not c.controller.is_active
         await world.write(Delete(CONTROLLER))
-        await in_office(c)
+        await is_active(c)
         await c.stop()
 
     run_virtually(main)
@@ -71,17 +64,17 @@ def test_a_controller_whose_epoch_was_changed_by_hand_makes_room(
 ) -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await is_active(world.start_controller())
         await world.start_broker(1)
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         await world.write(SetData(CONTROLLER_EPOCH, written))
         # Its next write is refused.
         await world.create_topic("t", [1])
         if mended is not None:
-            await until(lambda: not c.controller.in_office, "out of office")
+            await until(lambda: not c.controller.is_active, "while not active")
             await asyncio.sleep(5)
             await world.write(SetData(CONTROLLER_EPOCH, mended))
-        await in_office(c, epoch=next_epoch)
+        await is_active(c, epoch=next_epoch)
         await world.leads("t", leader=1)
         await c.stop()
 
@@ -93,7 +86,7 @@ def test_a_controller_whose_epoch_was_changed_by_hand_makes_room(
 def test_a_process_ends_although_zookeeper_is_away(busy: bool) -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await is_active(world.start_controller())
         await world.start_broker(1)
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         if busy:
@@ -110,7 +103,7 @@ def test_a_process_ends_although_zookeeper_is_away(busy: bool) -> None:
 def test_a_broker_whose_registration_is_mended_is_taken_in() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await is_active(world.start_controller())
         session = SimulatedZooKeeperClient(world.server, session_timeout_ms=60_000)
         session.listen(lambda _: None)
         await session.start_session()
@@ -132,7 +125,7 @@ def test_a_broker_whose_registration_is_mended_is_taken_in() -> None:
 def test_registrations_under_names_that_are_no_broker_ids_are_passed_over() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await is_active(world.start_controller())
         # An id of more than 31 bits would fit into no request, neither to this broker nor about it.
         for name in ("99999999999", "2147483648", "01", "²", "-1", "x", "9" * 5000):
             await world.create(f"{BROKERS_IDS}/{name}", encode_broker(Broker(BrokerId(1), (Endpoint("h", 1),)), 1))
@@ -152,10 +145,10 @@ def test_registrations_under_names_that_are_no_broker_ids_are_passed_over() -> N
 
 @pytest.mark.rule("INV-3", "RM-10", "RA-13", "RA-50")
 @pytest.mark.parametrize(("isr", "left"), [("[]", ()), ("[1,1]", (1,)), ("[2,1,2]", (2,))])
-def test_an_isr_that_nobody_can_have_meant_ends_no_reign(isr: str, left: tuple[int, ...]) -> None:
+def test_an_isr_that_nobody_can_have_meant_ends_no_controller(isr: str, left: tuple[int, ...]) -> None:
     async def main() -> None:
         world = await World().start()
-        first = await in_office(world.start_controller())
+        first = await is_active(world.start_controller())
         await world.start_broker(1, 2)
         await world.create_topic("t", [1, 2])
         await world.create_topic("other", [1, 2])
@@ -168,7 +161,7 @@ def test_an_isr_that_nobody_can_have_meant_ends_no_reign(isr: str, left: tuple[i
         assert node is not None
         moving = TopicAssignment({0: assignment([3, 1, 2], [3], [2])}, node.topic_id)
         await world.write(SetData(topic_path("t"), encode_topic(moving)))
-        c = await in_office(world.start_controller(1002), epoch=2)
+        c = await is_active(world.start_controller(1002), epoch=2)
         await world.stop_broker(1)
         await world.leads("other", leader=2)
         await asyncio.sleep(5)
@@ -179,10 +172,10 @@ def test_an_isr_that_nobody_can_have_meant_ends_no_reign(isr: str, left: tuple[i
 
 
 @pytest.mark.rule("LC-3", "LC-8", "TP-20", "ZK-28")
-def test_spoiled_topics_and_states_are_skipped_at_failover_and_at_run_time() -> None:
+def test_malformed_topics_and_states_are_skipped_at_failover_and_at_run_time() -> None:
     async def main() -> None:
         world = await World().start()
-        c = await in_office(world.start_controller())
+        c = await is_active(world.start_controller())
         await world.start_broker(1)
         await world.create_topic("good", [1])
         await world.create_topic("hurt", [1])
@@ -192,7 +185,7 @@ def test_spoiled_topics_and_states_are_skipped_at_failover_and_at_run_time() -> 
         await world.leads("after", leader=1)
         await world.write(SetData(state_path(TopicPartition("hurt", 0)), b'{"leader":77777777777}'))
         await c.stop()
-        second = await in_office(world.start_controller(1002), epoch=2)
+        second = await is_active(world.start_controller(1002), epoch=2)
         await world.create_topic("later", [1])
         await world.leads("later", leader=1)
         mended = TopicAssignment({0: ReplicaAssignment((BrokerId(1),))})

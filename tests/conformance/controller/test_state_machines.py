@@ -8,23 +8,16 @@ import pytest
 
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, PartitionEpoch
 from cluster.errors import ControllerMovedError, ErrorCode, ZooKeeperError
-from cluster.partition import RECOVERING, Leadership, ReplicaAssignment, TopicAssignment
-from cluster.requests import (
+from cluster.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment
+from cluster.requests.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from cluster.state_tables import PartitionState, ReplicaState
-from cluster.znodes import (
-    CONTROLLER_EPOCH,
-    broker_path,
-    decode_state,
-    encode_state,
-    encode_topic,
-    state_path,
-    topic_path,
-)
+from cluster.state_machines import PartitionState, ReplicaState
+from cluster.znodes.paths import CONTROLLER_EPOCH, broker_path, state_path, topic_path
+from cluster.znodes.topics import decode_state, encode_state, encode_topic
 from cluster.zookeeper.port import Delete, SetData
 from controller.active_controller import UnsentDecisionsError
 from controller.changes import (
@@ -34,13 +27,13 @@ from controller.changes import (
     PartitionStatesDerived,
     ReassignmentsWritten,
 )
-from controller.decisions.leader_election import ElectionFailure, Offline, Preferred
+from controller.decisions.partitions.leader_election import ElectionFailure, Offline, Preferred
 from controller.events import BrokerModifications, LeaderAndIsrResponseReceived
 from controller.fenced_writes import Conflict, Written
-from controller.handlers.partition_transitions import move_partitions
-from controller.handlers.replica_transitions import move_replicas
+from controller.handlers.partitions.partition_transitions import move_partitions
+from controller.handlers.partitions.replica_transitions import move_replicas
 from tests.contexts import ids, leadership, tp
-from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 
 async def with_topic(*replicas: list[int]) -> tuple[World, RunningController, Any]:
@@ -49,7 +42,7 @@ async def with_topic(*replicas: list[int]) -> tuple[World, RunningController, An
     await world.create_topic("t", *replicas)
     for partition, of_partition in enumerate(replicas):
         await world.leads("t", partition, leader=of_partition[0])
-    await settle()
+    await quiesce()
     c.brokers.received.clear()
     return world, c, c.controller._active
 
@@ -62,7 +55,7 @@ def test_moving_nothing_asks_nobody_and_tells_nobody() -> None:
         assert await move_partitions(active, [], PartitionState.ONLINE, Offline()) == {}
         await move_replicas(active, {BrokerId(1): []}, ReplicaState.ONLINE)
         await move_replicas(active, {}, ReplicaState.OFFLINE)
-        await settle()
+        await quiesce()
         assert c.zookeeper.requests == before
         assert c.brokers.received == []
         await c.stop()
@@ -79,9 +72,9 @@ def test_one_call_is_one_batch_and_results_are_of_elections_only() -> None:
         c.context.apply(PartitionStatesDerived({new: PartitionState.NEW}))
         partitions = [tp("t-0"), new, tp("t-1"), absent]
         results = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
-        assert {p: type(result) for p, result in results.items()} == {tp("t-0"): Leadership, tp("t-1"): Leadership}
+        assert {p: type(result) for p, result in results.items()} == {tp("t-0"): LeaderAndIsr, tp("t-1"): LeaderAndIsr}
         assert (await world.state("t", 2)).leader_epoch == 0  # type: ignore[union-attr]
-        await settle()
+        await quiesce()
         for broker in (1, 2, 3):
             (request,) = c.brokers.of(broker, LeaderAndIsrRequest)
             assert request.controller_epoch == c.context.epoch
@@ -91,7 +84,7 @@ def test_one_call_is_one_batch_and_results_are_of_elections_only() -> None:
         await move_replicas(
             active, {BrokerId(2): [tp("t-0"), tp("t-1")], BrokerId(3): [tp("t-0")]}, ReplicaState.ONLINE
         )
-        await settle()
+        await quiesce()
         assert [len(c.brokers.of(b, LeaderAndIsrRequest)) for b in (1, 2, 3)] == [0, 1, 1]
         assert [len(c.brokers.of(b, UpdateMetadataRequest)) for b in (1, 2, 3)] == [1, 1, 1]
         await c.stop()
@@ -121,7 +114,7 @@ def test_an_error_is_everybodys_and_a_moved_controller_nobodys() -> None:
             await move_partitions(active, both, PartitionState.ONLINE, Preferred())
         with pytest.raises(ControllerMovedError):
             await move_replicas(active, {BrokerId(1): both}, ReplicaState.OFFLINE)
-        await settle()
+        await quiesce()
         assert [await world.state("t", p) for p in (0, 1)] == before
         assert {c.context.partition_state(p) for p in both} == {PartitionState.ONLINE}
         assert not c.brokers.of(2, LeaderAndIsrRequest)
@@ -140,7 +133,7 @@ def test_a_replica_that_goes_offline_is_stopped_and_leaves_the_isr_but_queued_to
         if queued:
             c.context.apply(DeletionsQueued(("t",)))
         await move_replicas(active, {BrokerId(2): [tp("t-0")]}, ReplicaState.OFFLINE)
-        await settle()
+        await quiesce()
         state = await world.state("t")
         assert state is not None
         assert (state.leader, state.isr, state.leader_epoch) == (1, (1, 3), 1)
@@ -155,7 +148,7 @@ def test_a_replica_that_goes_offline_is_stopped_and_leaves_the_isr_but_queued_to
 
 
 @pytest.mark.rule("RQ-2", "RQ-14", "IL-1", "D-9")
-def test_a_batch_that_cannot_be_sent_ends_the_reign_and_leaves_nothing_for_the_next_batch() -> None:
+def test_a_batch_that_cannot_be_sent_ends_the_controller_epoch_and_leaves_nothing_for_the_next_batch() -> None:
     async def main() -> None:
         world, c, active = await with_topic([1, 2])
         send = active.channels.send
@@ -172,13 +165,13 @@ def test_a_batch_that_cannot_be_sent_ends_the_reign_and_leaves_nothing_for_the_n
         following = active.new_batch()
         following.add_update_metadata_for_all()
         active.send(following)
-        await settle()
+        await quiesce()
         assert not c.brokers.of(1, StopReplicaRequest)
         assert len(c.brokers.of(1, UpdateMetadataRequest)) == 1
         active.channels.send = refuse
         await world.create_topic("u", [1])
         await until(lambda: c.controller._active is not active, "the reign ended")
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await until(lambda: any(r.topic_states for r in c.brokers.of(1, LeaderAndIsrRequest)))
         assert c.context.epoch == 2
         await c.stop()
@@ -196,10 +189,10 @@ def test_sending_is_queueing_and_what_waits_keeps_the_epochs_it_was_made_with() 
         assert asyncio.get_running_loop().time() == began
         made_with = c.context.broker_epochs[BrokerId(1)]
         c.context.broker_epochs[BrokerId(1)] = BrokerEpoch(made_with + 50)
-        await settle(5)
+        await quiesce(5)
         assert not c.brokers.of(1, LeaderAndIsrRequest)
         c.brokers.unreachable.clear()
-        await settle()
+        await quiesce()
         (request,) = c.brokers.of(1, LeaderAndIsrRequest)
         assert (request.broker_epoch, request.controller_epoch) == (made_with, 1)
         await c.stop()
@@ -244,7 +237,7 @@ def test_rounds_of_elections_follow_at_once_and_after_ten_with_pauses() -> None:
 
 
 @pytest.mark.rule("ZK-23", "ZK-29", "FN-1")
-def test_states_are_written_on_the_epoch_last_read_and_topic_nodes_on_whatever_there_is() -> None:
+def test_states_are_written_on_the_epoch_last_read_and_topic_znodes_on_whatever_there_is() -> None:
     async def main() -> None:
         world, c, active = await with_topic([1, 2])
         known = c.context.leaderships[tp("t-0")]
@@ -277,7 +270,7 @@ def test_a_recovering_partition_stays_so_through_death_and_clean_election() -> N
         await first.stop()
         await world.write(SetData(state_path(tp("t-0")), encode_state(recovering)))
         c = world.start_controller(1002)
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await world.stop_broker(1)
         orphaned = await world.leads("t", leader=-1, isr=[1])
         assert orphaned.leader_recovery_state == RECOVERING
@@ -290,7 +283,7 @@ def test_a_recovering_partition_stays_so_through_death_and_clean_election() -> N
 
 
 @pytest.mark.rule("INV-7", "INV-2", "INV-3")
-def test_what_brokers_are_told_was_in_zookeeper_before_it_was_queued() -> None:
+def test_what_brokers_are_sent_was_in_zookeeper_before_it_was_queued() -> None:
     async def main() -> None:
         world, c, active = await with_topic([1, 2, 3], [2, 3, 1])
         send, seen = active.channels.send, []
@@ -299,14 +292,14 @@ def test_what_brokers_are_told_was_in_zookeeper_before_it_was_queued() -> None:
             for topic in request.topic_states if isinstance(request, LeaderAndIsrRequest) else ():
                 for state in topic.partition_states:
                     partition = tp(f"{topic.topic_name}-{state.partition_index}")
-                    node = world.server.tree.get(state_path(partition))
-                    assert node is not None
-                    assert node.stat.version >= state.partition_epoch
-                    stored = decode_state(partition, node.data, PartitionEpoch(node.stat.version))
+                    znode = world.server.tree.get(state_path(partition))
+                    assert znode is not None
+                    assert znode.stat.version >= state.partition_epoch
+                    stored = decode_state(partition, znode.data, PartitionEpoch(znode.stat.version))
                     assert stored is not None
-                    if node.stat.version == state.partition_epoch:
-                        told = (state.leader, state.leader_epoch, state.isr, state.controller_epoch)
-                        assert told == (stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch)
+                    if znode.stat.version == state.partition_epoch:
+                        sent_states = (state.leader, state.leader_epoch, state.isr, state.controller_epoch)
+                        assert sent_states == (stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch)
                     seen.append(partition)
             send(broker, request)
 
@@ -316,10 +309,10 @@ def test_what_brokers_are_told_was_in_zookeeper_before_it_was_queued() -> None:
         await world.create_topic("u", [3, 1])
         await world.leads("u", leader=3)
         await world.start_broker(2)
-        await settle()
+        await quiesce()
         await world.stop_broker(3)
         await world.leads("u", leader=1)
-        await settle()
+        await quiesce()
         assert set(seen) == {tp("t-0"), tp("t-1"), tp("u-0")}
         assert c.context.epoch == ControllerEpoch(1)
         await c.stop()
@@ -337,14 +330,14 @@ def test_a_dead_broker_takes_all_its_replicas_along_and_an_incarnation_its_faile
         epoch = await world.broker_epoch(2)
         await world.stop_broker(2)
         await until(lambda: c.gauge("ActiveBrokerCount") == 2)
-        await settle()
+        await quiesce()
         assert (c.context.offline_directories, c.context.shutting_down) == ({}, set())
         assert [c.context.replica_state(BrokerId(2), p) for p in hosted] == [ReplicaState.OFFLINE] * 3
         assert c.context.replica_state(BrokerId(1), hosted[0]) is ReplicaState.ONLINE
         # Late news of the dead incarnation's registration means nothing any more.
         c.brokers.received.clear()
         c.controller.events.put(BrokerModifications(BrokerId(2)))
-        await settle()
+        await quiesce()
         assert c.brokers.received == []
         c.context.apply(OfflineReplicasReported(BrokerId(2), frozenset([tp("t-2")])))
         await world.start_broker(2)
@@ -369,7 +362,7 @@ def test_topics_that_came_and_went_unseen_are_found_in_one_comparison() -> None:
         c.zookeeper.resume()
         for topic, partition, leader in (("a", 0, 1), ("a", 1, 2), ("b", 0, 3)):
             await world.leads(topic, partition, leader=leader)
-        await settle()
+        await quiesce()
         assert c.context.topics == {"a", "b"}
         assert c.context.topic_ids["a"] == "Wx8MUo0-SnefEGwuS32aMQ"
         assert {topic: sorted(of_topic) for topic, of_topic in c.context.assignments.items()} == {"a": [0, 1], "b": [0]}

@@ -8,35 +8,24 @@ import pytest
 from cluster.broker import BrokerId, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.requests import (
-    AlterPartitionItem,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    ControlRequest,
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
+from cluster.requests.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.topics import (
     CreatePartitionsRequest,
     DescribedTopicDeletion,
     DescribeTopicDeletionsRequest,
-    LeaderAndIsrRequest,
     NewPartitions,
-    ReassignablePartition,
-    ReassignableTopic,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
     WaitingReplica,
 )
-from cluster.state_change_log import Kind
-from cluster.state_tables import ReplicaState
-from cluster.znodes import (
-    delete_topic_path,
-    encode_config,
-    encode_topic,
-    partitions_path,
-    topic_config_path,
-    topic_path,
-)
+from cluster.state_machines import ReplicaState
+from cluster.znodes.configs import encode_config
+from cluster.znodes.paths import delete_topic_path, partitions_path, topic_config_path, topic_path
+from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, Delete, Op, SetData
+from state_log.record import Kind
 from tests.contexts import ids
-from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 E = ErrorCode
 
@@ -81,13 +70,13 @@ def test_a_topic_is_forgotten_stopped_deleted_and_only_then_removed() -> None:
         await world.create(topic_config_path("t"), encode_config({"retention.ms": "1"}))
         await world.create_topic("t", [1, 2], [2, 1])
         await world.leads("t", 1, leader=2)
-        await settle()
+        await quiesce()
         old_id = (await world.topic("t")).topic_id  # type: ignore[union-attr]
         c.brokers.received.clear()
         deleted = deletions(world)
         await mark(world, "t")
         await gone(world, "t")
-        await settle()
+        await quiesce()
         forget, *_ = c.brokers.of(3, UpdateMetadataRequest)
         assert [(p.leader, p.leader_epoch, p.zk_version) for p in forget.topic_states[0].partition_states] == [
             (-2, 0, 0)
@@ -149,13 +138,13 @@ def test_where_deletion_is_disabled_markers_go_and_topics_stay() -> None:
         await world.leads("t", leader=1)
         await mark(world, "t")
         await until(lambda: not world.server.tree.children("/admin/delete_topics"))
-        await settle()
+        await quiesce()
         assert not stops(c, 1)
         await c.stop()
         await mark(world, "t")
         successor = world.start_controller(1002, delete_topic_enable=False)
-        await until(lambda: successor.rules)
-        await settle()
+        await until(lambda: successor.is_active)
+        await quiesce()
         assert not world.server.tree.children("/admin/delete_topics")
         assert await world.topic("t") is not None
         assert successor.gauge("TopicsToDeleteCount") == 0
@@ -175,7 +164,7 @@ def test_a_dead_replica_holds_its_topic_until_it_returns() -> None:
         await mark(world, "t")
         # One epoch for each living replica that is stopped; the last one stays listed.
         state = await world.leads("t", leader=-1)
-        await settle()
+        await quiesce()
         assert (state.leader_epoch, state.isr) == (3, (2,))
         assert [stops(c, b)[-1] for b in (1, 2)] == [("t", 0, -2, True)] * 2
         assert [c.gauge(f"{name}Count") for name in ("TopicsToDelete", "TopicsIneligibleToDelete")] == [1, 1]
@@ -189,7 +178,7 @@ def test_a_dead_replica_holds_its_topic_until_it_returns() -> None:
         c.brokers.received.clear()
         await world.start_broker(3)
         await gone(world, "t")
-        await settle()
+        await quiesce()
         assert kinds(c, 3).index(LeaderAndIsrRequest) < kinds(c, 3).index(StopReplicaRequest)
         assert stops(c, 3) == [("t", 0, -2, False), ("t", 0, -2, True)]
         assert not stops(c, 1), "what is deleted is not deleted again"
@@ -208,17 +197,17 @@ def test_a_broker_that_refuses_holds_the_topic_until_a_broker_of_it_starts() -> 
         c.brokers.deletions[BrokerId(2)] = ErrorCode.KAFKA_STORAGE_ERROR
         await mark(world, "t")
         await until(lambda: c.gauge("TopicsIneligibleToDeleteCount") == 1)
-        await settle(10)
+        await quiesce(10)
         assert [s for s in stops(c, 2) if s[3]] == [("t", 0, -2, True)]
         described = await describe(c)
         assert (described.state, described.deleted_replicas) == ("on hold", 1)
         assert described.reason == "refused by brokers 2; tried again when a broker of the topic starts"
         await world.start_broker(3)
-        await settle()
+        await quiesce()
         assert await world.topic("t") is not None, "broker 3 has nothing to do with it"
         c.brokers.deletions.clear()
         await world.stop_broker(1)
-        await settle()
+        await quiesce()
         await world.start_broker(1)
         await gone(world, "t")
         await c.stop()
@@ -232,10 +221,10 @@ def test_a_broker_that_dies_before_it_answers_does_not_leave_its_replica_hanging
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.answers[BrokerId(2)] = ErrorCode.STALE_CONTROLLER_EPOCH
         await mark(world, "t")
-        await settle(10)
+        await quiesce(10)
         assert c.context.replicas_by_state("t")[ReplicaState.DELETION_STARTED] == 1
         assert c.gauge("TopicsIneligibleToDeleteCount") == 0
         described = await describe(c)
@@ -251,20 +240,20 @@ def test_a_broker_that_dies_before_it_answers_does_not_leave_its_replica_hanging
 
 
 @pytest.mark.rule("TD-26", "TD-6")
-def test_a_broker_back_before_the_others_have_answered_is_told_when_they_have() -> None:
+def test_a_broker_back_before_the_others_have_answered_is_informed_when_they_have() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.unreachable.add(BrokerId(1))
         await mark(world, "t")
-        await settle()
+        await quiesce()
         assert c.gauge("ReplicasToDeleteCount") == 1
         await world.stop_broker(2)
-        await settle()
+        await quiesce()
         await world.start_broker(2)
-        await settle()
+        await quiesce()
         assert c.gauge("TopicsIneligibleToDeleteCount") == 0
         assert await world.topic("t") is not None
         c.brokers.unreachable.clear()
@@ -282,17 +271,17 @@ def test_a_topic_on_the_move_is_deleted_when_the_move_is_over() -> None:
         await world.leads("t", 1, leader=1)
         move = ReassignableTopic("t", (ReassignablePartition(0, ids(2)),))
         await c.ask(AlterPartitionReassignmentsRequest((move,)))
-        await settle()
+        await quiesce()
         await mark(world, "t")
-        await settle()
+        await quiesce()
         assert c.gauge("TopicsIneligibleToDeleteCount") == 1
         assert not any(delete for *_, delete in stops(c, 1))
         assert (await describe(c)).reason == "being reassigned: partitions 0"
         # Another broker of the topic starts, which is no reason to begin.
         await world.stop_broker(2)
-        await settle()
+        await quiesce()
         await world.start_broker(2)
-        await settle()
+        await quiesce()
         assert await world.topic("t") is not None
         assert c.gauge("TopicsIneligibleToDeleteCount") == 1
         state = await world.state("t")
@@ -314,13 +303,13 @@ def test_a_new_controller_holds_topics_with_dead_replicas_and_deletes_the_others
         await world.leads("held", leader=1)
         await world.leads("free", leader=1)
         await world.stop_broker(2)
-        await settle()
+        await quiesce()
         await first.stop()
         await mark(world, "held", "free", "never-was")
         second = world.start_controller(1002)
         await gone(world, "free")
         await gone(world, "never-was")
-        await settle()
+        await quiesce()
         assert second.gauge("TopicsIneligibleToDeleteCount") == 1
         assert not any(topic == "held" and delete for topic, _, _, delete in stops(second, 1))
         await world.start_broker(2)
@@ -366,7 +355,7 @@ def test_nodes_added_while_a_topic_is_removed_are_removed_too_at_the_latest_at_t
 
         world.server.write = write  # type: ignore[method-assign]
         await mark(world, "t")
-        await settle(2)
+        await quiesce(2)
         assert left == 0
         assert (world.server.tree.get(topic_path("t")) is None) is (times < 3)
         if times == 3:
@@ -379,7 +368,7 @@ def test_nodes_added_while_a_topic_is_removed_are_removed_too_at_the_latest_at_t
     run_virtually(main)
 
 
-def test_a_topic_node_that_cannot_be_read_does_not_grow_but_can_be_deleted() -> None:
+def test_a_topic_znode_that_cannot_be_read_does_not_grow_but_can_be_deleted() -> None:
     async def main() -> None:
         world, c = await running_cluster(1)
         await world.create(topic_path("t"), b"not JSON")
@@ -400,14 +389,14 @@ def test_partitions_added_to_a_doomed_topic_are_taken_out_again() -> None:
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
         await world.stop_broker(2)
-        await settle()
+        await quiesce()
         await mark(world, "t")
         await world.leads("t", leader=-1)
         known = await world.topic("t")
         assert known is not None
         grown = TopicAssignment({0: known.partitions[0], 1: ReplicaAssignment(ids(1))}, TopicId(known.topic_id or ""))
         await world.write(SetData(topic_path("t"), encode_topic(grown)))
-        await settle()
+        await quiesce()
         assert await world.topic("t") == known
         assert await world.state("t", 1) is None
         await c.stop()
@@ -423,7 +412,7 @@ def test_many_topics_go_in_few_transactions_and_requests() -> None:
         for topic in topics:
             await world.create_topic(topic, *[[1, 2]] * 25)
         await world.leads(topics[-1], 24, leader=1)
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         transactions = 0
         carry_out = world.server.write

@@ -7,23 +7,22 @@ import pytest
 from cluster.broker import BrokerId, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment
-from cluster.requests import (
-    AlterPartitionReassignmentsRequest,
+from cluster.requests.control import LeaderAndIsrRequest
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResult,
     DeleteTopicsRequest,
     DescribeTopicsRequest,
-    LeaderAndIsrRequest,
     NewPartitions,
     NewPartitionsAssignment,
-    ReassignablePartition,
-    ReassignableTopic,
     TopicToDelete,
 )
-from cluster.znodes import delete_topic_path, encode_topic, topic_path
+from cluster.znodes.paths import delete_topic_path, topic_path
+from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, SetData
 from tests.contexts import ids
-from tests.controllers import RunningController, run_virtually, running_cluster, settle, until
+from tests.controllers import RunningController, quiesce, run_virtually, running_cluster, until
 
 E = ErrorCode
 
@@ -34,13 +33,13 @@ async def delete(c: RunningController, *topics: TopicToDelete, **options: Any) -
 
 
 @pytest.mark.rule("TP-3", "TP-4")
-def test_each_topic_of_a_deletion_is_judged_by_itself() -> None:
+def test_each_topic_of_a_deletion_is_checked_by_itself() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2)
         for topic in ("by-name", "by-id", "marked", "twice", "kept"):
             await world.create_topic(topic, [1])
             await world.leads(topic, leader=1)
-        await settle()
+        await quiesce()
         named = await world.topic("by-id")
         assert named is not None
         assert named.topic_id is not None
@@ -94,7 +93,7 @@ def test_a_deletion_that_takes_longer_than_asked_goes_on_behind_the_answer(timeo
         world, c = await running_cluster(1)
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         c.brokers.unreachable.add(BrokerId(1))
         assert await delete(c, TopicToDelete("t"), timeout_ms=timeout_ms) == [("t", E.REQUEST_TIMED_OUT)]
         (described,) = (await c.ask(DescribeTopicsRequest(("t",)))).topics
@@ -113,7 +112,7 @@ def test_a_deletion_that_is_only_validated_marks_nothing() -> None:
         await world.leads("t", leader=1)
         answers = await delete(c, TopicToDelete("t"), TopicToDelete("u"), validate_only=True)
         assert answers == [("t", E.NONE), ("u", E.UNKNOWN_TOPIC_OR_PARTITION)]
-        await settle()
+        await quiesce()
         assert world.server.tree.get(topic_path("t")) is not None
         await c.stop()
 
@@ -158,13 +157,13 @@ def test_a_topic_grows_where_it_would_have_been_placed_and_keeps_what_it_has() -
 
 
 @pytest.mark.rule("TP-2")
-def test_each_expansion_is_judged_by_itself() -> None:
+def test_each_expansion_is_checked_by_itself() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2)
         for topic in ("t", "doomed", "twice"):
             await world.create_topic(topic, [1, 2])
             await world.leads(topic, leader=1)
-        await settle()
+        await quiesce()
         c.brokers.unreachable.add(BrokerId(1))
         await world.write(Create(delete_topic_path("doomed")))
         results = await expand(
@@ -213,7 +212,7 @@ def test_an_expansion_that_is_only_validated_says_where_replicas_would_go() -> N
         await world.leads("t", leader=1)
         (planned,) = await expand(c, wanted("t", 3), validate_only=True)
         assert planned.assignments == {1: ids(2), 2: ids(1)}
-        await settle()
+        await quiesce()
         assert set((await world.topic("t")).partitions) == {0}  # type: ignore[union-attr]
         await c.stop()
 
@@ -235,18 +234,18 @@ def test_new_partitions_without_a_leader_in_time_are_there_all_the_same() -> Non
 
 
 @pytest.mark.rule("TP-20", "TP-24")
-def test_changed_and_missing_partitions_of_a_topic_node_are_ignored() -> None:
+def test_changed_and_missing_partitions_of_a_topic_znode_are_ignored() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1], [1])
         before = await world.leads("t", 1, leader=1)
         topic = await world.topic("t")
         assert topic is not None
-        await settle()
+        await quiesce()
         c.brokers.received.clear()
         changed = {0: ReplicaAssignment(ids(2, 1))}
         await world.write(SetData(topic_path("t"), encode_topic(type(topic)(changed, topic.topic_id))))
-        await settle()
+        await quiesce()
         assert c.context.assignments["t"] == topic.partitions
         assert await world.state("t", 1) == before
         assert not c.brokers.of(2, LeaderAndIsrRequest)

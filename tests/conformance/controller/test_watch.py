@@ -8,15 +8,17 @@ import pytest
 
 from cluster.broker import ControllerEpoch, ControllerId
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests import PREFERRED, WatchRequest, WatchResponse
-from cluster.state_change_log import Kind, StateChange
-from cluster.znodes import delete_topic_path, encode_config, topic_config_path
+from cluster.requests.cluster import WatchRequest, WatchResponse
+from cluster.requests.elections import PREFERRED
+from cluster.znodes.configs import encode_config
+from cluster.znodes.paths import delete_topic_path, topic_config_path
 from cluster.zookeeper.port import Create
 from controller.event_feed import REMEMBERED_MAX, RESPONSE_EVENTS_MAX, EventFeed
 from simulator.cluster import VirtualClock
+from state_log.record import Kind, StateChange
 from tests.contexts import context
-from tests.controllers import RunningController, run_virtually, settle, until
-from tests.electing import cluster, elect, restart_broker, stop_broker
+from tests.controllers import RunningController, quiesce, run_virtually, until
+from tests.elections import cluster, elect, restart_broker, stop_broker
 
 Stream = AsyncIterator[WatchResponse]
 
@@ -25,7 +27,7 @@ async def watch(c: RunningController, cursor: str = "", topics: tuple[str, ...] 
     return await c.ask(WatchRequest(cursor, topics))
 
 
-async def told(stream: Stream, *kinds: str) -> list[Any]:
+async def events_until(stream: Stream, *kinds: str) -> list[Any]:
     """Read until an event of each of these kinds has come, in this order; all events read."""
     events: list[Any] = []
     wanted = list(kinds)
@@ -39,47 +41,47 @@ async def told(stream: Stream, *kinds: str) -> list[Any]:
     return events
 
 
-def test_a_follower_is_told_what_happens_to_brokers_topics_and_partitions() -> None:
+def test_a_follower_is_informed_of_what_happens_to_brokers_topics_and_partitions() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)
         async with aclosing(await watch(c)) as stream:
             greeting = await anext(stream)
             assert (greeting.cursor, greeting.events, greeting.missed) == ("1-0", (), False)
             await world.create_topic("t", [1, 2])
-            created, led = await told(stream, "topic_created", "leader_changed")
+            created, led = await events_until(stream, "topic_created", "leader_changed")
             assert (created.topic, created.controller, created.controller_epoch) == ("t", 1001, 1)
             assert (led.topic, led.partition, led.leader, led.leader_epoch, led.isr) == ("t", 0, 1, 0, (1, 2))
             await stop_broker(world, c, 1)
-            left = await told(stream, "broker_left", "leader_changed")
+            left = await events_until(stream, "broker_left", "leader_changed")
             assert [(e.kind, e.broker, e.leader, e.isr) for e in left[:2]] == [
                 ("broker_left", 1, -1, ()),
                 ("leader_changed", -1, 2, (2,)),
             ]
             await world.start_broker(1)
-            assert (await told(stream, "broker_joined"))[-1].broker == 1
+            assert (await events_until(stream, "broker_joined"))[-1].broker == 1
             await world.tool.multi([Create(topic_config_path("t"), encode_config({"retention.ms": "1"}))])
             change = b'{"version":2,"entity_path":"topics/t"}'
             await world.write(Create("/config/changes/config_change_", change, sequential=True))
-            assert (await told(stream, "configs_changed"))[-1].topic == "t"
+            assert (await events_until(stream, "configs_changed"))[-1].topic == "t"
             await world.create(delete_topic_path("t"))
-            await told(stream, "topic_deletion_started", "topic_deleted")
+            await events_until(stream, "topic_deletion_started", "topic_deleted")
         await c.stop()
 
     run_virtually(main)
 
 
-def test_moves_and_isr_changes_are_told_with_the_lists_of_replicas() -> None:
+def test_moves_and_isr_changes_are_reported_with_the_lists_of_replicas() -> None:
     async def main() -> None:
         world, c = await cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
-        await settle()
+        await quiesce()
         async with aclosing(await watch(c)) as stream:
             await restart_broker(world, c, 1)
-            (joined,) = [e for e in await told(stream, "isr_changed") if e.kind == "isr_changed"]
+            (joined,) = [e for e in await events_until(stream, "isr_changed") if e.kind == "isr_changed"]
             assert (joined.leader, joined.isr, joined.replicas) == (2, (2, 1), (1, 2))
             await elect(c, PREFERRED, "t-0")
-            assert (await told(stream, "leader_changed"))[-1].leader == 1
+            assert (await events_until(stream, "leader_changed"))[-1].leader == 1
         await c.stop()
 
     run_virtually(main)
@@ -94,7 +96,7 @@ def test_a_cursor_continues_behind_what_was_read_and_a_foreign_one_says_that_som
             await world.create_topic("b", [1])
             first = await anext(stream)
         await until(lambda: "b" in c.context.topics)
-        await settle()
+        await quiesce()
         async with aclosing(await watch(c, first.cursor)) as stream:
             again = await anext(stream)
             assert (again.cursor, again.events, again.missed) == (first.cursor, (), False)
@@ -105,7 +107,7 @@ def test_a_cursor_continues_behind_what_was_read_and_a_foreign_one_says_that_som
                 assert greeting.missed
                 assert [(e.kind, e.controller) for e in greeting.events] == [("controller_changed", 1001)]
                 await world.create_topic(f"c{foreign}", [1])
-                assert (await told(stream, "topic_created"))[-1].kind
+                assert (await events_until(stream, "topic_created"))[-1].kind
         with pytest.raises(ApiError, match="INVALID_REQUEST"):
             await watch(c, "yesterday")
         await c.stop()
@@ -123,18 +125,18 @@ def test_events_of_other_topics_are_left_out_and_those_of_no_topic_come() -> Non
             await world.create_topic("b", [1])
             await world.leads("b", leader=1)
             await world.start_broker(2)
-            seen = await told(stream, "broker_joined")
+            seen = await events_until(stream, "broker_joined")
             assert {e.topic for e in seen} == {"b", ""}
         await c.stop()
 
     run_virtually(main)
 
 
-def test_streams_end_with_the_reign_and_a_standby_has_none() -> None:
+def test_streams_end_with_the_controller_epoch_and_a_standby_has_none() -> None:
     async def main() -> None:
         world, c = await cluster(1)
         standby = world.start_controller(1002)
-        await settle()
+        await quiesce()
         with pytest.raises(ApiError) as refused:
             await watch(standby)
         assert (refused.value.code, refused.value.leader_address) == (ErrorCode.NOT_CONTROLLER, "controller:10001")
@@ -142,7 +144,7 @@ def test_streams_end_with_the_reign_and_a_standby_has_none() -> None:
         cursor = (await anext(stream)).cursor
         await world.delete("/controller")
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
-            await told(stream, "never")
+            await events_until(stream, "never")
         await until(lambda: c.controller.feed is not None or standby.controller.feed is not None)
         successor = c if standby.controller.feed is None else standby
         async with aclosing(await watch(successor, cursor)) as stream:

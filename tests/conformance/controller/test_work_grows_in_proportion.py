@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 import cluster
 import controller
-from cluster.requests import (
+from cluster.requests.configs import (
     SET_CONFIG,
     TOPIC_RESOURCE,
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
+)
+from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -28,7 +30,7 @@ from cluster.requests import (
     NewTopic,
     TopicToDelete,
 )
-from tests.controllers import RunningController, World, run_virtually, running_cluster, settle, until
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 COUNTED = tuple(str(Path(str(package.__file__)).parent) for package in (controller, cluster))
 PARTITIONS = 150
@@ -56,7 +58,7 @@ async def take_it_back(world: World, c: RunningController, _: int) -> None:
 async def fail_over(world: World, c: RunningController, _: int) -> None:
     successor = world.start_controller(1002)
     await c.stop()
-    await until(lambda: successor.rules)
+    await until(lambda: successor.is_active)
 
 
 async def delete(world: World, c: RunningController, _: int) -> None:
@@ -135,7 +137,7 @@ async def work_for_items(before: tuple[Request, ...], asked: Request, count: int
     _, c = await running_cluster(1, 2, 3)
     for earlier in before:
         await c.ask(earlier(count))
-        await settle()
+        await quiesce()
     with counted_lines() as lines:
         await c.ask(replace(asked(count), validate_only=validate_only))
     return lines.count

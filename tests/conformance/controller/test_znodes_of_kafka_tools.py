@@ -8,7 +8,7 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.partition import ReplicaAssignment
-from cluster.znodes import (
+from cluster.znodes.paths import (
     CONFIG_CHANGES,
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
@@ -18,8 +18,8 @@ from cluster.znodes import (
 )
 from cluster.zookeeper.port import Create, SetData
 from tests.contexts import tp
-from tests.controllers import RunningController, World, run_virtually, settle, until
-from tests.electing import catch_up, cluster
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.elections import catch_up, cluster
 
 CREATED = b'{"partitions":{"0":[1,2],"1":[2,3]},"adding_replicas":{},"removing_replicas":{},"version":3}'
 CONFIGURED = b'{"version":1,"config":{"retention.ms":"100000"}}'
@@ -69,7 +69,7 @@ def test_moves_and_elections_of_kafkas_tools_are_carried_out_and_their_nodes_rem
         world, c = await created()
         await world.write(Create(REASSIGN_PARTITIONS, MOVED))
         await until(lambda: c.context.assignment(tp("orders-0")).adding == (3,))
-        await settle()
+        await quiesce()
         await catch_up(world, c, tp("orders-0"), broker=3)
         await world.leads("orders", 0, leader=2, isr=(2, 3))
         moved = await world.topic("orders")
@@ -95,7 +95,7 @@ def test_settings_of_kafka_configs_take_effect() -> None:
         await world.stop_broker(2)
         await world.leads("orders", 0, leader=-1)
         await world.start_broker(1)
-        await settle()
+        await quiesce()
         await world.leads("orders", 0, leader=-1)
         await world.write(SetData(topic_config_path("orders"), CHANGED))
         await world.write(Create(f"{CONFIG_CHANGES}/config_change_", NOTIFIED, sequential=True))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.patience import PATIENCE_S
 from tests.plain_zookeeper import plain_client
-from tests.programs import LONG_SESSIONS, NO_PATIENCE, Programs
+from tests.programs import LONG_SESSIONS, SHORT_TIMEOUT, Programs
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
 
@@ -24,7 +24,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
     """Start an agent; keywords replace fields of its configuration."""
     programs = Programs(tmp_path)
-    # Nobody is in office here who could relieve an agent that leaves.
+    # Nobody is active here who could relieve an agent that leaves.
     usual = {**LONG_SESSIONS, "controlled.shutdown.retry.backoff.ms": 50}
 
     def start_agent(settings: Mapping[str, object] | None = None, **fields: object) -> "subprocess.Popen[str]":
@@ -42,7 +42,7 @@ def client(zookeeper: str) -> Iterator[KazooClient]:
 
 
 def await_registration(client: KazooClient, broker: int) -> dict[str, object]:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         if client.exists(f"/brokers/ids/{broker}"):
             data, stat = client.get(f"/brokers/ids/{broker}")
@@ -54,10 +54,10 @@ def await_registration(client: KazooClient, broker: int) -> dict[str, object]:
 
 
 def refusal(process: "subprocess.Popen[str]") -> str:
-    _, words = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1, words
-    assert "Traceback" not in words
-    return words
+    _, output = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1, output
+    assert "Traceback" not in output
+    return output
 
 
 @pytest.mark.rule("R1.5", "R1.6", "R1.7", "R1.10", "R9.4", "R12.3")
@@ -71,9 +71,9 @@ def test_an_agent_registers_with_the_port_it_bound_and_leaves_at_once_and_cleanl
     host, port = registration["host"], registration["port"]
     assert isinstance(host, str)
     assert isinstance(port, int)
-    socket.create_connection((host, port), timeout=PATIENCE_S).close()
+    socket.create_connection((host, port), timeout=TIMEOUT_S).close()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(TIMEOUT_S) == 0
     assert client.exists("/brokers/ids/1") is None
     assert (tmp_path / "broker_agent-0" / ".kafka_cleanshutdown").exists()
     lines = [
@@ -92,7 +92,7 @@ def test_a_second_signal_does_not_disturb_an_orderly_end(start: Start, client: K
     assert process.stderr is not None
     assert any("controlled shutdown attempt failed" in line for line in process.stderr)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(TIMEOUT_S) == 0
     assert client.exists("/brokers/ids/1") is None
     assert (tmp_path / "broker_agent-0" / ".kafka_cleanshutdown").exists()
 
@@ -102,15 +102,15 @@ def test_an_agent_without_an_id_gets_one_and_keeps_it(start: Start, client: Kazo
     first = start(id=-1)
     await_registration(client, 1001)
     first.send_signal(signal.SIGTERM)
-    assert first.wait(PATIENCE_S) == 0
+    assert first.wait(TIMEOUT_S) == 0
     second = start(id=-1, data=str(tmp_path / "broker_agent-0"))
     await_registration(client, 1001)
     second.send_signal(signal.SIGTERM)
-    assert second.wait(PATIENCE_S) == 0
+    assert second.wait(TIMEOUT_S) == 0
 
 
 @pytest.mark.rule("R1.8", "R1.9", "R9.5")
-def test_what_is_taken_is_refused_with_words(start: Start, client: KazooClient, tmp_path: Path) -> None:
+def test_what_is_taken_is_refused_with_a_message(start: Start, client: KazooClient, tmp_path: Path) -> None:
     start()
     registration = await_registration(client, 1)
     address = f"{registration['host']}:{registration['port']}"
@@ -131,8 +131,8 @@ def test_a_directory_of_another_cluster_and_an_unreachable_zookeeper_are_refused
     foreign.mkdir()
     (foreign / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=of-somebody-else\n")
     other_cluster = start(data=str(foreign))
-    nowhere = start(NO_PATIENCE, zookeeper="127.0.0.1:1")
-    words = refusal(other_cluster)
-    assert "of-somebody-else" in words
-    assert str(foreign) in words
+    nowhere = start(SHORT_TIMEOUT, zookeeper="127.0.0.1:1")
+    output = refusal(other_cluster)
+    assert "of-somebody-else" in output
+    assert str(foreign) in output
     assert "no connection to ZooKeeper at 127.0.0.1:1" in refusal(nowhere)

@@ -13,13 +13,13 @@ from broker_agent.log.log_directories import DiskLogDirectories
 from cluster.process.config import NodeConfig
 from cluster.process.settings import Settings
 from deploy.local.processes import choose_free_ports
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
 
 
 def broker_state(address: str) -> int:
-    with urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as response:
+    with urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as response:
         found = re.search(r"(?m)^kafka_server_kafkaserver_brokerstate (\S+)$", response.read().decode())
     assert found is not None
     return int(float(found[1]))
@@ -36,7 +36,7 @@ async def test_recovery_is_seen_while_the_logs_are_loaded_and_running_only_after
         listen="127.0.0.1:0",
         metrics_listen=address,
         data=(str(tmp_path / "data"),),
-        settings=Settings(controlled_shutdown_enable=False),  # Nobody is in office here.
+        settings=Settings(controlled_shutdown_enable=False),  # Nobody is active here.
     )
     seen: list[int] = []
     open_log_directories = program.open_log_directories
@@ -50,7 +50,7 @@ async def test_recovery_is_seen_while_the_logs_are_loaded_and_running_only_after
     monkeypatch.setattr(program, "open_log_directories", load)
     stop = asyncio.Event()
     running = asyncio.ensure_future(program.run(config, stop))
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while len(seen) < 2 or seen[-1] != 3:
             await asyncio.sleep(0.05)
             assert not running.done()
@@ -58,5 +58,5 @@ async def test_recovery_is_seen_while_the_logs_are_loaded_and_running_only_after
                 seen.append(await asyncio.to_thread(broker_state, address))
     assert list(dict.fromkeys(seen)) == [2, 3]
     stop.set()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await running

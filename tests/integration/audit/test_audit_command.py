@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.state_change_files import read_audited
-from tests.patience import PATIENCE_S
+from state_log.writer import read_audited
 from tests.state_change_histories import draw, write_logs
-from tests.unit.cluster.test_invariants import second_leader_by_an_agent
+from tests.timeouts import TIMEOUT_S
+from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 
 COMMAND = [sys.executable, "-c", "from audit.cli import app; app()"]
 
@@ -26,7 +26,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.real
 @pytest.mark.deep
-def test_the_job_follows_logs_that_grow_until_it_is_told_to_end(tmp_path: Path) -> None:
+def test_the_job_follows_logs_that_grow_until_it_is_stopped(tmp_path: Path) -> None:
     cluster, logs, output = draw(3, steps=40), tmp_path / "logs", tmp_path / "output"
     paths = write_logs(cluster.logs, logs)
     arguments = ["run", "--log-dir", str(logs), "--output", str(output), "-o", "json"]
@@ -36,7 +36,7 @@ def test_the_job_follows_logs_that_grow_until_it_is_told_to_end(tmp_path: Path) 
         added = write_logs(cluster.logs, logs)
         wait_until_audited(added["broker-9", "1800000000000.1"])
         process.send_signal(signal.SIGTERM)
-        result = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+        result = json.loads(process.communicate(timeout=TIMEOUT_S)[0])
     assert process.returncode == 3
     assert result["findings"] == {"one-leader-per-epoch": 1}
     assert result["records"] == sum(len(changes) for changes in cluster.logs.values())
@@ -56,14 +56,14 @@ def test_ctrl_c_ends_the_job_with_its_result_and_without_noise(tmp_path: Path) -
         wait_until_audited(paths[cluster.controller])
         # A terminal signals the whole group, Spark's processes included.
         os.killpg(process.pid, signal.SIGINT)
-        result, messages = process.communicate(timeout=PATIENCE_S)
+        result, messages = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0
     assert json.loads(result)["verdict"] == "clean"
     assert all(line.endswith(" findings") for line in messages.splitlines())
 
 
 def wait_until_audited(path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while read_audited(path.parent).get(path.name) != path.stat().st_size:
         assert time.monotonic() < deadline, f"{path} was not read"
         time.sleep(0.2)
@@ -81,14 +81,14 @@ def test_verify_tells_an_untouched_log_from_an_altered_one(tmp_path: Path) -> No
     assert [found["rule"] for found in json.loads(broken.stdout)["breaks"]] == ["sequence-gap"]
 
 
-def test_wrong_usage_is_told_apart_from_findings(tmp_path: Path) -> None:
+def test_wrong_usage_is_distinguished_from_findings(tmp_path: Path) -> None:
     missing = run("run", "--log-dir", str(tmp_path / "absent"), "--output", str(tmp_path / "out"))
     assert missing.returncode == 2
     assert "absent" in missing.stderr
     assert run("report", "--output", str(tmp_path / "absent")).returncode == 2
 
 
-def test_a_spark_that_cannot_start_is_no_verdict_and_says_where_to_look(tmp_path: Path) -> None:
+def test_a_spark_that_cannot_start_is_no_verdict_and_says_where_the_log_is(tmp_path: Path) -> None:
     failed = run(
         "run", "--log-dir", str(tmp_path), "--output", str(tmp_path / "out"), "--once", JAVA_HOME=str(tmp_path)
     )

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from audit.job import run_audit, start_session
 from audit.report import MISSING_RECORDS, AuditResult, read_incarnations, rows
-from cluster.state_change_files import read_audited
+from state_log.writer import read_audited
 from tests.state_change_histories import Cluster, Incarnation, Logs, draw, write_logs
-from tests.unit.cluster.test_invariants import second_leader_by_an_agent
+from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 
 pytestmark = pytest.mark.real
 

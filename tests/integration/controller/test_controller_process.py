@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
 from tests.plain_zookeeper import plain_client
-from tests.programs import LONG_SESSIONS, NO_PATIENCE, Programs
+from tests.programs import LONG_SESSIONS, SHORT_TIMEOUT, Programs
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
 
@@ -34,19 +34,19 @@ def start(tmp_path: Path, zookeeper: str) -> Iterator[Start]:
 
 def refusal(process: "subprocess.Popen[str]", code: int) -> list[str]:
     """What the process says for humans before it ends with this exit code."""
-    _, words = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == code, words
-    assert "Traceback" not in words
-    assert "Exception ignored" not in words
+    _, output = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+    assert "Exception ignored" not in output
     # Structured lines are diagnostics; gRPC's own library has lines of its own about ports.
     return [
-        line for line in words.splitlines() if not re.match(r"\{|[EWI]\d{4} |WARNING: All log messages before", line)
+        line for line in output.splitlines() if not re.match(r"\{|[EWI]\d{4} |WARNING: All log messages before", line)
     ]
 
 
-def test_every_mistake_of_a_configuration_is_named_at_once(start: Start) -> None:
-    mistakes: dict[str, object] = {"num.partitions": 0, "no.such.key": 1, "zookeeper.session.timeout.ms": "soon"}
-    named = "\n".join(refusal(start(id="x", listen="nonsense", settings=mistakes), code=2))
+def test_every_error_of_a_configuration_is_named_at_once(start: Start) -> None:
+    settings: dict[str, object] = {"num.partitions": 0, "no.such.key": 1, "zookeeper.session.timeout.ms": "soon"}
+    named = "\n".join(refusal(start(id="x", listen="nonsense", settings=settings), code=2))
     for field, value in (
         ("id", "'x'"),
         ("listen", "'nonsense'"),
@@ -69,7 +69,7 @@ def test_a_port_in_use_is_named(start: Start, field: str) -> None:
 
 
 def test_a_zookeeper_that_cannot_be_reached_is_named(start: Start) -> None:
-    (line,) = refusal(start(NO_PATIENCE, zookeeper="127.0.0.1:1"), code=1)
+    (line,) = refusal(start(SHORT_TIMEOUT, zookeeper="127.0.0.1:1"), code=1)
     assert line.startswith("ZooKeeper at 127.0.0.1:1 cannot be reached")
 
 
@@ -85,13 +85,13 @@ def test_a_user_whom_zookeeper_refuses_is_named_with_the_key_and_the_file(start:
 
 
 @pytest.mark.rule("EL-13", "EL-30", "ZK-7")
-def test_a_controller_takes_office_and_leaves_it_at_once_when_asked_to_end(
+def test_a_controller_becomes_active_and_resigns_at_once_when_asked_to_end(
     start: Start, zookeeper: str, tmp_path: Path
 ) -> None:
     process = start()
     chroot = f"/{tmp_path.name}"
     with plain_client(zookeeper) as client:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not client.exists(f"{chroot}/controller"):
             assert process.poll() is None
             assert time.monotonic() < deadline

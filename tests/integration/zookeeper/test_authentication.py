@@ -16,8 +16,8 @@ from cluster.zookeeper.port import Create, SessionState, SetData, ZkError
 from deploy.local.zookeeper import EmbeddedZooKeeper
 from tests.conftest import TEST_SERVER
 from tests.contract.zookeeper_worlds import Events, eventually
-from tests.patience import PATIENCE_S
 from tests.plain_zookeeper import plain_client
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.rule("ZK-6")]
 
@@ -51,7 +51,7 @@ async def connect() -> AsyncIterator[Connect]:
         client = KazooZooKeeper(
             address,
             session_timeout_ms=30_000,
-            connection_timeout_ms=PATIENCE_S * 1000,
+            connection_timeout_ms=TIMEOUT_S * 1000,
             credentials=credentials,
             **options,
         )
@@ -115,7 +115,7 @@ async def test_a_user_whom_the_server_does_not_accept_gets_no_session(
     sasl_server: EmbeddedZooKeeper, connect: Connect, credentials: Credentials
 ) -> None:
     # In much less time than a connection may take: nothing is waited for that cannot come.
-    async with asyncio.timeout(PATIENCE_S / 3):
+    async with asyncio.timeout(TIMEOUT_S / 3):
         with pytest.raises(ZooKeeperAuthenticationError):
             await connect(sasl_server.address, credentials)
 

@@ -19,7 +19,7 @@ from cluster.zookeeper.kazoo_requests import MultiRead
 from cluster.zookeeper.port import Create, SessionState, SetData, ZooKeeper
 from deploy.local.zookeeper import EmbeddedZooKeeper
 from tests.contract.zookeeper_worlds import Events, Relay, eventually
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
 
@@ -105,11 +105,11 @@ async def observer(zookeeper: str) -> AsyncIterator[ZooKeeper]:
 
 
 def long_session(connect: str) -> KazooZooKeeper:
-    return KazooZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=PATIENCE_S * 1000)
+    return KazooZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=TIMEOUT_S * 1000)
 
 
 async def gone(client: ZooKeeper, path: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while await client.exists(path) is not None:
         assert time.monotonic() < deadline, f"{path} is still there"
         await asyncio.sleep(0.02)
@@ -125,9 +125,9 @@ async def test_a_program_with_a_stuck_event_loop_loses_its_session(
     await eventually(lambda: "expired" in program.said)
     await eventually(lambda: any(line.startswith(("refused", "wrote")) for line in program.said))
     assert "refused SessionExpiredError" in program.said
-    node = await observer.get("/written")
-    assert node is not None
-    assert node.data == b""
+    znode = await observer.get("/written")
+    assert znode is not None
+    assert znode.data == b""
 
 
 @pytest.mark.parametrize("program", [10_000], indirect=True)
@@ -151,9 +151,9 @@ async def test_a_program_stopped_beyond_its_session_learns_that_it_expired_and_w
     await eventually(lambda: "expired" in program.said)
     await eventually(lambda: any(line.startswith(("refused", "wrote")) for line in program.said))
     assert not any(line.startswith("wrote") for line in program.said)
-    node = await observer.get("/written")
-    assert node is not None
-    assert node.data == b""
+    znode = await observer.get("/written")
+    assert znode is not None
+    assert znode.data == b""
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ async def make_client(
     made: list[KazooZooKeeper] = []
 
     def make(
-        session_timeout_ms: int = 30_000, connection_timeout_ms: int = PATIENCE_S * 1000
+        session_timeout_ms: int = 30_000, connection_timeout_ms: int = TIMEOUT_S * 1000
     ) -> tuple[KazooZooKeeper, Events]:
         client, events = (
             KazooZooKeeper(
@@ -232,9 +232,9 @@ async def test_a_write_to_a_paused_server_ends_in_an_unknown_outcome_or_is_done(
     # The first session may have ended with the pause.
     later, _ = make_client()
     await later.start_session()
-    node = await later.get("/a")
-    assert node is not None
-    assert node.data in (b"", b"1")
+    znode = await later.get("/a")
+    assert znode is not None
+    assert znode.data in (b"", b"1")
 
 
 async def test_closing_does_not_wait_for_a_server_that_does_not_answer(
@@ -289,7 +289,7 @@ async def test_no_session_is_opened_behind_our_back_after_an_expiry(
 
     def end_session() -> None:
         other = KazooClient(hosts=own_zookeeper_server.address, client_id=identity)
-        other.start(PATIENCE_S)
+        other.start(TIMEOUT_S)
         other.stop()
         other.close()
 
@@ -297,7 +297,7 @@ async def test_no_session_is_opened_behind_our_back_after_an_expiry(
     await eventually(lambda: events.states[-1] is SessionState.EXPIRED)
 
     def connections() -> bytes:
-        with socket.create_connection(("127.0.0.1", own_zookeeper_server.port), timeout=PATIENCE_S) as connection:
+        with socket.create_connection(("127.0.0.1", own_zookeeper_server.port), timeout=TIMEOUT_S) as connection:
             connection.sendall(b"cons")
             return connection.makefile("rb").read()
 
@@ -312,7 +312,7 @@ async def test_no_more_requests_are_in_flight_than_allowed(own_zookeeper_server:
     client = KazooZooKeeper(
         own_zookeeper_server.address,
         session_timeout_ms=30_000,
-        connection_timeout_ms=PATIENCE_S * 1000,
+        connection_timeout_ms=TIMEOUT_S * 1000,
         max_in_flight=3,
     )
     client.listen(Events())
@@ -335,7 +335,7 @@ async def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_
     client = KazooZooKeeper(
         f"127.0.0.1:{await relay.open()}/{chroot}",
         session_timeout_ms=12_000,
-        connection_timeout_ms=PATIENCE_S * 1000,
+        connection_timeout_ms=TIMEOUT_S * 1000,
     )
     client.listen(events)
     await client.start_session()
@@ -353,7 +353,7 @@ async def test_a_mute_server_among_several_does_not_keep_us_from_the_others(zook
         client = KazooZooKeeper(
             f"127.0.0.1:{mute.getsockname()[1]},{zookeeper}",
             session_timeout_ms=5000,
-            connection_timeout_ms=PATIENCE_S * 1000,
+            connection_timeout_ms=TIMEOUT_S * 1000,
         )
         client.listen(Events())
         await client.start_session()

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.record_batch import encode_batch
 from cluster.errors import ApiError, ErrorCode
-from cluster.record_batch import encode_batch
-from cluster.requests import ProducePartition, ProduceRequest
+from cluster.requests.data import ProducePartition, ProduceRequest
 from tests.agents import TP, AgentWorld, until, virtually
 
 BROKERS = (1, 2, 3)
@@ -54,7 +54,7 @@ class Drill:
                 producers.create_task(step()) if step in self.requests else await step()
                 await asyncio.sleep(self.random.uniform(0, 0.6))
                 self.check_high_watermarks()
-        await self.settle()
+        await self.quiesce()
 
     async def produce(self) -> None:
         leader = self.world.states[TP].leader
@@ -128,7 +128,7 @@ class Drill:
                     log = self.world.agents[member].logs.get(TP) if member in self.alive else None
                     assert log is None or log.log_end_offset >= partition.log.high_watermark
 
-    async def settle(self) -> None:
+    async def quiesce(self) -> None:
         await self.heal()
         await self.restart()
         await self.elect()

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.broker import Offset
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests import DeleteRecordsPartition, DeleteRecordsRequest
+from cluster.requests.data import DeleteRecordsPartition, DeleteRecordsRequest
 from tests.agents import TP, virtually
 from tests.simulation.agent.test_random_failures import BROKERS, Drill
 

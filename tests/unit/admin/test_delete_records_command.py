@@ -25,7 +25,7 @@ def test_a_choice_that_is_none_is_wrong_usage(arguments: list[str], why: str) ->
     assert why in answer.stderr
 
 
-def test_every_name_that_is_no_partition_is_told() -> None:
+def test_every_name_that_is_no_partition_is_reported() -> None:
     answer = CliRunner().invoke(
         app, ["topics", "delete-records", "orders", "a-0", "b-x", "--before-offset", "1"], env={"COLUMNS": "200"}
     )

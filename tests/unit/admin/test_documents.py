@@ -15,16 +15,9 @@ from admin.cli.topics import _document
 from admin.cli.watch import event_document, event_line
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode, StartupError
-from cluster.requests import (
-    ClusterEvent,
-    DescribedBroker,
-    DescribedPartition,
-    DescribedTopic,
-    Plan,
-    PlannedChange,
-    PlannedRequest,
-    PlannedSetting,
-)
+from cluster.requests.cluster import ClusterEvent, DescribedBroker
+from cluster.requests.plans import DescribedPartition, Plan, PlannedChange, PlannedRequest, PlannedSetting
+from cluster.requests.topics import DescribedTopic
 
 
 def test_a_topic_has_the_keys_that_programs_read() -> None:
@@ -159,10 +152,13 @@ def described(number: int, leader: int, epoch: int, *isr: int) -> DescribedParti
     return DescribedPartition(number, BrokerId(leader), LeaderEpoch(epoch), PartitionEpoch(epoch), brokers, brokers)
 
 
-def test_a_plan_shows_what_changes_and_who_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_shows_what_changes_and_who_gets_requests(capsys: pytest.CaptureFixture[str]) -> None:
     change = PlannedChange("t", described(0, 1, 4, 1, 2), described(0, -1, 5, 1, 2))
-    told = (PlannedRequest(BrokerId(2), "LeaderAndIsr", 1), PlannedRequest(BrokerId(3), "StopReplica", 1, delete=True))
-    plan = Plan((change,), told)
+    requests = (
+        PlannedRequest(BrokerId(2), "LeaderAndIsr", 1),
+        PlannedRequest(BrokerId(3), "StopReplica", 1, delete=True),
+    )
+    plan = Plan((change,), requests)
     write_plan(plan)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split("  ")[0] == "t"

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable
 
-from admin.health import Finding, Trouble, find_trouble
+from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
-from cluster.requests import (
-    DescribedBroker,
-    DescribedPartition,
-    DescribedReassignment,
-    DescribedTopic,
-    DescribedTopicDeletion,
-)
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.plans import DescribedPartition
+from cluster.requests.reassignments import DescribedReassignment
+from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
 from tests.contexts import ids
 
 BROKERS = [DescribedBroker(BrokerId(b), Endpoint("h", b), BrokerEpoch(b)) for b in (1, 2, 3)]
@@ -71,12 +68,12 @@ def test_leaderships_elsewhere_count_from_more_than_a_tenth() -> None:
     assert kinds(topic(*fine[:9])) == [(Trouble.IMBALANCED_LEADERS, -1, 1)]
 
 
-def test_a_topic_on_its_way_out_is_not_judged_but_its_deletion_is() -> None:
+def test_a_topic_on_its_way_out_is_not_checked_but_its_deletion_is() -> None:
     leaving = topic(partition(0, -1, [1], [1, 2]), leaving=True)
     held = DescribedTopicDeletion("t", "on hold", "replicas are offline", 1, 2)
     under_way = DescribedTopicDeletion("u", "in progress", "", 1, 2)
     assert find_trouble([leaving], BROKERS, [], [held, under_way]) == [
-        Finding(Trouble.STUCK_DELETION, "replicas are offline", "t")
+        HealthIssue(Trouble.STUCK_DELETION, "replicas are offline", "t")
     ]
 
 
@@ -84,7 +81,7 @@ def test_only_reassignments_that_are_stuck_are_trouble() -> None:
     going_on = DescribedReassignment("t", 0, BrokerId(1), (), (), (), (), ())
     stuck = DescribedReassignment("t", 1, BrokerId(1), (), (), (), (), (), "target 9 is not alive")
     assert find_trouble([], BROKERS, [going_on, stuck], []) == [
-        Finding(Trouble.STUCK_REASSIGNMENT, "target 9 is not alive", "t", 1)
+        HealthIssue(Trouble.STUCK_REASSIGNMENT, "target 9 is not alive", "t", 1)
     ]
 
 

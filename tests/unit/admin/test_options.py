@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 INTERRUPTED = """
 import asyncio, signal, threading, time
@@ -30,6 +30,6 @@ except KeyboardInterrupt:
 
 def test_a_command_hears_an_interrupt_whichever_thread_the_system_gives_it_to() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
     )
     assert ended.stdout == "interrupted\n"

@@ -1,4 +1,4 @@
-"""Kafka's JSON files are taken as they are, and mistakes in them are named."""
+"""Kafka's JSON files are taken as they are, and errors in them are named."""
 
 import json
 
@@ -68,17 +68,17 @@ def test_what_is_written_can_be_read_again() -> None:
         (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2147483648]}]}', r"<= 2147483647.*replicas"),
     ],
 )
-def test_a_mistake_in_a_reassignment_file_is_named(data: bytes, why: str) -> None:
+def test_an_error_in_a_reassignment_file_is_named(data: bytes, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         parse_reassignment(data, "f")
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     moves = [{"topic": "t", "partition": 0, "replicas": r} for r in ([1], [], [2, 2])]
     with pytest.raises(ConfigError) as caught:
         parse_reassignment(json.dumps({"partitions": moves}).encode(), "moves.json")
-    assert len(caught.value.mistakes) == 4
-    assert all(mistake.startswith("moves.json: t-0: ") for mistake in caught.value.mistakes)
+    assert len(caught.value.errors) == 4
+    assert all(error.startswith("moves.json: t-0: ") for error in caught.value.errors)
 
 
 @pytest.mark.parametrize(("parse", "data"), [(parse_partitions, b'{"partitions": []}'), (parse_topics, b"[]")])
@@ -88,7 +88,7 @@ def test_files_of_another_kind_are_refused(parse: object, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "mistakes"),
+    ("data", "errors"),
     [
         (b'{"partitions": []}', ["f: lists no partition"]),
         (b'{"partitions": [], "version": 2}', ["f: version 2 is not known, only 1"]),
@@ -102,7 +102,7 @@ def test_files_of_another_kind_are_refused(parse: object, data: bytes) -> None:
         ),
     ],
 )
-def test_all_mistakes_in_a_file_of_offsets_are_told(data: bytes, mistakes: list[str]) -> None:
+def test_all_errors_in_a_file_of_offsets_are_reported(data: bytes, errors: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_offsets(data, "f")
-    assert caught.value.mistakes == mistakes
+    assert caught.value.errors == errors

@@ -8,7 +8,10 @@ from admin.replica_moves import compare, propose_moves
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests import DescribedBroker, DescribedPartition, DescribedReassignment, DescribedTopic
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.plans import DescribedPartition
+from cluster.requests.reassignments import DescribedReassignment
+from cluster.requests.topics import DescribedTopic
 from tests.contexts import ids
 
 

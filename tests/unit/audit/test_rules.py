@@ -3,14 +3,14 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from audit.rules import judge_values
+from audit.rules import check_values
 from audit.source import rows_of
-from cluster.invariants import check_all
+from state_log.invariants import check_all
 from tests.state_change_histories import draw, stamped, write_logs
-from tests.unit.cluster.test_invariants import second_leader_by_an_agent
+from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 
 
-def test_judging_in_batches_by_key_finds_what_one_checker_finds(tmp_path: Path) -> None:
+def test_checking_in_batches_by_key_finds_what_one_checker_finds(tmp_path: Path) -> None:
     cluster = draw(7, steps=60, partitions=3)
     second_leader_by_an_agent(cluster)
     by_key: dict[str, list[bytes]] = {}
@@ -23,7 +23,7 @@ def test_judging_in_batches_by_key_finds_what_one_checker_finds(tmp_path: Path) 
         half = len(values) // 2
         for batch in (values[:half], values[half:]):
             if batch:
-                state, outcomes = judge_values(key.partition("/")[0], random.sample(batch, len(batch)), state)
+                state, outcomes = check_values(key.partition("/")[0], random.sample(batch, len(batch)), state)
                 found.update(json.loads(row)["rule"] for table, row in outcomes if table == "findings")
                 timelines += sum(table == "timelines" for table, _ in outcomes)
     expected = check_all(r for stream in stamped(cluster.logs) for r in stream)

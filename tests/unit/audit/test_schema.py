@@ -10,8 +10,8 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, String
 from audit.report import IncarnationProgress
 from audit.schema import FINDING, INCARNATION, QUARANTINED, RECORD
 from audit.source import QuarantinedLine
-from cluster.invariants import Finding
-from cluster.state_change_log import LoggedStateChange
+from state_log.invariants import Finding
+from state_log.record import LoggedStateChange
 
 LONGS = {"seq", "at_ms", "id", "last_seq", "records", "offset"}
 

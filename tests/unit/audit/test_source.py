@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from audit.source import LogRanges, StateChangeReader, rows_of
-from cluster.log_chain import Stretch
-from cluster.state_change_log import CHAIN_START, Kind, Stamper, StateChange, line_digest
+from state_log.chain import ChainSegment
+from state_log.record import CHAIN_START, Kind, Stamper, StateChange, line_digest
 from tests.state_change_histories import draw, write_logs
 
 ALL = ReadAllAvailable()
@@ -97,16 +97,16 @@ def test_work_is_spread_over_the_tasks_by_size() -> None:
     assert [share.ranges for share in shares] == [[("b", 0, 40)], [("c", 0, 30), ("a", 5, 10), ("d", 0, 5)]]
 
 
-def test_a_line_becomes_a_row_of_its_partition_and_part_of_a_stretch(tmp_path: Path) -> None:
+def test_a_line_becomes_a_row_of_its_partition_and_part_of_a_segment(tmp_path: Path) -> None:
     changes = [StateChange(kind=Kind.ISR, topic="a/b", partition=3), StateChange(kind=Kind.BROKER, broker=1)]
     lines = Stamper("n", "1700000000000.1").stamp(changes, 1)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line + b"\n" for line in lines))
     rows = list(rows_of(path, 0, path.stat().st_size))
-    stretch = Stretch("n", "1700000000000.1", 0, 1, CHAIN_START, line_digest(lines[1]))
+    segment = ChainSegment("n", "1700000000000.1", 0, 1, CHAIN_START, line_digest(lines[1]))
     assert rows == [
         ("partition/a/b/3", lines[0]),
-        ("incarnation/n/1700000000000.1", msgspec.json.encode(stretch)),
+        ("incarnation/n/1700000000000.1", msgspec.json.encode(segment)),
     ]
 
 
@@ -122,4 +122,4 @@ def test_start_states_reach_each_partition_of_their_topic(tmp_path: Path) -> Non
     paths = write_logs(draw(Random(1).getrandbits(32), steps=0, partitions=3).logs, tmp_path)
     keys = [key for path in paths.values() for key, _ in rows_of(path, 0, path.stat().st_size)]
     assert [key for key in keys if key.startswith("partition/")] == [f"partition/orders/{n}" for n in range(3)]
-    assert "reigns" in keys
+    assert "controller-epochs" in keys

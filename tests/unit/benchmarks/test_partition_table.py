@@ -5,7 +5,7 @@ import pytest
 from benchmarks.partition_table import Message, PartitionTable
 from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
-from cluster.partition import Leadership, TopicPartition
+from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.zookeeper.port import Stat
 from klamm.v1 import control_pb2 as pb
 
@@ -17,7 +17,7 @@ REPLICAS = (BrokerId(1), BrokerId(2))
 def in_zookeeper(
     leader: int = 1, leader_epoch: int = 3, partition_epoch: int = 4
 ) -> dict[TopicPartition, PartitionInZooKeeper]:
-    leadership = Leadership(
+    leadership = LeaderAndIsr(
         BrokerId(leader), LeaderEpoch(leader_epoch), REPLICAS, ControllerEpoch(2), PartitionEpoch(partition_epoch)
     )
     return {TP: PartitionInZooKeeper(REPLICAS, leadership, Stat(0, 0, partition_epoch, 0))}
@@ -65,7 +65,7 @@ def table_of(*messages: Message) -> PartitionTable:
     return table
 
 
-def test_an_agent_that_was_told_everything_has_no_differences() -> None:
+def test_an_agent_that_received_everything_has_no_differences() -> None:
     table = table_of(leader_and_isr(), update_metadata())
     assert list(table.differences(in_zookeeper(), {1, 2})) == []
 

@@ -52,5 +52,5 @@ def test_a_feature_begins_with_its_version(name: str, last_without: str, first_w
 )
 def test_node_versions_follow_the_protocol(text: str, registration: int, features: int) -> None:
     version = ProtocolVersion.parse(text)
-    assert (version.registration_version, version.feature_node_version) == (registration, features)
+    assert (version.registration_version, version.feature_znode_version) == (registration, features)
     assert str(version) == text

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, RequestContext, TopicToDelete
+from cluster.requests.context import RequestContext
+from cluster.requests.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicToDelete
 from controller.answered_requests import ANSWERS_MAX, AnsweredRequests
 from tests.controllers import World, run_virtually, until
 
@@ -110,7 +111,7 @@ def test_a_topic_created_again_under_the_same_id_was_created_once() -> None:
     async def main() -> None:
         world = await World().start()
         c = world.start_controller()
-        await until(lambda: c.rules)
+        await until(lambda: c.is_active)
         await world.start_broker(1)
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         request = CreateTopicsRequest((NewTopic("t", 1, 1),))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.broker import BrokerId, ControllerId, TopicId
-from cluster.requests import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.requests.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.changes import DeletionsQueued, LeadershipsRead
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
@@ -94,7 +94,7 @@ def test_is_new_is_sticky_per_broker_and_the_latest_leadership_wins() -> None:
 
 
 @pytest.mark.rule("RQ-6", "RQ-7")
-def test_a_partition_without_leadership_is_left_out_but_its_brokers_are_told_who_lives() -> None:
+def test_a_partition_without_leadership_is_left_out_but_its_brokers_learn_who_is_alive() -> None:
     batch = ControlBatch(cluster())
     batch.add_update_metadata(ids(1, 9, -1), [tp("u-0")])
     ((broker, request),) = send(batch)
@@ -188,11 +188,11 @@ def test_metadata_and_stops_say_whose_they_are_and_of_what() -> None:
     assert isinstance(stop, StopReplicaRequest)
     for request in (metadata, stop):
         assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (ME, EPOCH, 100)
-    told = [
+    states = [
         (t.topic_name, t.topic_id, [(s.partition_index, s.replicas) for s in t.partition_states])
         for t in metadata.topic_states
     ]
-    assert told == [("u", "id-of-u", [(3, (2,))]), ("t", "id-of-t", [(0, (0, 2))])]
+    assert states == [("u", "id-of-u", [(3, (2,))]), ("t", "id-of-t", [(0, (0, 2))])]
     (stopped,) = stop.partition_states
     assert (stopped.topic_name, stopped.partition_index, stopped.delete_partition) == ("u", 3, True)
 

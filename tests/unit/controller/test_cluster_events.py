@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.broker import BrokerId, ControllerId
-from cluster.requests import ClusterEvent
-from cluster.state_change_log import Kind, LoadedPartition, StateChange
+from cluster.requests.cluster import ClusterEvent
 from controller.changes import ReassignmentsStarted, ReassignmentsWritten
 from controller.context import ControllerContext
 from controller.decisions.cluster_events import (
@@ -16,6 +15,7 @@ from controller.decisions.cluster_events import (
     cluster_events,
     recorded_as,
 )
+from state_log.record import Kind, LoadedPartition, StateChange
 from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
 
 ME = ControllerId(1001)
@@ -81,13 +81,13 @@ def partition(kind: Kind, to_state: str | None = None, number: int = 0, **fields
         ([change(Kind.LOADED, topic="t", partitions=tuple[LoadedPartition, ...]())], []),
     ],
 )
-def test_each_change_is_told_once_under_its_name(changes: list[StateChange], kinds: list[str]) -> None:
+def test_each_change_is_reported_once_under_its_name(changes: list[StateChange], kinds: list[str]) -> None:
     assert [event.kind for event in cluster_events(world(), changes, ME, 5)] == kinds
 
 
-def test_a_partition_is_told_of_as_it_is_after_the_event() -> None:
-    (told,) = cluster_events(world(), [partition(Kind.PARTITION, "OnlinePartition", leader=BrokerId(1))], ME, 5)
-    assert told == ClusterEvent(
+def test_a_partition_is_reported_as_it_is_after_the_event() -> None:
+    (event,) = cluster_events(world(), [partition(Kind.PARTITION, "OnlinePartition", leader=BrokerId(1))], ME, 5)
+    assert event == ClusterEvent(
         kind="leader_changed",
         at_ms=5,
         controller_epoch=EPOCH,

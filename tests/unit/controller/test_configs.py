@@ -4,16 +4,10 @@ import pytest
 
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.settings import Settings
-from cluster.requests import (
-    BROKER_RESOURCE,
-    DELETE_CONFIG,
-    SET_CONFIG,
-    TOPIC_RESOURCE,
-    AlterableConfig,
-)
-from controller.decisions.config_changes import altered, check_alterations, config_entity
-from controller.decisions.config_descriptions import BrokerLayers, describe_topic_configs
-from controller.decisions.topic_configs import check_topic_configs, parse_unclean_override
+from cluster.requests.configs import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig
+from controller.decisions.configs.changes import altered, check_alterations, config_entity
+from controller.decisions.configs.descriptions import BrokerLayers, describe_topic_configs
+from controller.decisions.configs.topic_configs import check_topic_configs, parse_unclean_override
 
 E = ErrorCode
 
@@ -187,7 +181,7 @@ def test_values_of_a_file_keep_their_case_unless_they_are_booleans() -> None:
         ("leader.replication.throttled.replicas", "1", "must be * or partition:broker, separated by commas"),
     ],
 )
-def test_a_refused_setting_is_told_why(key: str, value: str, why: str) -> None:
+def test_a_refused_setting_gets_a_reason(key: str, value: str, why: str) -> None:
     with pytest.raises(ApiError) as refused:
         check_topic_configs({key: value})
     assert (refused.value.message, refused.value.field) == (f"{key}={value!r}: {why}", key)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cluster.broker import BrokerEpoch, BrokerId, RegisteredBroker, TopicId
 from cluster.partition import ReplicaAssignment
-from cluster.state_tables import PartitionState, ReplicaState
+from cluster.state_machines import PartitionState, ReplicaState
 from controller.changes import (
     BrokerModified,
     BrokersDied,
@@ -115,7 +115,7 @@ def test_a_removed_topic_leaves_nothing_behind() -> None:
     assert cluster.recount() == (cluster.offline_partition_count, cluster.preferred_replica_imbalance_count) == (0, 0)
 
 
-def test_a_deleted_replica_is_forgotten_and_stays_assigned_until_the_topic_node_says_otherwise() -> None:
+def test_a_deleted_replica_is_forgotten_and_stays_assigned_until_the_topic_znode_says_otherwise() -> None:
     cluster = context([1, 2], {"t-0": [1, 2]})
     successful, gone = ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT
     cluster.apply(ReplicaStatesDerived(BrokerId(2), (tp("t-0"),), successful))

@@ -6,18 +6,19 @@ import pytest
 
 from cluster.broker import BrokerEpoch, BrokerId, ControllerId, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
-from cluster.requests import DescribedPartition, PlannedRequest, ThreatenedPartition
+from cluster.requests.elections import ThreatenedPartition
+from cluster.requests.plans import DescribedPartition, PlannedRequest
 from controller.changes import BrokerShuttingDown, DeletionsQueued, LeadershipsRead
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import RequestSettings
-from controller.decisions.controlled_shutdown import (
+from controller.decisions.brokers.controlled_shutdown import (
     describe_controlled_shutdown,
     duties_of,
     forecast_controlled_shutdown,
     refuse_controlled_shutdown,
 )
+from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.plans import described_partition
-from controller.decisions.topic_configs import min_insync_replicas
 from tests.contexts import assignment, context, ids, leadership, tp
 
 ONE = BrokerId(1)

@@ -1,10 +1,10 @@
 """What a deletion would do at once, told without doing it: the living stop and go, the dead stay."""
 
 from cluster.broker import BrokerId, ControllerId
-from cluster.requests import PlannedRequest
+from cluster.requests.plans import PlannedRequest
 from controller.changes import DeletionsQueued, ReassignmentsStarted
 from controller.decisions.broker_requests import RequestSettings
-from controller.decisions.deletion_preview import preview_deletions
+from controller.decisions.topics.deletion_preview import preview_deletions
 from tests.contexts import context, ids, leadership, tp
 
 ME = ControllerId(1001)

@@ -17,13 +17,8 @@ from cluster.errors import (
     ZooKeeperError,
 )
 from cluster.process.metrics import Metrics
-from cluster.requests import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    CreateTopicsRequest,
-    ListTopicsRequest,
-)
-from cluster.state_change_log import Cause
+from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse
+from cluster.requests.topics import CreateTopicsRequest, ListTopicsRequest
 from cluster.zookeeper.port import WatchEvent, WatchKind
 from controller.active_controller import UnsentDecisionsError
 from controller.controller_state import TIMER_OF_STATE, ControllerState
@@ -48,8 +43,9 @@ from controller.events import (
     ZkPartitionReassignment,
 )
 from controller.metrics import ControllerMetrics
-from controller.request_events import AlterPartitionReceived, Asked, CreateTopicsReceived, QueryReceived
+from controller.request_events import AlterPartitionReceived, CreateTopicsReceived, QueryReceived, RequestEvent
 from controller.watched_znodes import event_of_watch
+from state_log.record import Cause
 from tests.controllers import run_virtually
 
 
@@ -72,8 +68,8 @@ class Scripted:
         if type(event) in self.fails:
             raise self.fails[type(event)]
 
-    async def look_who_rules(self) -> None:
-        self.asked.append("look")
+    async def resign_if_moved(self) -> None:
+        self.asked.append("resign if moved")
 
     async def step_down(self) -> None:
         self.asked.append("step down")
@@ -83,9 +79,9 @@ class Scripted:
 
 
 def a_loop() -> tuple[Scripted, EventLoop, Metrics]:
-    office, registry = Scripted(), Metrics()
-    office.state = lambda: registry.gauge("kafka.controller", "KafkaController", "ControllerState").value
-    return office, EventLoop(office, ControllerMetrics(registry)), registry
+    processor, registry = Scripted(), Metrics()
+    processor.state = lambda: registry.gauge("kafka.controller", "KafkaController", "ControllerState").value
+    return processor, EventLoop(processor, ControllerMetrics(registry)), registry
 
 
 async def shut(loop: EventLoop) -> None:
@@ -100,17 +96,17 @@ def future() -> "asyncio.Future[Any]":
 @pytest.mark.rule("EV-1", "EV-2", "EV-3", "EV-4")
 def test_events_are_processed_in_order_one_at_a_time_and_never_merged() -> None:
     async def main() -> None:
-        office, loop, registry = a_loop()
-        office.takes_s = 2
+        processor, loop, registry = a_loop()
+        processor.takes_s = 2
         for event in (TopicChange(), TopicChange(), BrokerChange()):
             loop.put(event)
         assert registry.gauge("kafka.controller", "ControllerEventManager", "EventQueueSize").value == 3
         await shut(loop)
         names = ["TopicChange", "TopicChange", "BrokerChange", "ShutdownEventLoop"]
-        assert office.processed == [(name, number) for number, name in enumerate(names)]
-        assert office.events_ended == 4
-        assert office.seen_states == [3, 3, 2, 12]
-        assert office.state() == 0
+        assert processor.processed == [(name, number) for number, name in enumerate(names)]
+        assert processor.events_ended == 4
+        assert processor.seen_states == [3, 3, 2, 12]
+        assert processor.state() == 0
         timer = registry.timer("kafka.controller", "ControllerStats", "LeaderElectionRateAndTimeMs")
         assert (timer.count, timer.sum) == (1, 2000)
         waited = registry.histogram("kafka.controller", "ControllerEventManager", "EventQueueTimeMs")
@@ -122,8 +118,8 @@ def test_events_are_processed_in_order_one_at_a_time_and_never_merged() -> None:
 @pytest.mark.rule("EV-5", "EV-6", "EV-7", "INV-12")
 def test_a_queue_jumper_preempts_and_answers_what_waits_but_not_what_runs() -> None:
     async def main() -> None:
-        office, loop, _ = a_loop()
-        office.takes_s = 1
+        processor, loop, _ = a_loop()
+        processor.takes_s = 1
         replies = [future() for _ in range(3)]
         loop.put(BrokerChange())
         running = asyncio.ensure_future(loop.run())
@@ -138,7 +134,7 @@ def test_a_queue_jumper_preempts_and_answers_what_waits_but_not_what_runs() -> N
         assert refused.code is ErrorCode.NOT_CONTROLLER
         loop.put(ShutdownEventLoop())
         await running
-        assert [name for name, _ in office.processed] == ["BrokerChange", "Expire", "ShutdownEventLoop"]
+        assert [name for name, _ in processor.processed] == ["BrokerChange", "Expire", "ShutdownEventLoop"]
         loop.put(QueryReceived(ListTopicsRequest(), replies[2]))
         assert replies[2].done()
         assert isinstance(replies[2].exception(), ApiError)
@@ -150,8 +146,8 @@ def test_a_queue_jumper_preempts_and_answers_what_waits_but_not_what_runs() -> N
 @pytest.mark.parametrize(
     ("event", "error", "expected"),
     [
-        (BrokerChange(), ControllerMovedError("x"), Disposition.LOOK_WHO_RULES),
-        (Reelect(), ControllerMovedError("x"), Disposition.LOOK_WHO_RULES),
+        (BrokerChange(), ControllerMovedError("x"), Disposition.RESIGN_IF_MOVED),
+        (Reelect(), ControllerMovedError("x"), Disposition.RESIGN_IF_MOVED),
         (BrokerChange(), SessionExpiredError("x"), Disposition.AWAIT_EXPIRY),
         (Startup(), SessionExpiredError("x"), Disposition.AWAIT_EXPIRY),
         (BrokerChange(), UnsentDecisionsError("x"), Disposition.STEP_DOWN),
@@ -171,10 +167,10 @@ def test_every_error_has_one_consequence(event: Event, error: Exception, expecte
 @pytest.mark.rule("EV-3", "EV-9", "INV-12")
 def test_the_loop_goes_on_after_an_error_and_its_caller_is_answered_once() -> None:
     async def main() -> None:
-        office, loop, registry = a_loop()
+        processor, loop, registry = a_loop()
         request = AlterPartitionRequest(BrokerId(1), BrokerEpoch(1), ())
         replies = [future() for _ in range(3)]
-        office.fails = {
+        processor.fails = {
             AlterPartitionReceived: ZooKeeperError("no"),
             CreateTopicsReceived: ApiError(ErrorCode.INVALID_CONFIG, "no"),
             BrokerChange: ControllerMovedError("moved"),
@@ -193,8 +189,8 @@ def test_the_loop_goes_on_after_an_error_and_its_caller_is_answered_once() -> No
             ErrorCode.INVALID_CONFIG,
             ErrorCode.NOT_CONTROLLER,
         ]
-        assert office.asked == ["look", "look", "step down"]
-        assert office.events_ended == 7
+        assert processor.asked == ["resign if moved", "resign if moved", "step down"]
+        assert processor.events_ended == 7
         assert registry.timer("kafka.controller", "ControllerStats", "IsrChangeRateAndTimeMs").count == 1
 
     run_virtually(main)
@@ -203,8 +199,8 @@ def test_the_loop_goes_on_after_an_error_and_its_caller_is_answered_once() -> No
 @pytest.mark.rule("EV-9")
 def test_a_request_that_is_refused_is_no_error_of_the_controller() -> None:
     async def main() -> None:
-        office, loop, _ = a_loop()
-        office.fails = {
+        processor, loop, _ = a_loop()
+        processor.fails = {
             CreateTopicsReceived: ApiError(ErrorCode.INVALID_CONFIG, "no"),
             TopicChange: ZooKeeperError("no"),
         }
@@ -212,25 +208,25 @@ def test_a_request_that_is_refused_is_no_error_of_the_controller() -> None:
         loop.put(TopicChange())
         with structlog.testing.capture_logs() as lines:
             await shut(loop)
-        told = [(line["log_level"], line["event"], "exc_info" in line) for line in lines]
-        assert told == [("info", "A request was refused", False), ("error", "An event was abandoned", True)]
+        sent = [(line["log_level"], line["event"], "exc_info" in line) for line in lines]
+        assert sent == [("info", "A request was refused", False), ("error", "An event was abandoned", True)]
 
     run_virtually(main)
 
 
-def test_giving_up_the_office_may_fail_without_ending_the_loop() -> None:
+def test_resigning_may_fail_without_ending_the_loop() -> None:
     async def main() -> None:
         for error in (ZooKeeperError("unreachable"), SessionExpiredError("gone")):
-            office, loop, _ = a_loop()
-            office.fails = {TopicChange: AssertionError("a bug")}
+            processor, loop, _ = a_loop()
+            processor.fails = {TopicChange: AssertionError("a bug")}
 
             async def refuse(error: Exception = error) -> None:
                 raise error
 
-            office.step_down = refuse  # type: ignore[method-assign]
+            processor.step_down = refuse  # type: ignore[method-assign]
             loop.put(TopicChange())
             await shut(loop)
-            assert [name for name, _ in office.processed] == ["TopicChange", "ShutdownEventLoop"]
+            assert [name for name, _ in processor.processed] == ["TopicChange", "ShutdownEventLoop"]
 
     run_virtually(main)
 
@@ -258,11 +254,11 @@ def test_every_state_but_two_is_timed() -> None:
 
 
 OWN_AFFAIRS = {Startup, ControllerChange, Reelect, RegisterAndReelect, Expire, ShutdownEventLoop}
-"""Events that the candidate handles itself, in office or not."""
+"""Events that the candidate handles itself, active or not."""
 
 
 def kinds_of(base: type[Event]) -> set[type[Event]]:
-    return {kind for child in base.__subclasses__() for kind in {child, *kinds_of(child)} if kind is not Asked}
+    return {kind for child in base.__subclasses__() for kind in {child, *kinds_of(child)} if kind is not RequestEvent}
 
 
 def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:

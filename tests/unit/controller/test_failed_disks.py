@@ -6,13 +6,12 @@ Brokers 1, 2 and 3 live. The replica of t-0 on broker 1 is on a failed disk, tha
 import pytest
 
 from cluster.broker import BrokerId
-from cluster.state_tables import PartitionState
+from cluster.state_machines import PartitionState
 from controller.changes import DeletionsQueued, LeadershipsRead, OfflineReplicasReported
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
-from controller.decisions.controlled_shutdown import describe_controlled_shutdown
-from controller.decisions.deletion_progress import describe_deletion
-from controller.decisions.leader_election import (
+from controller.decisions.brokers.controlled_shutdown import describe_controlled_shutdown
+from controller.decisions.partitions.leader_election import (
     ControlledShutdown,
     ElectionFailure,
     Offline,
@@ -21,12 +20,13 @@ from controller.decisions.leader_election import (
     Strategy,
     plan_elections,
 )
-from controller.decisions.partition_states import initial_partition_state, plan_initialisations
+from controller.decisions.partitions.partition_states import initial_partition_state, plan_initialisations
 from controller.decisions.plans import described_partition
-from controller.decisions.reassignment import keeps_leader
-from controller.decisions.reassignment_preview import preview_reassignment
-from controller.decisions.reassignment_progress import describe_reassignment, stuck_reason
-from controller.decisions.topic_deletion import plan_start, topics_with_offline_replicas
+from controller.decisions.reassignment.phases import keeps_leader
+from controller.decisions.reassignment.preview import preview_reassignment
+from controller.decisions.reassignment.progress import describe_reassignment, stuck_reason
+from controller.decisions.topics.deletion import plan_start, topics_with_offline_replicas
+from controller.decisions.topics.deletion_progress import describe_deletion
 from tests.contexts import assignment, context, ids, leadership, tp
 
 ONE, ME = BrokerId(1), BrokerId(1001)

@@ -5,9 +5,14 @@ from collections.abc import Mapping
 import pytest
 
 from cluster.broker import Broker, BrokerId, Endpoint, FeatureRange
-from cluster.requests import DescribedFeature, FeatureSupport, FeatureUpdate
-from cluster.znodes import FinalizedFeatures
-from controller.decisions.features import describe, features_at_failover, incompatible_features, plan_feature_updates
+from cluster.requests.configs import DescribedFeature, FeatureSupport, FeatureUpdate
+from cluster.znodes.cluster_wide import FinalizedFeatures
+from controller.decisions.configs.features import (
+    describe,
+    features_at_failover,
+    incompatible_features,
+    plan_feature_updates,
+)
 
 ONE = BrokerId(1)
 
@@ -92,7 +97,7 @@ UP, SAFE, UNSAFE = 1, 2, 3
         (FeatureUpdate("lone", 2, UP), "brokers [1, 2] do not support the level"),
     ],
 )
-def test_each_update_of_a_feature_is_judged_alone(update: FeatureUpdate, refusal: str | None) -> None:
+def test_each_update_of_a_feature_is_checked_alone(update: FeatureUpdate, refusal: str | None) -> None:
     plan = plan_feature_updates([update], {"f": 2}, SUPPORTED, BROKERS)
     assert plan.refusals == (refusal,)
     if refusal is not None:

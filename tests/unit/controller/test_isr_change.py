@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED, RECOVERING
-from cluster.requests import AlterPartitionItem, AlterPartitionRequest
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from controller.changes import BrokerShuttingDown
-from controller.decisions.isr_change import plan_isr_changes, refuse_alter_partition
+from controller.decisions.partitions.isr_change import plan_isr_changes, refuse_alter_partition
 from tests.contexts import EPOCH, context, ids, leadership, tp
 
 E = ErrorCode
@@ -147,7 +147,9 @@ def test_the_sender_must_be_the_registered_incarnation(sent: AlterPartitionReque
         ((-1, -1, 1), E.INELIGIBLE_REPLICA),
     ],
 )
-def test_a_member_that_fetched_in_an_earlier_life_is_not_let_in(epochs: tuple[int, ...], expected: E) -> None:
+def test_a_member_that_fetched_under_an_earlier_broker_epoch_is_not_let_in(
+    epochs: tuple[int, ...], expected: E
+) -> None:
     proposal = replace(item((1, 2, 3)), new_isr_epochs=tuple(map(BrokerEpoch, epochs)))
     known = leadership(1, [1, 2], leader_epoch=5, partition_epoch=9)
     view = context([1, 2, 3], {"t-0": [1, 2, 3]}, {"t-0": known})

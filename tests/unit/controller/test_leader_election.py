@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicPartition
+from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicPartition
 from controller.changes import ReassignmentsWritten
-from controller.decisions.leader_election import (
+from controller.decisions.partitions.leader_election import (
     NEWER_CONTROLLER,
-    NO_STATE_NODE,
+    NO_STATE_ZNODE,
     ControlledShutdown,
     ElectionFailure,
     ElectionPlan,
@@ -97,7 +97,7 @@ def test_controlled_shutdown_drops_leaving_brokers_from_the_isr(
 
 def plan(
     strategy: Strategy,
-    current: dict[TopicPartition, Leadership | None],
+    current: dict[TopicPartition, LeaderAndIsr | None],
     *,
     unclean: dict[str, bool | ElectionFailure] | None = None,
     mark_recovering: bool = True,
@@ -130,10 +130,10 @@ def test_each_strategy_has_its_own_recipients_and_raises_the_epoch_by_one(
     assert (election.recipients, election.unclean) == (recipients, False)
 
 
-def test_reassign_looks_at_the_target_replicas_only() -> None:
+def test_reassign_considers_the_target_replicas_only() -> None:
     cluster = context([1, 2, 3], {"t-0": [1]})
     cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([3, 2, 1], adding=[3, 2], removing=[1])}))
-    current: dict[TopicPartition, Leadership | None] = {tp("t-0"): leadership(1, [1, 2, 3])}
+    current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): leadership(1, [1, 2, 3])}
     (election,) = plan_elections(cluster, current, Reassign(), {}, mark_recovering=True).elections
     assert (election.leadership.leader, election.recipients) == (3, (3, 2))
 
@@ -142,7 +142,7 @@ def test_reassign_looks_at_the_target_replicas_only() -> None:
 def test_partitions_without_state_or_of_a_newer_controller_fail() -> None:
     newer = leadership(4, [4], controller_epoch=EPOCH + 1)
     made = plan(Offline(), {tp("t-0"): None, tp("t-1"): newer})
-    assert made.failures == {tp("t-0"): NO_STATE_NODE, tp("t-1"): NEWER_CONTROLLER}
+    assert made.failures == {tp("t-0"): NO_STATE_ZNODE, tp("t-1"): NEWER_CONTROLLER}
     assert made.elections == ()
 
 
@@ -188,7 +188,7 @@ def test_no_election_picks_a_dead_broker_or_empties_an_isr(
     replicas: list[int], isr: list[int], live: set[int], unclean: bool
 ) -> None:
     cluster = context(sorted(live), {"t-0": replicas})
-    current: dict[TopicPartition, Leadership | None] = {tp("t-0"): leadership(-1, isr)}
+    current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): leadership(-1, isr)}
     made = plan_elections(cluster, current, Offline(), {"t": unclean}, mark_recovering=True)
     for election in made.elections:
         new = election.leadership

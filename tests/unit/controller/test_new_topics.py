@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from cluster.broker import Broker
 from cluster.errors import ApiError, ErrorCode
 from cluster.replica_placement import MAX_PARTITIONS, alternate_racks, place_replicas
-from cluster.requests import DELETE_CONFIG, SET_CONFIG, AlterableConfig, NewTopic
-from cluster.znodes import ConfigEntity
-from controller.decisions.config_changes import check_alterations
-from controller.decisions.topic_creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
+from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
+from cluster.requests.topics import NewTopic
+from cluster.znodes.configs import ConfigEntity
+from controller.decisions.configs.changes import check_alterations
+from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from tests.contexts import broker, ids
 
 E = ErrorCode
@@ -187,7 +188,7 @@ def test_topic_ids_are_22_characters_that_no_tool_takes_for_a_flag() -> None:
 
 
 @pytest.mark.rule("TP-1")
-def test_everything_that_is_wrong_with_a_topic_is_told_at_once() -> None:
+def test_everything_that_is_wrong_with_a_topic_is_reported_at_once() -> None:
     topic = NewTopic("a b", 0, 9, configs={"min.insync.replicas": "0", "no.such": "1", "retention.ms": "5"})
     with pytest.raises(ApiError) as refused:
         plan_new_topic(

@@ -8,22 +8,14 @@ import pytest
 
 from cluster.broker import BrokerEpoch, BrokerId, ControllerId
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import RECOVERED, RECOVERING, Leadership, TopicAssignment, TopicPartition
-from cluster.requests import (
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    DescribedPartition,
-    DescribedReassignment,
-    LeaderAndIsrRequest,
-    NewTopic,
-    Plan,
-    PlannedChange,
-    PlannedRequest,
-    StopReplicaRequest,
-    TargetReplica,
-    ThreatenedPartition,
-)
-from cluster.state_tables import ReplicaState
+from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
+from cluster.requests.elections import ThreatenedPartition
+from cluster.requests.plans import DescribedPartition, Plan, PlannedChange, PlannedRequest
+from cluster.requests.reassignments import DescribedReassignment, TargetReplica
+from cluster.requests.topics import NewTopic
+from cluster.state_machines import ReplicaState
 from controller.changes import (
     BrokersDied,
     BrokerShuttingDown,
@@ -35,23 +27,23 @@ from controller.changes import (
 )
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
-from controller.decisions.controlled_shutdown import describe_controlled_shutdown
-from controller.decisions.deletion_progress import describe_deletion
-from controller.decisions.isr_change import plan_isr_changes
-from controller.decisions.leader_election import ElectionFailure, Offline, plan_elections
-from controller.decisions.partition_states import plan_initialisations
-from controller.decisions.reassignment import Refusal, plan_submission, topic_nodes
-from controller.decisions.reassignment_preview import preview_reassignment
-from controller.decisions.reassignment_progress import describe_reassignment
-from controller.decisions.replica_states import plan_isr_removals
-from controller.decisions.requested_elections import preview_elections, sort_out
-from controller.decisions.topic_creation import (
+from controller.decisions.brokers.controlled_shutdown import describe_controlled_shutdown
+from controller.decisions.partitions.isr_change import plan_isr_changes
+from controller.decisions.partitions.leader_election import ElectionFailure, Offline, plan_elections
+from controller.decisions.partitions.partition_states import plan_initialisations
+from controller.decisions.partitions.replica_states import plan_isr_removals
+from controller.decisions.partitions.requested_elections import classify_elections, preview_elections
+from controller.decisions.reassignment.phases import RefusedMove, plan_submission, topic_znodes
+from controller.decisions.reassignment.preview import preview_reassignment
+from controller.decisions.reassignment.progress import describe_reassignment
+from controller.decisions.topics.creation import (
     TakenNames,
     check_assignments,
     check_topic_name,
     new_topic_id,
     plan_new_topic,
 )
+from controller.decisions.topics.deletion_progress import describe_deletion
 from tests.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
 
 ME = ControllerId(1001)
@@ -147,8 +139,8 @@ def test_a_dry_run_tells_replicas_that_arrived_under_an_earlier_order_only_what_
     waiting = preview_reassignment(view, {tp("t-1"): assignment([2, 1], [2], [])}, ME, SETTINGS)
     assert waiting.requests == (*to_all("LeaderAndIsr", (1, 2)), *everybody)
     unseen = context([1, 2], {"t-0": [2, 1]}, {"t-0": known})
-    told = preview_reassignment(unseen, {T0: assignment([2, 1], [2], [])}, ME, SETTINGS)
-    assert told.requests[:2] == to_all("LeaderAndIsr", (1, 2))
+    plan = preview_reassignment(unseen, {T0: assignment([2, 1], [2], [])}, ME, SETTINGS)
+    assert plan.requests[:2] == to_all("LeaderAndIsr", (1, 2))
 
 
 def test_a_dry_run_of_elections_changes_nothing_and_says_who_would_lead() -> None:
@@ -157,7 +149,7 @@ def test_a_dry_run_of_elections_changes_nothing_and_says_who_would_lead() -> Non
         {"t-0": [1, 2], "t-1": [1, 2], "t-2": [9, 2]},
         {"t-0": leadership(2, [2, 1]), "t-1": leadership(1, [1]), "t-2": leadership(2, [2])},
     )
-    elections = sort_out(view, 0, [T0, tp("t-1"), tp("t-2")])
+    elections = classify_elections(view, 0, [T0, tp("t-1"), tp("t-2")])
     preview = preview_elections(view, elections, ME, SETTINGS)
     changed = PlannedChange("t", described(0, 2, (0, 0), [2, 1], [1, 2]), described(0, 1, (1, 1), [2, 1], [1, 2]))
     requests = (*to_all("LeaderAndIsr", (1, 2)), *to_all("UpdateMetadata", (1, 2)))
@@ -229,7 +221,7 @@ def test_a_described_move_carries_its_lists() -> None:
     )
 
 
-def test_a_deletion_that_waits_goes_on_or_is_held_is_told_apart() -> None:
+def test_a_deletion_that_waits_goes_on_or_is_held_is_distinguished() -> None:
     view = context([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(1, [1])})
     view.apply(DeletionsQueued(("t",)))
     waiting = describe_deletion(view, "t")
@@ -270,7 +262,7 @@ def test_broker_zero_is_a_broker_and_a_negative_one_is_passed_over() -> None:
     assert (leader.broker_id, leader.host, leader.port) == (0, "host0", 9092)
     assert [b for b, r in requests if isinstance(r, StopReplicaRequest)] == [0]
     check_assignments({0: ids(0, 1)})
-    assert not isinstance(plan_submission(view, T0, ids(1, 0)), Refusal)
+    assert not isinstance(plan_submission(view, T0, ids(1, 0)), RefusedMove)
 
 
 @pytest.mark.rule("PS-11", "PS-12", "PS-20")
@@ -278,7 +270,7 @@ def test_a_partition_that_fails_does_not_keep_those_after_it_from_their_election
     view = context([1, 2], {f"t-{n}": [1, 2] for n in range(4)})
     last = leadership(1, [1, 2])
     broken: dict[str, bool | ElectionFailure] = {"t": ElectionFailure("unreadable")}
-    current: dict[TopicPartition, Leadership | None] = {
+    current: dict[TopicPartition, LeaderAndIsr | None] = {
         T0: None,
         tp("t-1"): leadership(1, [1], controller_epoch=EPOCH + 1),
         tp("t-2"): leadership(9, [9]),
@@ -331,7 +323,7 @@ def test_every_answer_names_its_partition_and_one_refusal_does_not_end_the_reque
 def test_a_refused_move_says_why(target: tuple[int, ...], message: str | None) -> None:
     view = context([1, 2], {"t-0": [1]}, {"t-0": leadership(1, [1])})
     refused = plan_submission(view, T0, ids(*target))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RefusedMove)
     assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if message is not None:
         assert refused.message == message
@@ -364,7 +356,7 @@ ONCE = "partition 0 needs at least one replica, each broker once"
         ),
     ],
 )
-def test_a_refused_topic_is_told_what_and_why(topic: NewTopic, message: str, field: str, value: object) -> None:
+def test_a_refused_topic_gets_a_code_and_a_reason(topic: NewTopic, message: str, field: str, value: object) -> None:
     with pytest.raises(ApiError) as refused:
         plan_new_topic(
             topic,
@@ -385,14 +377,14 @@ def test_topic_ids_are_version_four() -> None:
         assert (drawn.version, drawn.variant) == (4, uuid.RFC_4122)
 
 
-def test_a_name_that_differs_in_more_than_its_dots_is_no_twin() -> None:
+def test_a_name_that_differs_in_more_than_its_dots_does_not_collide() -> None:
     check_topic_name("a.b", TakenNames(["a-b", "ab", "a_b_c"]))
 
 
 @pytest.mark.rule("RM-9", "RM-10")
 def test_what_this_controller_wrote_itself_may_be_written_again() -> None:
     view = context([2], {"t-0": [1, 2]})
-    current: dict[TopicPartition, Leadership | None] = {T0: leadership(2, [2, 1], controller_epoch=EPOCH)}
+    current: dict[TopicPartition, LeaderAndIsr | None] = {T0: leadership(2, [2, 1], controller_epoch=EPOCH)}
     assert plan_isr_removals(view, BrokerId(1), current).writes[T0].isr == (2,)
-    first_node = topic_nodes(view, {tp("new-0"): assignment([1])})
+    first_node = topic_znodes(view, {tp("new-0"): assignment([1])})
     assert first_node == {"new": TopicAssignment({0: assignment([1])})}

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.broker import BrokerEpoch, BrokerId
 from controller.changes import BrokerShuttingDown, DeletionsQueued, OfflineReplicasReported
-from controller.decisions.leader_balance import plan_leader_balance
+from controller.decisions.partitions.leader_balance import plan_leader_balance
 from controller.preferred_leaders import PreferredLeaders
 from tests.contexts import context, leadership, tp
 

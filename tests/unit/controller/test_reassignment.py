@@ -15,14 +15,14 @@ from controller.changes import (
     ReassignmentsWritten,
 )
 from controller.context import ControllerContext
-from controller.decisions.leader_election import NEWER_CONTROLLER, NO_STATE_NODE
-from controller.decisions.reassignment import (
+from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_STATE_ZNODE
+from controller.decisions.reassignment.phases import (
     BEING_DELETED,
     NO_REPLICAS,
     NOBODY_IN_SYNC,
     NOTHING_TO_CANCEL,
     UNKNOWN_PARTITION,
-    Refusal,
+    RefusedMove,
     is_complete,
     is_entry_for,
     keeps_leader,
@@ -70,14 +70,14 @@ def moving(brokers: Sequence[int] = (1, 2, 3, 4)) -> ControllerContext:
     ],
 )
 def test_what_may_be_asked_for_through_the_api(
-    partition: str, target: list[int] | None, expected: ReplicaAssignment | Refusal | ErrorCode
+    partition: str, target: list[int] | None, expected: ReplicaAssignment | RefusedMove | ErrorCode
 ) -> None:
-    judged = plan_submission(moving(), tp(partition), None if target is None else ids(*target))
+    result = plan_submission(moving(), tp(partition), None if target is None else ids(*target))
     if isinstance(expected, ErrorCode):
-        assert isinstance(judged, Refusal)
-        assert judged.code is expected
+        assert isinstance(result, RefusedMove)
+        assert result.code is expected
     else:
-        assert judged == expected
+        assert result == expected
 
 
 @pytest.mark.rule("RA-1")
@@ -88,9 +88,9 @@ def test_a_replica_that_stays_need_not_be_alive() -> None:
 def test_a_broker_that_is_shutting_down_is_not_added() -> None:
     view = moving()
     view.apply(BrokerShuttingDown(BrokerId(3), BrokerEpoch(103)))
-    judged = plan_submission(view, U0, ids(1, 3))
-    assert isinstance(judged, Refusal)
-    assert "3" in judged.message
+    result = plan_submission(view, U0, ids(1, 3))
+    assert isinstance(result, RefusedMove)
+    assert "3" in result.message
 
 
 @pytest.mark.rule("RA-30", "D-4")
@@ -112,9 +112,9 @@ def test_partitions_of_doomed_and_unknown_topics_are_not_moved() -> None:
 def test_the_only_replica_in_sync_is_not_cancelled_away() -> None:
     view = moving()
     view.apply(LeadershipsRead({T0: leadership(3, [3])}))
-    judged = refuse_trigger(view, T0, assignment([1, 2]))
-    assert judged is not None
-    assert (judged.code, "3" in judged.message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, True)
+    result = refuse_trigger(view, T0, assignment([1, 2]))
+    assert result is not None
+    assert (result.code, "3" in result.message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, True)
     assert refuse_trigger(view, T0, assignment([3, 5, 1, 2], [3, 5], [1, 2])) is None
     # Without a state node there is nothing to lose.
     view = context((1, 2), {"t-0": [1, 2]})
@@ -180,7 +180,7 @@ def test_raising_an_epoch_changes_nothing_else() -> None:
     assert plan.writes == {
         T0: leadership(1, [2, 1], leader_epoch=5, partition_epoch=10, controller_epoch=EPOCH, recovery=1)
     }
-    assert plan.failures == {T1: NO_STATE_NODE, U0: NEWER_CONTROLLER, tp("u-1"): NOBODY_IN_SYNC}
+    assert plan.failures == {T1: NO_STATE_ZNODE, U0: NEWER_CONTROLLER, tp("u-1"): NOBODY_IN_SYNC}
 
 
 @pytest.mark.rule("RA-52")

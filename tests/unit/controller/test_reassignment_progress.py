@@ -3,18 +3,13 @@
 import pytest
 
 from cluster.broker import BrokerEpoch, BrokerId, ControllerId
-from cluster.requests import (
-    DescribedPartition,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
-    PlannedRequest,
-    TargetReplica,
-)
+from cluster.requests.plans import DescribedPartition, PlannedRequest
+from cluster.requests.reassignments import OngoingPartitionReassignment, OngoingTopicReassignment, TargetReplica
 from controller.changes import BrokerShuttingDown, ReassignmentsStarted, ReassignmentsWritten
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import RequestSettings
-from controller.decisions.reassignment_preview import preview_reassignment
-from controller.decisions.reassignment_progress import describe_reassignment, list_reassignments, stuck_reason
+from controller.decisions.reassignment.preview import preview_reassignment
+from controller.decisions.reassignment.progress import describe_reassignment, list_reassignments, stuck_reason
 from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
 
 T0, T1 = tp("t-0"), tp("t-1")

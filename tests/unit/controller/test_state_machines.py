@@ -3,16 +3,16 @@
 import pytest
 
 from cluster.broker import NO_LEADER, BrokerId
-from cluster.partition import RECOVERING, Leadership, TopicPartition
-from cluster.state_tables import PartitionState, ReplicaState
+from cluster.partition import RECOVERING, LeaderAndIsr, TopicPartition
+from cluster.state_machines import PartitionState, ReplicaState
 from controller.changes import DeletionsQueued, ReplicaStatesDerived
-from controller.decisions.leader_election import NEWER_CONTROLLER, NO_STATE_NODE
-from controller.decisions.partition_states import (
+from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_STATE_ZNODE
+from controller.decisions.partitions.partition_states import (
     initial_partition_state,
     plan_initialisations,
     plan_partition_moves,
 )
-from controller.decisions.replica_states import plan_isr_removals, plan_replica_moves, remove_from_isr
+from controller.decisions.partitions.replica_states import plan_isr_removals, plan_replica_moves, remove_from_isr
 from tests.contexts import EPOCH, context, ids, leadership, tp
 
 P, R = PartitionState, ReplicaState
@@ -110,7 +110,7 @@ def test_taking_a_replica_out_of_an_isr(
 def test_isr_removals_sort_partitions_by_what_becomes_of_them() -> None:
     cluster = context([1, 2], {"t-0": [1, 2], "t-1": [1, 2], "t-2": [1], "t-3": [1], "gone-0": [1]})
     cluster.apply(DeletionsQueued(("gone",)))
-    current: dict[TopicPartition, Leadership | None] = {
+    current: dict[TopicPartition, LeaderAndIsr | None] = {
         tp("t-0"): leadership(2, [2, 1]),
         tp("t-1"): leadership(2, [2], leader_epoch=3),
         tp("t-2"): None,
@@ -120,6 +120,6 @@ def test_isr_removals_sort_partitions_by_what_becomes_of_them() -> None:
     plan = plan_isr_removals(cluster, BrokerId(1), current)
     assert {p: w.isr for p, w in plan.writes.items()} == {tp("t-0"): ids(2)}
     assert plan.unchanged == {tp("t-1"): leadership(2, [2], leader_epoch=3, controller_epoch=EPOCH)}
-    assert plan.failures == {tp("t-2"): NO_STATE_NODE, tp("t-3"): NEWER_CONTROLLER}
+    assert plan.failures == {tp("t-2"): NO_STATE_ZNODE, tp("t-3"): NEWER_CONTROLLER}
     assert plan.ignored == (tp("gone-0"),)
     assert NO_LEADER == -1

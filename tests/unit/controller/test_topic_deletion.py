@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cluster.broker import BrokerId
 from cluster.partition import TopicPartition
-from cluster.state_tables import ReplicaState
+from cluster.state_machines import ReplicaState
 from controller.changes import (
     DeletionsEligible,
     DeletionsIneligible,
@@ -22,17 +22,17 @@ from controller.changes import (
     TopicsRemoved,
 )
 from controller.context import ControllerContext
-from controller.decisions.deletion_progress import describe_deletion
-from controller.decisions.topic_deletion import (
+from controller.decisions.topics.deletion import (
     DeletionSteps,
+    deletable_replicas,
     failed_replicas,
+    filter_queued,
     next_steps,
-    of_queued_topics,
     plan_start,
-    that_may_fail,
     topics_being_reassigned,
     topics_with_offline_replicas,
 )
+from controller.decisions.topics.deletion_progress import describe_deletion
 from tests.contexts import assignment, context, tp
 
 S = ReplicaState
@@ -108,7 +108,7 @@ def test_a_dead_replica_that_cannot_fail_any_more_holds_its_topic_all_the_same()
     plan = plan_start(cluster, ["t"])
     assert (plan.dead, plan.alive, plan.held) == ({}, {}, ("t",))
     replicas = {BrokerId(1): [tp("t-0")], BrokerId(2): [tp("t-0")]}
-    assert that_may_fail(cluster, replicas) == {1: [], 2: []}
+    assert deletable_replicas(cluster, replicas) == {1: [], 2: []}
 
 
 @pytest.mark.rule("TD-8", "TD-9")
@@ -117,19 +117,17 @@ def test_failed_replicas_are_those_of_the_named_topics_in_that_state() -> None:
     assert failed_replicas(cluster, ["t"]) == {1: [tp("t-0")]}
     started = queued({"t-0": {1: STARTED, 2: OFFLINE, 3: DELETED}})
     everywhere = {BrokerId(b): [tp("t-0")] for b in (1, 2, 3)}
-    assert that_may_fail(started, everywhere) == {1: [tp("t-0")], 2: [tp("t-0")], 3: []}
+    assert deletable_replicas(started, everywhere) == {1: [tp("t-0")], 2: [tp("t-0")], 3: []}
 
 
 def test_replicas_of_other_topics_are_none_of_the_deletions_business() -> None:
     cluster = context([1], {"t-0": [1], "u-0": [1]})
     cluster.apply(DeletionsQueued(("t",)))
-    assert of_queued_topics(cluster, {BrokerId(1): [tp("t-0"), tp("u-0")], BrokerId(2): [tp("u-0")]}) == {
-        1: [tp("t-0")]
-    }
+    assert filter_queued(cluster, {BrokerId(1): [tp("t-0"), tp("u-0")], BrokerId(2): [tp("u-0")]}) == {1: [tp("t-0")]}
 
 
 @pytest.mark.rule("FO-7", "D-1")
-def test_what_holds_a_topic_when_an_office_is_taken() -> None:
+def test_what_holds_a_topic_at_a_failover() -> None:
     cluster = context([1, 2], {"dead-0": [1, 3], "moving-0": [1], "fine-0": [1, 2]})
     cluster.apply(ReassignmentsWritten({tp("moving-0"): assignment([2, 1], adding=[2], removing=[1])}))
     cluster.apply(ReassignmentsStarted((tp("moving-0"),)))

@@ -6,9 +6,10 @@ from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.process.settings import Settings
-from cluster.requests import DescribedConfig, NewPartitions, NewPartitionsAssignment
-from controller.decisions.config_descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
-from controller.decisions.topic_expansion import plan_expansion
+from cluster.requests.configs import DescribedConfig
+from cluster.requests.topics import NewPartitions, NewPartitionsAssignment
+from controller.decisions.configs.descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
+from controller.decisions.topics.expansion import plan_expansion
 from tests.contexts import assignment, broker, ids
 
 UNCLEAN = "unclean.leader.election.enable"

@@ -44,7 +44,7 @@ def test_counts_that_make_no_cluster_are_refused(tmp_path: Path, controllers: in
     assert not (tmp_path / "c").exists()
 
 
-def test_a_folder_without_a_cluster_and_one_that_is_damaged_are_told_apart(tmp_path: Path) -> None:
+def test_a_folder_without_a_cluster_and_one_that_is_damaged_are_distinguished(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="klamm up"):
         LocalCluster.open(tmp_path)
     (tmp_path / "cluster.json").write_text("{")

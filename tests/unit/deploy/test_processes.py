@@ -13,7 +13,7 @@ import pytest
 
 from deploy.local import processes
 from deploy.local.processes import ProcessIdentity
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_process_is_running_paused_and_gone(sleeper: subprocess.Popen[bytes]) 
     processes.send_signal(process, signal.SIGSTOP)
     os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
     assert processes.state_of(process) == processes.PAUSED
-    processes.end([process], PATIENCE_S)
+    processes.end([process], TIMEOUT_S)
     assert processes.state_of(process) == processes.GONE
 
 
@@ -49,14 +49,14 @@ def test_a_process_is_not_gone_before_its_last_thread_is() -> None:
         assert child.stdout is not None
         child.stdout.readline()
         process, stat = identity(child), Path(f"/proc/{child.pid}/stat")
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while stat.read_text().rpartition(")")[2].split()[0] != "Z":
             assert time.monotonic() < deadline, "its first thread goes on"
             time.sleep(0.01)
         found = processes.state_of(process), child.poll()
         child.kill()
         assert found == (processes.RUNNING, None)
-        assert processes.wait_until_gone([process], PATIENCE_S)
+        assert processes.wait_until_gone([process], TIMEOUT_S)
         assert child.poll() == -signal.SIGKILL
 
 
@@ -74,7 +74,7 @@ def test_a_process_that_ignores_the_request_to_stop_is_killed() -> None:
         assert child.stdout is not None
         child.stdout.readline()
         processes.end([identity(child)], timeout_s=0.2)
-        assert child.wait(PATIENCE_S) == -signal.SIGKILL
+        assert child.wait(TIMEOUT_S) == -signal.SIGKILL
 
 
 def test_nothing_has_no_state_and_takes_no_signal() -> None:

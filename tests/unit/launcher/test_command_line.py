@@ -13,7 +13,7 @@ import pytest
 from cluster.errors import ApiError, ErrorCode, FieldViolation
 from launcher.__main__ import error_lines
 from tests.commands import LAUNCHER, run_klamm
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
 
@@ -97,10 +97,10 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert (answer.returncode, answer.stderr) == (1, "klamm: file/below: Not a directory\n")
 
 
-def test_a_full_disk_behind_the_output_is_told_in_words() -> None:
+def test_a_full_disk_behind_the_output_gives_a_message() -> None:
     with Path("/dev/full").open("w") as full:
         answer = subprocess.run(
-            [*LAUNCHER, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE_S
+            [*LAUNCHER, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=TIMEOUT_S
         )
     assert (answer.returncode, answer.stderr) == (1, "klamm: No space left on device\n")
 
@@ -113,7 +113,7 @@ def test_a_closed_input_is_an_empty_one(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     assert (answer.returncode, answer.stderr.splitlines()[0][:27]) == (1, "klamm: there is no cluster ")
 
@@ -146,7 +146,7 @@ main()
         assert (process.stderr.read(), process.wait(60)) == (b"", 0)
 
 
-def test_several_mistakes_are_told_on_a_line_each_and_one_with_what_it_said() -> None:
+def test_several_errors_are_reported_on_a_line_each_and_one_with_what_it_said() -> None:
     both = [FieldViolation("a", "too small"), FieldViolation("b", "unknown")]
     error = ApiError(ErrorCode.INVALID_CONFIG, "too small; unknown", field="a", value="1", violations=both)
     assert error_lines(error) == ["INVALID_CONFIG", "  a: too small", "  b: unknown"]
@@ -178,7 +178,7 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
         text=True,
         check=True,
         cwd=tmp_path,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     imported = set(json.loads(answer.stdout.splitlines()[-1]))
     allowed = {"aiokafka"} if command.startswith("produce") else set()

@@ -36,5 +36,5 @@ def test_a_documented_command_line_names_a_command_and_options_that_there_are(ar
 
 
 @pytest.mark.parametrize("arguments", ["topics describ orders", "topics create orders --partition 3"])
-def test_a_mistake_would_be_noticed(arguments: str) -> None:
+def test_an_error_would_be_noticed(arguments: str) -> None:
     assert CliRunner().invoke(app, [*shlex.split(arguments), "--help"]).exit_code == 2

@@ -29,8 +29,8 @@ def test_every_scenario_has_a_golden_trace_of_its_steps(name: str) -> None:
 
 def changed(results: list[StepResult], step: int, **fields: Any) -> list[StepResult]:
     old = results[step]
-    picture = {**(old.picture or {}), **{name.replace("__", "."): value for name, value in fields.items()}}
-    return [*results[:step], StepResult(old.outcome, old.met, old.quiet, picture), *results[step + 1 :]]
+    snapshot = {**(old.snapshot or {}), **{name.replace("__", "."): value for name, value in fields.items()}}
+    return [*results[:step], StepResult(old.outcome, old.met, old.quiet, snapshot), *results[step + 1 :]]
 
 
 def test_a_wrong_value_and_an_additional_field_are_both_found() -> None:
@@ -53,11 +53,11 @@ def test_unstable_fields_are_not_compared() -> None:
     step = next(s for s in golden.steps if s.unstable)
     field = next(iter(step.unstable))
     results = as_recorded(golden)
-    (results[step.index].picture or {})[field] = "never seen"
+    (results[step.index].snapshot or {})[field] = "never seen"
     assert differences(golden, results) == []
 
 
-PICTURE = {
+SNAPSHOT = {
     "brokers": [1, 2],
     "topics": ["t"],
     "controller.present": True,
@@ -98,13 +98,13 @@ PICTURE = {
     ],
 )
 def test_conditions(condition: dict[str, Any], expected: bool) -> None:
-    assert holds(condition, PICTURE, 0) is expected
+    assert holds(condition, SNAPSHOT, 0) is expected
 
 
 def test_a_controller_has_changed_only_when_the_epoch_rose_during_the_step() -> None:
-    assert holds({"controller": "changed"}, PICTURE, 0)
-    assert not holds({"controller": "changed"}, PICTURE, 1)
+    assert holds({"controller": "changed"}, SNAPSHOT, 0)
+    assert not holds({"controller": "changed"}, SNAPSHOT, 1)
 
 
 def test_a_partition_that_still_adds_a_replica_is_being_reassigned() -> None:
-    assert not holds({"reassignment_done": True}, {**PICTURE, "partitions.t-0.adding": [3]}, 0)
+    assert not holds({"reassignment_done": True}, {**SNAPSHOT, "partitions.t-0.adding": [3]}, 0)

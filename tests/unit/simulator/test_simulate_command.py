@@ -13,10 +13,8 @@ from msgspec.structs import replace
 
 from admin.cli.options import Format
 from cluster.broker import LeaderEpoch
-from cluster.state_change_files import parse_segment_name
-from cluster.state_change_log import Kind, StateChange
-from cluster.state_change_reader import find_segments, read_state_changes
-from cluster.znodes import encode_state, state_path
+from cluster.znodes.paths import state_path
+from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import SetData
 from simulator.actions import Limit
 from simulator.cluster_simulation import ClusterSimulation
@@ -24,6 +22,9 @@ from simulator.command import Order, execute, replay
 from simulator.partition_znodes import assignments, partition_state
 from simulator.replication_simulation import ReplicationSimulation
 from simulator.run import Run, Simulation, run_simulation
+from state_log.reader import find_segments, read_state_changes
+from state_log.record import Kind, StateChange
+from state_log.writer import parse_segment_name
 from tests.commands import LAUNCHER, run_klamm
 
 SEEDS = ("--seeds", "1..5", "--minutes", "0.2")

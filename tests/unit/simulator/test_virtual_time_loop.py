@@ -218,13 +218,13 @@ class Clockwork:
         self.process = Process()
         self.seen: list[tuple[float, str]] = []
 
-    def note(self, what: str) -> None:
+    def record(self, what: str) -> None:
         self.seen.append((self.loop.time(), what))
 
     async def tick(self, name: str) -> None:
         while True:
             await asyncio.sleep(1)
-            self.note(name)
+            self.record(name)
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         return self.loop.create_task(work, context=self.process.context.copy())
@@ -257,15 +257,15 @@ def test_what_others_wake_in_a_paused_process_waits_in_the_order_in_which_it_cam
 
     async def wait_for(event: asyncio.Event, name: str) -> None:
         await event.wait()
-        world.note(name)
+        world.record(name)
 
     async def main() -> None:
         first, second = asyncio.Event(), asyncio.Event()
         tasks = [world.start(wait_for(second, "second")), world.start(wait_for(first, "first"))]
         await asyncio.sleep(1)
         world.loop.pause(world.process)
-        world.loop.call_at(3, world.note, "timer of the outside", context=OUTSIDE)
-        world.loop.call_at(3, world.note, "timer of its own", context=world.process.context)
+        world.loop.call_at(3, world.record, "timer of the outside", context=OUTSIDE)
+        world.loop.call_at(3, world.record, "timer of its own", context=world.process.context)
         for event in (first, second):
             await asyncio.sleep(1.5)
             event.set()
@@ -286,7 +286,7 @@ def test_tasks_made_by_a_paused_processs_tasks_are_paused_with_them() -> None:
 
     async def child() -> None:
         await asyncio.sleep(1)
-        world.note("child")
+        world.record("child")
 
     async def main() -> None:
         family = world.start(parent())
@@ -302,7 +302,7 @@ def test_what_is_cancelled_while_its_process_is_paused_never_runs() -> None:
     world = Clockwork()
 
     async def main() -> None:
-        timer = world.loop.call_later(1, world.note, "timer", context=world.process.context)
+        timer = world.loop.call_later(1, world.record, "timer", context=world.process.context)
         world.loop.pause(world.process)
         await asyncio.sleep(2)
         timer.cancel()

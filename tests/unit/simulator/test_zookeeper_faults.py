@@ -12,7 +12,7 @@ from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
-Heard = list[tuple[float, WatchEvent | SessionEvent]]
+Received = list[tuple[float, WatchEvent | SessionEvent]]
 
 
 def run(test: Callable[[SimulatedZooKeeper], Awaitable[None]], seed: int = 1) -> SimulatedZooKeeper:
@@ -22,21 +22,21 @@ def run(test: Callable[[SimulatedZooKeeper], Awaitable[None]], seed: int = 1) ->
     return server
 
 
-async def start(server: SimulatedZooKeeper, timeout_ms: int = 2000) -> tuple[SimulatedZooKeeperClient, Heard]:
-    client, heard = SimulatedZooKeeperClient(server, session_timeout_ms=timeout_ms, connection_timeout_ms=1000), []
+async def start(server: SimulatedZooKeeper, timeout_ms: int = 2000) -> tuple[SimulatedZooKeeperClient, Received]:
+    client, received = SimulatedZooKeeperClient(server, session_timeout_ms=timeout_ms, connection_timeout_ms=1000), []
     loop = asyncio.get_running_loop()
-    client.listen(lambda event: heard.append((loop.time(), event)))
+    client.listen(lambda event: received.append((loop.time(), event)))
     await client.start_session()
-    return client, heard
+    return client, received
 
 
-def states(heard: Heard) -> list[SessionState]:
-    return [event.state for _, event in heard if isinstance(event, SessionEvent)]
+def states(received: Received) -> list[SessionState]:
+    return [event.state for _, event in received if isinstance(event, SessionEvent)]
 
 
 def test_a_crashed_client_keeps_its_ephemerals_until_its_session_expires() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
-        client, heard = await start(server)
+        client, received = await start(server)
         observer, _ = await start(server)
         await client.multi([Create("/e", ephemeral=True)])
         client.crash()
@@ -44,7 +44,7 @@ def test_a_crashed_client_keeps_its_ephemerals_until_its_session_expires() -> No
         assert await observer.exists("/e") is not None
         await asyncio.sleep(0.2)
         assert await observer.exists("/e") is None
-        assert states(heard) == [SessionState.CONNECTED]
+        assert states(received) == [SessionState.CONNECTED]
 
     run(test)
 
@@ -82,7 +82,7 @@ def test_a_crashed_client_writes_nothing_more_but_what_had_left() -> None:
 
 def test_a_stopped_client_first_hears_what_had_arrived_and_then_of_its_expiry() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
-        client, heard = await start(server)
+        client, received = await start(server)
         other, _ = await start(server)
         await client.multi([Create("/a"), Create("/e", ephemeral=True)])
         await client.get("/a", watch=True)
@@ -91,38 +91,38 @@ def test_a_stopped_client_first_hears_what_had_arrived_and_then_of_its_expiry() 
         late = asyncio.ensure_future(client.multi([SetData("/a", b"by a zombie")]))
         await asyncio.sleep(3)
         assert await other.exists("/e") is None
-        assert len(heard) == 1
+        assert len(received) == 1
         client.resume()
         with pytest.raises(SessionExpiredError):
             await late
         await asyncio.sleep(1)
-        assert [type(event) for _, event in heard] == [SessionEvent, WatchEvent, SessionEvent, SessionEvent]
-        assert states(heard) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED]
-        node = await other.get("/a")
-        assert node is not None
-        assert node.data == b"1"
+        assert [type(event) for _, event in received] == [SessionEvent, WatchEvent, SessionEvent, SessionEvent]
+        assert states(received) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED]
+        znode = await other.get("/a")
+        assert znode is not None
+        assert znode.data == b"1"
 
     run(test)
 
 
 def test_a_client_stopped_for_less_than_its_session_goes_on() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
-        client, heard = await start(server)
+        client, received = await start(server)
         await client.multi([Create("/e", ephemeral=True)])
         client.pause()
         await asyncio.sleep(1.5)
         client.resume()
         await asyncio.sleep(1.5)
         assert await client.exists("/e") is not None
-        assert states(heard) == [SessionState.CONNECTED]
+        assert states(received) == [SessionState.CONNECTED]
 
     run(test)
 
 
 def test_a_session_opened_while_its_client_is_stopped_expires() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
-        client, heard = SimulatedZooKeeperClient(server, session_timeout_ms=2000), []
-        client.listen(heard.append)
+        client, received = SimulatedZooKeeperClient(server, session_timeout_ms=2000), []
+        client.listen(received.append)
         opening = asyncio.ensure_future(client.start_session())
         await asyncio.sleep(0)
         client.pause()
@@ -131,7 +131,7 @@ def test_a_session_opened_while_its_client_is_stopped_expires() -> None:
         client.resume()
         await opening
         await asyncio.sleep(1)
-        assert [event.state for event in heard] == [  # type: ignore[attr-defined]
+        assert [event.state for event in received] == [  # type: ignore[attr-defined]
             SessionState.CONNECTED,
             SessionState.DISCONNECTED,
             SessionState.EXPIRED,
@@ -142,7 +142,7 @@ def test_a_session_opened_while_its_client_is_stopped_expires() -> None:
 
 def test_a_client_stopped_for_longer_than_its_session_ends_it_though_no_server_did() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
-        client, heard = await start(server)
+        client, received = await start(server)
         await client.multi([Create("/e", ephemeral=True)])
         server.shut_down()
         client.pause()
@@ -150,7 +150,7 @@ def test_a_client_stopped_for_longer_than_its_session_ends_it_though_no_server_d
         client.resume()
         await asyncio.sleep(0.1)
         server.start_up()
-        assert states(heard) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED]
+        assert states(received) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED]
         await client.start_session()
         assert await client.exists("/e") is not None
         await asyncio.sleep(2.1)
@@ -161,14 +161,14 @@ def test_a_client_stopped_for_longer_than_its_session_ends_it_though_no_server_d
 
 def test_a_disconnection_longer_than_the_session_expires_it() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
-        client, heard = await start(server)
+        client, received = await start(server)
         await client.multi([Create("/e", ephemeral=True)])
         client.disconnect(seconds=2.5)
         with pytest.raises(SessionExpiredError):
             await client.get("/e")
         await asyncio.sleep(0)
-        assert states(heard) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED]
-        assert heard[-1][0] > 2.5
+        assert states(received) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED]
+        assert received[-1][0] > 2.5
         await client.start_session()
         assert await client.exists("/e") is None
 
@@ -177,7 +177,7 @@ def test_a_disconnection_longer_than_the_session_expires_it() -> None:
 
 def test_no_session_expires_while_the_server_is_down() -> None:
     async def test(server: SimulatedZooKeeper) -> None:
-        client, heard = await start(server)
+        client, received = await start(server)
         await client.multi([Create("/e", ephemeral=True)])
         server.shut_down()
         with pytest.raises(ZooKeeperUnreachableError):
@@ -185,7 +185,7 @@ def test_no_session_expires_while_the_server_is_down() -> None:
         await asyncio.sleep(10)
         server.start_up()
         assert await client.exists("/e") is not None
-        assert states(heard) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.CONNECTED]
+        assert states(received) == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.CONNECTED]
 
     run(test)
 
@@ -203,11 +203,11 @@ def history(seed: int) -> str:
             await client.multi_many([[Create(f"/n{number}-", ephemeral=True, sequential=True)]])
             if chance.random() < 0.1:
                 client.disconnect(chance.random())
-        for _, heard in clients:
-            lines.extend(f"{when:.9f} {event}" for when, event in heard)
+        for _, received in clients:
+            lines.extend(f"{when:.9f} {event}" for when, event in received)
 
     server = run(test, seed)
-    return "\n".join([*lines, str(server.tree.zxid), *sorted(server.tree.nodes)])
+    return "\n".join([*lines, str(server.tree.zxid), *sorted(server.tree.znodes)])
 
 
 def test_one_seed_gives_one_history_and_another_seed_another() -> None:

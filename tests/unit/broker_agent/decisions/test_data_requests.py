@@ -1,14 +1,14 @@
 import pytest
 
 from broker_agent.decisions.data_requests import (
-    judge_acknowledgement,
-    judge_leader_epoch,
-    judge_record_set,
+    check_acknowledgement,
     name_refusal_meter,
+    validate_leader_epoch,
+    validate_record_set,
 )
+from broker_agent.log.record_batch import encode_batch
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode
-from cluster.record_batch import encode_batch
 
 BATCH = encode_batch(b"records", 1)
 
@@ -24,7 +24,7 @@ BATCH = encode_batch(b"records", 1)
     ],
 )
 def test_an_older_epoch_is_fenced_and_a_newer_one_unknown(requested: int, expected: ErrorCode) -> None:
-    assert judge_leader_epoch(LeaderEpoch(requested), LeaderEpoch(5)) is expected
+    assert validate_leader_epoch(LeaderEpoch(requested), LeaderEpoch(5)) is expected
 
 
 @pytest.mark.rule("R7.2")
@@ -43,7 +43,7 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_unknown(requested: int, expect
     ],
 )
 def test_a_record_set_is_one_batch_of_version_two(records: bytes, expected: ErrorCode) -> None:
-    assert judge_record_set(records) is expected
+    assert validate_record_set(records) is expected
 
 
 @pytest.mark.rule("R7.2")
@@ -80,7 +80,7 @@ def test_each_kind_of_refusal_has_its_own_meter(code: ErrorCode, records: bytes,
 def test_an_append_is_acknowledged_when_the_high_watermark_passed_it_with_enough_replicas(
     high_watermark: int, isr_size: int, expected: ErrorCode | None
 ) -> None:
-    judged = judge_acknowledgement(
+    result = check_acknowledgement(
         high_watermark=Offset(high_watermark), required_offset=Offset(41), maximal_isr_size=isr_size, min_isr=2
     )
-    assert judged is expected
+    assert result is expected

@@ -9,7 +9,7 @@ from broker_agent.decisions.isr import (
     PendingExpand,
     PendingShrink,
     choose_leaving,
-    judge_isr_answer,
+    classify_isr_answer,
     maximal_isr,
     may_join,
     proposed_isr,
@@ -17,7 +17,7 @@ from broker_agent.decisions.isr import (
 from broker_agent.decisions.replica_progress import ReplicaProgress
 from cluster.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from cluster.errors import ErrorCode
-from cluster.requests import AlterPartitionResult
+from cluster.requests.agents import AlterPartitionResult
 
 
 def ids(*brokers: int) -> tuple[BrokerId, ...]:
@@ -155,4 +155,4 @@ def answer(code: ErrorCode, leader_epoch: int = 5, partition_epoch: int = 8) -> 
 def test_the_answer_to_a_proposal_commits_reverts_leaves_pending_or_is_tried_again(
     result: AlterPartitionResult, expected: IsrAnswer
 ) -> None:
-    assert judge_isr_answer(result, leader_epoch=LeaderEpoch(5), partition_epoch=PartitionEpoch(7)) is expected
+    assert classify_isr_answer(result, leader_epoch=LeaderEpoch(5), partition_epoch=PartitionEpoch(7)) is expected

@@ -1,9 +1,9 @@
 import pytest
 
-from broker_agent.decisions.leader_and_isr import Admission, admit, judge_epochs, judge_stop
+from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.errors import ErrorCode
-from cluster.requests import LeaderAndIsrPartitionState
+from cluster.requests.control import LeaderAndIsrPartitionState
 
 A, B = TopicId("A" * 22), TopicId("B" * 22)
 
@@ -24,13 +24,13 @@ A, B = TopicId("A" * 22), TopicId("B" * 22)
 def test_a_request_with_a_stale_epoch_is_refused_whole(
     broker_epoch: int, controller_epoch: int, expected: ErrorCode
 ) -> None:
-    judged = judge_epochs(
+    result = validate_epochs(
         broker_epoch=BrokerEpoch(broker_epoch),
         own_broker_epoch=BrokerEpoch(50),
         controller_epoch=ControllerEpoch(controller_epoch),
         known_controller_epoch=ControllerEpoch(3),
     )
-    assert judged is expected
+    assert result is expected
 
 
 @pytest.mark.rule("R2.3", "R2.4", "P27")
@@ -75,7 +75,9 @@ def test_each_partition_state_is_admitted_by_topic_id_then_leader_epoch_then_rol
         partition_epoch=PartitionEpoch(9),
         replicas=tuple(map(BrokerId, replicas)),
     )
-    found = admit(state, own_id=BrokerId(1), current_epoch=LeaderEpoch(5), topic_id=topic_id, log_topic_id=log_id)
+    found = classify_state(
+        state, own_id=BrokerId(1), current_epoch=LeaderEpoch(5), topic_id=topic_id, log_topic_id=log_id
+    )
     assert found is expected
 
 
@@ -108,4 +110,4 @@ def test_each_admission_has_its_code(admission: Admission, code: ErrorCode) -> N
     ],
 )
 def test_a_stop_with_an_old_epoch_is_fenced(requested: int, expected: ErrorCode) -> None:
-    assert judge_stop(LeaderEpoch(requested), LeaderEpoch(5)) is expected
+    assert validate_stop(LeaderEpoch(requested), LeaderEpoch(5)) is expected

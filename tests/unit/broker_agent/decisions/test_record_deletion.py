@@ -1,6 +1,6 @@
 import pytest
 
-from broker_agent.decisions.record_deletion import judge_deletion, low_watermark
+from broker_agent.decisions.record_deletion import low_watermark, validate_deletion
 from broker_agent.decisions.replica_progress import ReplicaProgress
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ErrorCode
@@ -20,8 +20,8 @@ from cluster.errors import ErrorCode
         (21, "compact", ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_a_deletion_is_judged_by_the_policy_and_then_by_the_offset(offset: int, policy: str, code: ErrorCode) -> None:
-    assert judge_deletion(Offset(offset), high_watermark=Offset(20), cleanup_policy=policy) is code
+def test_a_deletion_is_checked_by_the_policy_and_then_by_the_offset(offset: int, policy: str, code: ErrorCode) -> None:
+    assert validate_deletion(Offset(offset), high_watermark=Offset(20), cleanup_policy=policy) is code
 
 
 @pytest.mark.rule("R7.15")

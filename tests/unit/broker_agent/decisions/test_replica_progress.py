@@ -1,11 +1,11 @@
 import pytest
 
-from broker_agent.decisions.replica_progress import NEVER, ReplicaProgress, is_caught_up, note_fetch, restart_epoch
+from broker_agent.decisions.replica_progress import NEVER, ReplicaProgress, is_caught_up, record_fetch, restart_epoch
 from cluster.broker import BrokerEpoch, Offset
 
 
 def fetch(previous: ReplicaProgress, *, offset: int, leader_end: int, at_ms: float) -> ReplicaProgress:
-    return note_fetch(
+    return record_fetch(
         previous,
         fetch_offset=Offset(offset),
         log_start_offset=Offset(0),

@@ -13,7 +13,7 @@ from broker_agent.decisions.truncation import (
 )
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode
-from cluster.requests import EpochEndOffset
+from cluster.requests.data import EpochEndOffset
 
 
 def end(epoch: int, offset: int) -> EpochEndOffset:

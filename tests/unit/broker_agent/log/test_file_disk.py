@@ -7,7 +7,7 @@ import pytest
 
 from broker_agent.log.file_disk import FileDisk
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 @pytest.mark.rule("R9.6", "R9.21", "R12.5")
@@ -17,11 +17,11 @@ async def test_a_cancelled_task_ends_after_its_work() -> None:
 
     def work() -> None:
         began.set()
-        may_end.wait(PATIENCE_S)
+        may_end.wait(TIMEOUT_S)
         ended.set()
 
     task = asyncio.create_task(disk.run(work))
-    await disk.run(lambda: began.wait(PATIENCE_S))
+    await disk.run(lambda: began.wait(TIMEOUT_S))
     task.cancel()
     for _ in range(5):
         await asyncio.sleep(0)

@@ -36,10 +36,10 @@ def write(tmp_path: Path) -> Any:
     return write_file
 
 
-def mistakes(path: Path, overrides: dict[str, Any] | None = None) -> list[str]:
+def errors(path: Path, overrides: dict[str, Any] | None = None) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         load_config(path, overrides)
-    return caught.value.mistakes
+    return caught.value.errors
 
 
 def test_a_file_gives_fields_and_settings(write: Any) -> None:
@@ -74,8 +74,8 @@ def test_settings_may_be_a_json_string(write: Any) -> None:
     assert config.settings.num_replica_fetchers == 2
 
 
-def test_all_mistakes_are_reported_at_once_with_their_fields(write: Any) -> None:
-    found = mistakes(
+def test_all_errors_are_reported_at_once_with_their_fields(write: Any) -> None:
+    found = errors(
         write(
             'id = "x"\nlisten = "nope"\ndata = ["/a", "/a"]\ncolour = 1\n[settings]\n'
             '"zookeeper.session.timeout.ms" = true\n"replica.lag.time.max.ms" = 100\n"log.roll.hours" = "y"\n'
@@ -119,8 +119,8 @@ def test_all_mistakes_are_reported_at_once_with_their_fields(write: Any) -> None
     ],
 )
 def test_a_value_out_of_range_or_in_contradiction_names_its_key(write: Any, settings: str, key: str) -> None:
-    (mistake,) = mistakes(write(f"{FILE}{settings}\n"))
-    assert mistake.startswith(f'settings."{key}": ')
+    (error,) = errors(write(f"{FILE}{settings}\n"))
+    assert error.startswith(f'settings."{key}": ')
 
 
 LOGIN = 'Client { a.Module required username="u" password="p"; };'
@@ -150,9 +150,9 @@ def test_what_is_wrong_with_the_user_for_zookeeper_is_named(
         settings = {"java.security.auth.login.config": str(path), **settings}
     with pytest.raises(ConfigError) as refused:
         load_config(write(FILE), {"settings": settings})
-    (mistake,) = refused.value.mistakes
-    assert expected.replace("LOGIN", str(path)) in mistake
-    assert mistake.startswith('settings."')
+    (error,) = refused.value.errors
+    assert expected.replace("LOGIN", str(path)) in error
+    assert error.startswith('settings."')
 
 
 @pytest.mark.rule("ZK-6")
@@ -180,20 +180,20 @@ def test_a_file_of_credentials_that_cannot_be_read_is_named(write: Any, tmp_path
         ('settings = "[1]"', "must be a table or a JSON object"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_clear_mistake(write: Any, text: str, part: str) -> None:
-    (mistake,) = mistakes(write(text))
-    assert part in mistake
+def test_a_file_that_cannot_be_read_is_one_clear_error(write: Any, text: str, part: str) -> None:
+    (error,) = errors(write(text))
+    assert part in error
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    (mistake,) = mistakes(tmp_path / "none.toml")
-    assert "none.toml: cannot be read: No such file" in mistake
+    (error,) = errors(tmp_path / "none.toml")
+    assert "none.toml: cannot be read: No such file" in error
 
 
 def test_settings_in_the_environment_that_are_no_json_are_refused(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KLAMM_SETTINGS", "{")
-    (mistake,) = mistakes(write(FILE))
-    assert mistake.startswith("settings: '{': is not JSON")
+    (error,) = errors(write(FILE))
+    assert error.startswith("settings: '{': is not JSON")
 
 
 def test_kafka_keys_stand_in_for_fields_that_are_not_given(write: Any) -> None:
@@ -225,7 +225,7 @@ def test_a_finer_unit_wins_and_defaults_follow_others(settings: dict[str, int], 
 
 
 @pytest.mark.rule("RQ-30")
-def test_the_one_address_of_an_agent_bears_the_names_that_peers_and_controllers_look_for(write: Any) -> None:
+def test_the_one_address_of_an_agent_bears_the_names_that_peers_and_controllers_want(write: Any) -> None:
     assert Settings().listener_names == ("PLAINTEXT",)
     config = load_config(
         write(

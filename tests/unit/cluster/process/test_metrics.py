@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster.errors import StartupError
 from cluster.process.metrics import Metrics, serve_metrics
-from tests.patience import PATIENCE_S
+from tests.timeouts import TIMEOUT_S
 
 
 def exposition(metrics: Metrics) -> list[str]:
@@ -26,7 +26,7 @@ def test_a_gauge_is_exposed_under_its_kafka_name() -> None:
     assert "kafka_controller_kafkacontroller_activecontrollercount 2.0" in exposition(metrics)
 
 
-def test_readings_are_looked_up_at_each_scrape() -> None:
+def test_readings_are_taken_at_each_scrape() -> None:
     metrics, sizes = Metrics(), {"t": 1}
     metrics.readings("kafka.log", "Log", "Size", lambda: [({"topic": topic}, size) for topic, size in sizes.items()])
     sizes["t"], sizes["u"] = 2, 3
@@ -69,7 +69,7 @@ def test_a_histogram_that_is_reset_forgets_everything() -> None:
     assert set(histogram.quantiles()) == {2}
 
 
-def test_a_state_in_words_is_a_label() -> None:
+def test_a_textual_state_is_a_label() -> None:
     metrics = Metrics()
     metrics.text("kafka.server", "SessionExpireListener", "SessionState").set("CONNECTED")
     assert 'kafka_server_sessionexpirelistener_sessionstate{value="CONNECTED"} 1.0' in exposition(metrics)
@@ -92,7 +92,7 @@ def test_metrics_are_served_until_closed_and_a_port_in_use_is_named() -> None:
     metrics.gauge("d", "t", "n").set(1)
     address, close = serve_metrics(metrics, "127.0.0.1:0")
     try:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as response:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as response:
             assert b"\nd_t_n 1.0\n" in response.read()
         with pytest.raises(StartupError, match=address):
             serve_metrics(metrics, address)

@@ -32,7 +32,7 @@ def spent(metrics: Metrics, api: str) -> dict[str, float]:
     return {name: round(took, 6) for name, took in parts.items() if took}
 
 
-def test_waiting_processing_and_sending_are_told_apart() -> None:
+def test_waiting_processing_and_sending_are_distinguished() -> None:
     async def main() -> None:
         metrics = Metrics()
         requests, purgatory = RequestMetrics(metrics), Purgatory("Fetch", metrics)

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster import requests
 from cluster.broker import (
     Broker,
     BrokerEpoch,
@@ -25,34 +24,28 @@ from cluster.broker import (
     PartitionEpoch,
 )
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests import (
-    PREFERRED,
-    AlterPartitionRequest,
-    CreateTopicsRequest,
-    DescribeTopicsRequest,
-    ElectLeadersRequest,
-    ElectLeadersTopic,
-    FetchPartition,
-    FetchRequest,
+from cluster.requests.agents import AlterPartitionRequest
+from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
-    NewTopic,
-    PlanControlledShutdownRequest,
     StopReplicaRequest,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from cluster.requests.data import FetchPartition, FetchRequest
+from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic, PlanControlledShutdownRequest
+from cluster.requests.topics import CreateTopicsRequest, DescribeTopicsRequest, NewTopic
 from cluster.rpc.codec import codec_for
-from cluster.rpc.methods import METHOD_OF_REQUEST, encode_request
+from cluster.rpc.methods import DOMAIN_TYPES, METHOD_OF_REQUEST, encode_request
 from klamm.v1 import broker_agent_pb2, control_pb2
 
 WIDE = {BrokerEpoch, Offset}
 WIDE_FIELDS = {"timestamp", "log_append_time_ms", "producer_id_start", "at_ms"}
 STAYS_AT_HOME = {"encoded", "features"}
 CODECS = [
-    pytest.param(codec, getattr(requests, codec.message_class.DESCRIPTOR.name))
+    pytest.param(codec, DOMAIN_TYPES[codec.message_class.DESCRIPTOR.name])
     for method in METHOD_OF_REQUEST.values()
     for codec in (method.request, method.response)
 ]
@@ -190,7 +183,7 @@ def test_the_topic_id_of_zeros_is_none(sent: str | None, read: str | None) -> No
     assert topic.topic_id == read
 
 
-def test_all_topics_and_no_topics_are_told_apart() -> None:
+def test_all_topics_and_no_topics_are_distinguished() -> None:
     codec = METHOD_OF_REQUEST[DescribeTopicsRequest].request
     for topics in (None, (), ("a", "b")):
         assert codec.decode(codec.encode(DescribeTopicsRequest(topics))).topics == topics
@@ -213,10 +206,10 @@ def test_types_that_drifted_apart_do_not_get_a_codec() -> None:
         codec_for(AlterPartitionRequest, broker_agent_pb2.FetchRequest)
 
 
-@pytest.mark.parametrize("around", [127, 16_384])
-def test_topic_states_of_any_length_are_framed_right(around: int) -> None:
+@pytest.mark.parametrize("length", [127, 16_384])
+def test_topic_states_of_any_length_are_framed_right(length: int) -> None:
     codec = METHOD_OF_REQUEST[LeaderAndIsrRequest].request
-    topics = tuple(LeaderAndIsrTopicState("t" * n, None, ()) for n in range(around - 8, around + 8))
+    topics = tuple(LeaderAndIsrTopicState("t" * n, None, ()) for n in range(length - 8, length + 8))
     request = LeaderAndIsrRequest(ControllerId(1001), ControllerEpoch(1), BrokerEpoch(9), topics)
     data = encode_request(request)
     assert codec.decode(data).topic_states == topics

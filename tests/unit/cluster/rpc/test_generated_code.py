@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster import requests
 from cluster.rpc.methods import METHOD_OF_REQUEST
 
 ROOT = Path(__file__).parents[4]
@@ -32,5 +31,5 @@ def test_the_proto_files_have_the_form_that_buf_asks_for() -> None:
         for line in text.splitlines():
             if line.strip().startswith("rpc "):
                 name = line.split("rpc ")[1].split("(")[0]
-                stream = "stream " if METHOD_OF_REQUEST[getattr(requests, f"{name}Request")].streams else ""
+                stream = "stream " if next(m for m in METHOD_OF_REQUEST.values() if m.name == name).streams else ""
                 assert f"rpc {name}({name}Request) returns ({stream}{name}Response);" in line

@@ -7,7 +7,7 @@ from cluster.zookeeper.port import SessionState
 from cluster.zookeeper.session_metrics import SessionMetrics
 
 
-def test_session_events_are_counted_and_the_state_is_told() -> None:
+def test_session_events_are_counted_and_the_state_is_reported() -> None:
     metrics = Metrics()
     reported = SessionMetrics(metrics, uses_sasl=False)
     for state in (SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.CONNECTED, SessionState.EXPIRED):

@@ -20,7 +20,7 @@ from cluster.zookeeper.kazoo_requests import (
     MultiRead,
     SetWatches,
 )
-from cluster.zookeeper.port import Check, Create, Delete, Node, Op, OpResult, SetData, Stat, WatchKind, ZkError
+from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, Stat, WatchKind, ZkError, Znode
 
 paths = st.from_regex(r"(/[a-zäß0-9_.-]{1,12}){1,4}", fullmatch=True)
 data = st.binary(min_size=1, max_size=50)
@@ -89,8 +89,8 @@ def test_the_results_of_a_multi_read_are_decoded_each_by_its_kind() -> None:
         + END
     )
     decoded = MultiRead([], GET_DATA).deserialize(answer, len(b"header"))
-    empty = Node(b"", STAT)
-    assert decoded == [Node(b"abc", STAT), None, empty, ("a", "b"), (), empty, -102]
+    empty = Znode(b"", STAT)
+    assert decoded == [Znode(b"abc", STAT), None, empty, ("a", "b"), (), empty, -102]
     assert MultiRead([], GET_DATA).deserialize(END, 0) == []
 
 

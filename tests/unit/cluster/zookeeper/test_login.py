@@ -24,7 +24,7 @@ def test_the_section_for_zookeeper_names_user_and_password() -> None:
     assert parse_login(KAFKA_FILE, "Client", Scheme.SASL) == Credentials(Scheme.SASL, "kafka", 's{e}c;r=e"t//x')
 
 
-def test_another_section_may_be_meant_and_words_need_no_quotes() -> None:
+def test_another_section_may_be_meant_and_values_need_no_quotes() -> None:
     text = "Zk{a.Module optional debug=true username=u password=p; b.Module required username=v;};"
     assert parse_login(text, "Zk", Scheme.DIGEST) == Credentials(Scheme.DIGEST, "u", "p")
 

@@ -1,0 +1,84 @@
+"""What an agent tells clients about the cluster: its metadata cache, and who is active."""
+
+import asyncio
+from typing import Final
+
+from broker_agent.controller_finder import ControllerFinder
+from broker_agent.metadata_cache import MetadataCache
+from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, BrokerId, ControllerEpoch
+from cluster.errors import MalformedZnodeError, ZooKeeperError
+from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker, DescribedController
+from cluster.requests.data import MetadataRequest, MetadataResponse
+from cluster.znodes.paths import BROKERS_IDS, broker_of_name, broker_path
+from cluster.znodes.registrations import decode_broker
+from cluster.zookeeper.port import ZooKeeper
+from cluster.zookeeper.registered_controllers import registered_controllers
+
+_TIMEOUT_S: Final = 2.0
+
+
+class ClusterDescriptions:
+    """Answers Metadata from the cache alone, and DescribeCluster with the registrations of this moment."""
+
+    def __init__(
+        self,
+        own_id: BrokerId,
+        cluster_id: str,
+        *,
+        zookeeper: ZooKeeper,
+        finder: ControllerFinder,
+        metadata: MetadataCache,
+    ) -> None:
+        self._own_id = own_id
+        self._cluster_id = cluster_id
+        self._zookeeper = zookeeper
+        self._finder = finder
+        self._metadata = metadata
+
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """Leaders and replicas as of the last UpdateMetadata (R4.13)."""
+        return MetadataResponse(
+            brokers=self._metadata.describe_brokers(),
+            cluster_id=self._cluster_id,
+            controller_id=self._metadata.snapshot.controller_id,
+            topics=self._metadata.describe_topics(request.topics),
+        )
+
+    async def describe_cluster(self, controller_epoch: ControllerEpoch) -> DescribeClusterResponse:
+        """The active controller and the live brokers; without ZooKeeper, those of the last UpdateMetadata."""
+        controllers: tuple[DescribedController, ...] = ()
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                registered = await self._read_registrations()
+                controllers = await registered_controllers(self._zookeeper)
+        except (ZooKeeperError, TimeoutError):
+            registered = [(broker, UNKNOWN_BROKER_EPOCH) for broker in self._metadata.snapshot.brokers.values()]
+        endpoint = self._finder.endpoint
+        described = [
+            DescribedBroker(broker.id, reachable, epoch, broker.rack)
+            for broker, epoch in sorted(registered, key=lambda entry: entry[0].id)
+            if (reachable := broker.endpoint(self._metadata.listener)) is not None
+        ]
+        return DescribeClusterResponse(
+            cluster_id=self._cluster_id,
+            controller_id=self._finder.controller_id,
+            controller_address="" if endpoint is None else endpoint.address,
+            controller_epoch=controller_epoch,
+            brokers=tuple(described),
+            node_id=self._own_id,
+            node_role="broker",
+            controllers=controllers,
+        )
+
+    async def _read_registrations(self) -> list[tuple[Broker, BrokerEpoch]]:
+        names = await self._zookeeper.children(BROKERS_IDS) or ()
+        ids = [broker for name in names if (broker := broker_of_name(name)) is not None]
+        znodes = await self._zookeeper.get_many([broker_path(broker) for broker in ids])
+        found = []
+        for broker, znode in zip(ids, znodes, strict=True):
+            try:
+                if znode is not None:
+                    found.append((decode_broker(broker, znode.data), BrokerEpoch(znode.stat.czxid)))
+            except MalformedZnodeError:
+                continue
+        return found

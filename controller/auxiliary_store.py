@@ -1,0 +1,68 @@
+"""What an active controller writes without the fence of its reign: finalized features and blocks of producer ids.
+
+As in Kafka: two controllers that become active at once write the same features, and a block of ids is protected by the
+version of its node. Source: Kafka KafkaController.setupFeatureVersioning, ZkProducerIdManager.
+"""
+
+from cluster.errors import OutcomeUnknownError, ZooKeeperError
+from cluster.znodes.cluster_wide import (
+    FinalizedFeatures,
+    ProducerIdBlock,
+    decode_features,
+    decode_producer_id_block,
+    encode_features,
+    encode_producer_id_block,
+)
+from cluster.znodes.paths import FEATURE, PRODUCER_ID_BLOCK
+from cluster.zookeeper.port import Create, Op, SetData, ZkError, ZooKeeper, refusal
+
+
+class AuxiliaryStore:
+    """Reads and writes the nodes of the auxiliary duties."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+
+    async def read_features(self) -> FinalizedFeatures | None:
+        """None when the node is absent. Raises MalformedZnodeError."""
+        znode = await self._zookeeper.get(FEATURE)
+        return None if znode is None else decode_features(znode.data)
+
+    async def write_features(self, features: FinalizedFeatures, *, exists: bool) -> None:
+        """Write `/feature`, again after each lost answer. Raises ZooKeeperError when somebody else writes it too."""
+        data = encode_features(features)
+        op: Op = SetData(FEATURE, data) if exists else Create(FEATURE, data)
+        while True:
+            try:
+                (result,) = await self._zookeeper.multi([op])
+            except OutcomeUnknownError:
+                continue
+            if result.error is ZkError.NODE_EXISTS:
+                znode = await self._zookeeper.get(FEATURE)
+                if znode is None or znode.data != data:
+                    raise ZooKeeperError(f"{FEATURE} was not written or is contested")
+            elif not result.ok:
+                raise refusal(f"{FEATURE} cannot be written", result.error)
+            return
+
+    async def read_producer_id_block(self) -> tuple[ProducerIdBlock | None, int] | None:
+        """The last block given, if there was one, and the version of its node; None where the node is missing.
+
+        Raises MalformedZnodeError.
+        """
+        znode = await self._zookeeper.get(PRODUCER_ID_BLOCK)
+        return None if znode is None else (decode_producer_id_block(znode.data), znode.stat.version)
+
+    async def write_producer_id_block(self, block: ProducerIdBlock, version: int) -> bool:
+        """Write the block if nobody gave another one since (FN-1).
+
+        After a lost answer this says False: a block that was written and not given is merely skipped.
+        """
+        op = SetData(PRODUCER_ID_BLOCK, encode_producer_id_block(block), version)
+        try:
+            (result,) = await self._zookeeper.multi([op])
+        except OutcomeUnknownError:
+            return False
+        if not result.ok and result.error is not ZkError.BAD_VERSION:
+            raise refusal(f"{PRODUCER_ID_BLOCK} cannot be written", result.error)
+        return result.ok

@@ -1,0 +1,48 @@
+"""What the answers to LeaderAndIsr say about the disks of a broker.
+
+Source: Kafka KafkaController.processLeaderAndIsrResponseReceived; KIP-112.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+from msgspec import Struct
+
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.requests.control import LeaderAndIsrPartitionError
+from controller.decisions.context_view import ContextView
+
+
+class DirectoryNews(Struct, frozen=True):
+    """`offline`: all partitions whose replica on the broker is on a failed disk; `lost`: those new among them."""
+
+    offline: frozenset[TopicPartition]
+    lost: tuple[TopicPartition, ...]
+
+
+def classify_directories(
+    view: ContextView, known_offline: AbstractSet[TopicPartition], results: Iterable[LeaderAndIsrPartitionError]
+) -> DirectoryNews:
+    """KAFKA_STORAGE_ERROR tells of a failed disk, NONE of a healthy one, anything else of neither (BK-51).
+
+    A healthy replica that was told nothing new answers STALE_CONTROLLER_EPOCH. Results for topics whose id is not
+    known are passed over (BK-52).
+    """
+    lost: dict[TopicPartition, None] = {}
+    online: set[TopicPartition] = set()
+    for result in results:
+        if result.error_code is ErrorCode.NONE and not known_offline:
+            continue
+        if result.error_code not in {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}:
+            continue
+        topic = result.topic_name if result.topic_id is None else view.topic_names.get(result.topic_id)
+        if topic is None:
+            continue
+        tp = TopicPartition(topic, result.partition_index)
+        if result.error_code is ErrorCode.NONE:
+            online.add(tp)
+        else:
+            lost[tp] = None
+    offline = (known_offline - online) | lost.keys()
+    return DirectoryNews(frozenset(offline), tuple(tp for tp in lost if tp not in known_offline))

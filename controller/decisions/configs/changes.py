@@ -1,0 +1,101 @@
+"""Settings altered key by key through the API: what may be altered, and what comes out of it.
+
+Source: Kafka ZkAdminManager.incrementalAlterConfigs; KIP-339, KIP-226.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from cluster.errors import ApiError, ErrorCode, all_refusals
+from cluster.requests.configs import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from controller.decisions.configs.topic_configs import UNCLEAN_LEADER_ELECTION, check_topic_configs
+from controller.decisions.configs.values import INT32_MAX, Check, boolean, check_values, whole_number
+
+_CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
+    "num.replica.fetchers": whole_number(1, INT32_MAX),
+    UNCLEAN_LEADER_ELECTION: boolean,
+}
+DYNAMIC_BROKER_KEYS: Final = frozenset(_CHECKS_OF_BROKERS)
+"""The settings of brokers that take effect without a restart. Source: Kafka DynamicBrokerConfig."""
+
+
+def config_entity(resource_type: int, name: str, topics: Collection[str]) -> ConfigEntity:
+    """Whose settings a resource means. Raises ApiError for one that there cannot be."""
+    match resource_type:
+        case _ if resource_type == TOPIC_RESOURCE:
+            if name not in topics:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}", field="resource_name")
+            return ConfigEntity("topics", name)
+        case _ if resource_type == BROKER_RESOURCE:
+            if name and not _is_broker_id(name):
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"a broker is named by its number, all of them by an empty name, not by {name!r}",
+                    field="resource_name",
+                    value=name,
+                )
+            return ConfigEntity("brokers", str(int(name)) if name else DEFAULT_ENTITY)
+        case _:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"resource type {resource_type} has no settings here",
+                field="resource_type",
+                value=resource_type,
+            )
+
+
+def _is_broker_id(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) <= len(str(INT32_MAX)) and int(name) <= INT32_MAX
+
+
+def check_alterations(entity: ConfigEntity, configs: Sequence[AlterableConfig]) -> None:
+    """Raise ApiError that names key and value of every alteration that makes no sense."""
+    errors = [
+        ApiError(ErrorCode.INVALID_REQUEST, f"{name} is altered twice", field=name)
+        for name, count in sorted(Counter(c.name for c in configs).items())
+        if count > 1
+    ]
+    errors += [error for config in configs if (error := _refuse(entity, config)) is not None]
+    named = {violation.field for error in errors for violation in error.violations}
+    wanted = [c for c in configs if c.config_operation == SET_CONFIG and c.name not in named]
+    values = {c.name: c.value for c in wanted if c.value is not None}
+    try:
+        if entity.type == "brokers":
+            check_values(values, _CHECKS_OF_BROKERS, of="broker")
+        else:
+            check_topic_configs(values)
+    except ApiError as error:
+        errors.append(error)
+    if errors:
+        raise all_refusals(errors)
+
+
+def _refuse(entity: ConfigEntity, config: AlterableConfig) -> ApiError | None:
+    """What is wrong whatever the value is."""
+    key = config.name
+    if config.config_operation not in {SET_CONFIG, DELETE_CONFIG}:
+        why = f"{key}: operation {config.config_operation} is neither set nor delete"
+        return ApiError(ErrorCode.INVALID_REQUEST, why, field=key, value=config.config_operation)
+    if config.config_operation == DELETE_CONFIG:
+        return None
+    if config.value is None:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"{key} needs a value", field=key)
+    if entity.type == "brokers" and key not in DYNAMIC_BROKER_KEYS:
+        can = ", ".join(sorted(DYNAMIC_BROKER_KEYS))
+        why = f"{key} of a broker cannot be changed while it runs; those that can: {can}"
+        return ApiError(ErrorCode.INVALID_CONFIG, why, field=key, value=config.value)
+    return None
+
+
+def altered(overrides: Mapping[str, str], configs: Sequence[AlterableConfig]) -> dict[str, str]:
+    """The overrides after the alterations; keys that are not named stay, whoever wrote them."""
+    result = dict(overrides)
+    for config in configs:
+        if config.config_operation == DELETE_CONFIG:
+            result.pop(config.name, None)
+        else:
+            assert config.value is not None, "checked before"
+            result[config.name] = config.value
+    return result

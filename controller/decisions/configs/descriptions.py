@@ -1,0 +1,94 @@
+"""Which value of a setting holds, and where it comes from (§16.1).
+
+Source: Kafka ConfigHelper, TopicConfig's server synonyms.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from cluster.process.settings import Settings
+from cluster.requests.configs import DescribedConfig
+from controller.decisions.configs.changes import DYNAMIC_BROKER_KEYS
+
+OF_TOPIC: Final = 1
+OF_THIS_BROKER: Final = 2
+OF_ALL_BROKERS: Final = 3
+OF_FILE: Final = 4
+BUILT_IN: Final = 5
+
+BROKER_KEYS: Final[dict[str, str]] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.insync.replicas": "min.insync.replicas",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""Topic setting -> what brokers call it, for those settings that have an effect."""
+
+
+class BrokerLayers(Struct, frozen=True):
+    """What holds for topics that do not say otherwise: overrides of the active controller, which decides upon
+    elections, those of all brokers, and this controller's file, which agents share.
+    """
+
+    own: Mapping[str, str]
+    of_all: Mapping[str, str]
+    file: Settings
+
+
+def describe_topic_configs(
+    overrides: Mapping[str, str], brokers: BrokerLayers, wanted: Collection[str] | None
+) -> tuple[DescribedConfig, ...]:
+    """Every setting with an effect and every override, by name."""
+    described: list[DescribedConfig] = []
+    for key in sorted({*BROKER_KEYS, *overrides}):
+        if wanted is not None and key not in wanted:
+            continue
+        layers = [(overrides.get(key), OF_TOPIC)]
+        if key in BROKER_KEYS:
+            broker_key = BROKER_KEYS[key]
+            if broker_key in DYNAMIC_BROKER_KEYS:
+                layers.append((brokers.own.get(broker_key), OF_THIS_BROKER))
+                layers.append((brokers.of_all.get(broker_key), OF_ALL_BROKERS))
+            layers.append(_of_file(brokers.file, broker_key))
+        described.append(_described(key, layers, read_only=False))
+    return tuple(described)
+
+
+def describe_broker_configs(
+    own: Mapping[str, str], of_all: Mapping[str, str], file: Settings, wanted: Collection[str] | None
+) -> tuple[DescribedConfig, ...]:
+    """What can change while brokers run, and every override; the rest is in the file of each broker."""
+    described: list[DescribedConfig] = []
+    for key in sorted({*DYNAMIC_BROKER_KEYS, *own, *of_all}):
+        if wanted is not None and key not in wanted:
+            continue
+        layers = [(own.get(key), OF_THIS_BROKER), (of_all.get(key), OF_ALL_BROKERS)]
+        if key in DYNAMIC_BROKER_KEYS:
+            layers.append(_of_file(file, key))
+        described.append(_described(key, layers, read_only=key not in DYNAMIC_BROKER_KEYS))
+    return tuple(described)
+
+
+def _of_file(file: Settings, broker_key: str) -> tuple[str, int]:
+    attribute = broker_key.replace(".", "_")
+    value = getattr(file, attribute)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text, OF_FILE if attribute in file.model_fields_set else BUILT_IN
+
+
+def _described(key: str, layers: Sequence[tuple[str | None, int]], *, read_only: bool) -> DescribedConfig:
+    value, source = next((value, source) for value, source in layers if value is not None)
+    return DescribedConfig(key, value, read_only, source)

@@ -1,0 +1,1 @@
+"""Leaders, ISRs, and the states of partitions and replicas."""

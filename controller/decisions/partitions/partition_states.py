@@ -1,0 +1,68 @@
+"""The partition state machine's pure half: which moves are legal, and the first leadership of a new partition.
+
+Source: Kafka ZkPartitionStateMachine; the table of moves is `cluster.state_machines`.
+"""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from cluster.broker import INITIAL_LEADER_EPOCH, INITIAL_PARTITION_EPOCH
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.state_machines import PREVIOUS_PARTITION_STATES, PartitionState
+from controller.decisions.context_view import ContextView
+from controller.decisions.partitions.leader_election import ElectionFailure
+
+
+class PartitionMoves(Struct, frozen=True):
+    """`valid` may move; `refused` are skipped, each with the state it is in (PS-5)."""
+
+    valid: tuple[TopicPartition, ...]
+    refused: dict[TopicPartition, PartitionState]
+
+
+def plan_partition_moves(
+    state_of: Callable[[TopicPartition], PartitionState],
+    partitions: Iterable[TopicPartition],
+    target: PartitionState,
+) -> PartitionMoves:
+    allowed = PREVIOUS_PARTITION_STATES[target]
+    valid: list[TopicPartition] = []
+    refused: dict[TopicPartition, PartitionState] = {}
+    for tp in partitions:
+        state = state_of(tp)
+        if state in allowed:
+            valid.append(tp)
+        else:
+            refused[tp] = state
+    return PartitionMoves(tuple(valid), refused)
+
+
+def initial_partition_state(view: ContextView, tp: TopicPartition) -> PartitionState:
+    """Where a partition stands when a controller becomes active (PS-30)."""
+    leadership = view.leaderships.get(tp)
+    if leadership is None:
+        return PartitionState.NEW
+    return PartitionState.ONLINE if leadership.leader in view.online_brokers(tp) else PartitionState.OFFLINE
+
+
+class InitialisationPlan(Struct, frozen=True):
+    """First leaderships to create state nodes with; a partition without any live replica fails (PS-7)."""
+
+    creations: dict[TopicPartition, LeaderAndIsr]
+    failures: dict[TopicPartition, ElectionFailure]
+
+
+def plan_initialisations(view: ContextView, partitions: Iterable[TopicPartition]) -> InitialisationPlan:
+    """The first live replica leads, all live replicas are in sync, in assignment order (PS-8)."""
+    creations: dict[TopicPartition, LeaderAndIsr] = {}
+    failures: dict[TopicPartition, ElectionFailure] = {}
+    epoch = view.epoch
+    for tp in partitions:
+        online = view.online_brokers(tp)
+        live = tuple([b for b in view.assignment(tp).replicas if b in online])
+        if live:
+            creations[tp] = LeaderAndIsr(live[0], INITIAL_LEADER_EPOCH, live, epoch, INITIAL_PARTITION_EPOCH)
+        else:
+            failures[tp] = ElectionFailure("no assigned replica is live")
+    return InitialisationPlan(creations, failures)

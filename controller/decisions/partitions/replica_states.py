@@ -1,0 +1,91 @@
+"""The replica state machine's pure half: which moves are legal, and what taking a replica offline does to an ISR.
+
+Source: Kafka ZkReplicaStateMachine; the table of moves is `cluster.state_machines`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cluster.broker import NO_LEADER, BrokerId, ControllerEpoch
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.state_machines import PREVIOUS_REPLICA_STATES, ReplicaState
+from controller.decisions.context_view import ContextView
+from controller.decisions.partitions.leader_election import (
+    NEWER_CONTROLLER,
+    NO_STATE_ZNODE,
+    ElectionFailure,
+    next_leadership,
+)
+
+
+class ReplicaMoves(Struct, frozen=True):
+    """`valid`: partition -> the state its replica leaves. `refused` are skipped, with the state they are in (RM-3)."""
+
+    valid: dict[TopicPartition, ReplicaState]
+    refused: dict[TopicPartition, ReplicaState]
+
+
+def plan_replica_moves(
+    view: ContextView, broker: BrokerId, partitions: Iterable[TopicPartition], target: ReplicaState
+) -> ReplicaMoves:
+    allowed = PREVIOUS_REPLICA_STATES[target]
+    valid: dict[TopicPartition, ReplicaState] = {}
+    refused: dict[TopicPartition, ReplicaState] = {}
+    for tp in partitions:
+        state = view.replica_state(broker, tp)
+        (valid if state in allowed else refused)[tp] = state
+    return ReplicaMoves(valid, refused)
+
+
+def remove_from_isr(
+    leadership: LeaderAndIsr, broker: BrokerId, controller_epoch: ControllerEpoch
+) -> LeaderAndIsr | None:
+    """The leadership without this broker, or None when it is not in the ISR (RM-10).
+
+    The last in-sync replica stays listed, so that it, and only it, can be elected cleanly later.
+    """
+    if broker not in leadership.isr:
+        return None
+    leader = NO_LEADER if leadership.leader == broker else leadership.leader
+    isr = leadership.isr if len(leadership.isr) == 1 else tuple([b for b in leadership.isr if b != broker])
+    return next_leadership(leadership, leader, isr, controller_epoch, leadership.leader_recovery_state)
+
+
+class IsrRemovalPlan(Struct, frozen=True):
+    """`writes`: to be written if the partition epoch is still one less. `unchanged`: only to be sent again (RM-11).
+
+    `ignored` have no state node and belong to a topic queued for deletion; they do not even change state (RM-12).
+    """
+
+    writes: dict[TopicPartition, LeaderAndIsr]
+    unchanged: dict[TopicPartition, LeaderAndIsr]
+    ignored: tuple[TopicPartition, ...]
+    failures: dict[TopicPartition, ElectionFailure]
+
+
+def plan_isr_removals(
+    view: ContextView, broker: BrokerId, current: Mapping[TopicPartition, LeaderAndIsr | None]
+) -> IsrRemovalPlan:
+    """Take `broker` out of the ISR of each partition of `current`, the leadership as ZooKeeper has it."""
+    writes: dict[TopicPartition, LeaderAndIsr] = {}
+    unchanged: dict[TopicPartition, LeaderAndIsr] = {}
+    ignored: list[TopicPartition] = []
+    failures: dict[TopicPartition, ElectionFailure] = {}
+    epoch = view.epoch
+    for tp, leadership in current.items():
+        if leadership is None:
+            if tp.topic in view.topics_to_be_deleted:
+                ignored.append(tp)
+            else:
+                failures[tp] = NO_STATE_ZNODE
+        elif leadership.controller_epoch > epoch:
+            failures[tp] = NEWER_CONTROLLER
+        else:
+            shrunk = remove_from_isr(leadership, broker, epoch)
+            if shrunk is None:
+                unchanged[tp] = replace(leadership, controller_epoch=epoch)
+            else:
+                writes[tp] = shrunk
+    return IsrRemovalPlan(writes, unchanged, tuple(ignored), failures)

@@ -1,0 +1,162 @@
+"""Elections that somebody asks for: what is refused, what is tried, and how the outcome is told.
+
+Source: Kafka KafkaController.processReplicaLeaderElection; KIP-183, KIP-460.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from cluster.broker import ControllerId
+from cluster.errors import ErrorCode
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.requests.elections import (
+    PREFERRED,
+    UNCLEAN,
+    ElectLeadersRequest,
+    PartitionElectionResult,
+    ReplicaElectionResult,
+)
+from cluster.requests.plans import Plan
+from controller.decisions.broker_requests import ControlBatch, RequestSettings
+from controller.decisions.context_view import ContextView
+from controller.decisions.partitions.leader_election import (
+    ElectionFailure,
+    Offline,
+    Preferred,
+    Strategy,
+    plan_elections,
+)
+from controller.decisions.plans import planned_change, planned_requests
+
+_STRATEGIES: Mapping[int, Strategy] = {PREFERRED: Preferred(), UNCLEAN: Offline(allow_unclean=True)}
+_NO_LEADER: Mapping[int, ErrorCode] = {
+    PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
+"""What a caller is told of a partition that could not be given a leader (EP-5)."""
+
+
+class RefusedElection(Struct, frozen=True):
+    code: ErrorCode
+    message: str
+
+
+class RequestedElections(Struct, frozen=True):
+    """Which partitions to elect a leader for, under which strategy, and why not for the others."""
+
+    strategy: Strategy
+    partitions: tuple[TopicPartition, ...]
+    refusals: dict[TopicPartition, RefusedElection]
+
+
+def is_election_type(number: int) -> bool:
+    return number in _STRATEGIES
+
+
+def requested_partitions(view: ContextView, request: ElectLeadersRequest) -> list[TopicPartition]:
+    """Those that the request names, each once, or all of the cluster."""
+    if request.topic_partitions is None:
+        return [TopicPartition(topic, p) for topic in sorted(view.assignments) for p in sorted(view.assignments[topic])]
+    named = (TopicPartition(item.topic, p) for item in request.topic_partitions for p in item.partitions)
+    return list(dict.fromkeys(named))
+
+
+def classify_elections(
+    view: ContextView, election_type: int, partitions: Iterable[TopicPartition]
+) -> RequestedElections:
+    """Tell partitions that need an election from those that cannot have one or do not need one (EP-2)."""
+    to_elect: list[TopicPartition] = []
+    refusals: dict[TopicPartition, RefusedElection] = {}
+    for tp in partitions:
+        refusal = _refuse(view, election_type, tp)
+        if refusal is None:
+            to_elect.append(tp)
+        else:
+            refusals[tp] = refusal
+    return RequestedElections(_STRATEGIES[election_type], tuple(to_elect), refusals)
+
+
+def _refuse(view: ContextView, election_type: int, tp: TopicPartition) -> RefusedElection | None:
+    replicas = view.assignment(tp).replicas
+    if not replicas:
+        return RefusedElection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if view.is_marked_for_deletion(tp.topic):
+        return RefusedElection(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+    leadership = view.leaderships.get(tp)
+    if leadership is None:
+        # It must not spoil the elections of the others, which it would in Kafka (D-3).
+        return RefusedElection(_NO_LEADER[election_type], "The partition never had a leader")
+    if election_type == PREFERRED and leadership.leader == replicas[0]:
+        return RefusedElection(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already")
+    if election_type == UNCLEAN and leadership.leader in view.live_broker_ids:
+        return RefusedElection(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a live leader")
+    return None
+
+
+def election_result(
+    election_type: int, outcome: LeaderAndIsr | ElectionFailure | None
+) -> LeaderAndIsr | RefusedElection:
+    """What the outcome of an election means for who asked for it (EP-5); None is a partition that had none."""
+    match outcome:
+        case LeaderAndIsr():
+            return outcome
+        case ElectionFailure(reason, code):
+            return RefusedElection(_NO_LEADER[election_type] if code is ErrorCode.NONE else code, reason)
+        case None:
+            return RefusedElection(
+                _NO_LEADER[election_type], "The partition cannot hold an election in its present state"
+            )
+
+
+def answer_elections(
+    request: ElectLeadersRequest,
+    partitions: Iterable[TopicPartition],
+    refusals: Mapping[TopicPartition, RefusedElection],
+) -> tuple[ReplicaElectionResult, ...]:
+    """One result per partition, by topic; who asked for all hears nothing of those that needed none (EP-6)."""
+    by_topic: dict[str, list[PartitionElectionResult]] = {}
+    for tp in partitions:
+        refusal = refusals.get(tp)
+        if refusal is None:
+            result = PartitionElectionResult(tp.partition, ErrorCode.NONE)
+        elif refusal.code is ErrorCode.ELECTION_NOT_NEEDED and request.topic_partitions is None:
+            continue
+        else:
+            result = PartitionElectionResult(tp.partition, refusal.code, refusal.message)
+        by_topic.setdefault(tp.topic, []).append(result)
+    return tuple(ReplicaElectionResult(topic, tuple(results)) for topic, results in by_topic.items())
+
+
+class ElectionsPreview(Struct, frozen=True):
+    """What requested elections would do, and who would lead."""
+
+    plan: Plan
+    outcomes: dict[TopicPartition, LeaderAndIsr | ElectionFailure]
+
+
+def preview_elections(
+    view: ContextView,
+    elections: RequestedElections,
+    controller: ControllerId,
+    settings: RequestSettings,
+    *,
+    unclean_allowed: Mapping[str, bool | ElectionFailure] = MappingProxyType({}),
+) -> ElectionsPreview:
+    """The decisions as they would be taken now; nothing is changed. `unclean_allowed`: per topic, as plan_elections."""
+    planned = plan_elections(
+        view,
+        {tp: view.leaderships[tp] for tp in elections.partitions},
+        elections.strategy,
+        unclean_allowed,
+        mark_recovering=settings.leader_recovery_state,
+    )
+    outcomes: dict[TopicPartition, LeaderAndIsr | ElectionFailure] = dict(planned.failures)
+    batch = ControlBatch(view)
+    for election in planned.elections:
+        tp = election.topic_partition
+        outcomes[tp] = election.leadership
+        batch.add_leader_and_isr(election.recipients, tp, election.leadership, view.assignment(tp), is_new=False)
+    changes = tuple(planned_change(view, e.topic_partition, e.leadership) for e in planned.elections)
+    return ElectionsPreview(Plan(changes, planned_requests([batch], controller, settings)), outcomes)

@@ -1,0 +1,1 @@
+"""Moving partitions to other replicas."""

@@ -1,0 +1,229 @@
+"""Moving partitions to other brokers: what may be asked for, what is written first, and when a move is done.
+
+An ongoing move is nothing but the three lists in the topic node (replicas, adding, removing), from which original and
+target list can be told; so any controller can carry it on. Source: Kafka KafkaController.onPartitionReassignment;
+KIP-455.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from controller.decisions.context_view import ContextView
+from controller.decisions.partitions.leader_election import (
+    NEWER_CONTROLLER,
+    NO_STATE_ZNODE,
+    ElectionFailure,
+    next_leadership,
+)
+
+Assignments = Mapping[TopicPartition, ReplicaAssignment]
+
+
+class RefusedMove(NamedTuple):
+    """Why one partition is not moved: what the caller is told."""
+
+    code: ErrorCode
+    message: str
+
+
+UNKNOWN_PARTITION = RefusedMove(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+BEING_DELETED = RefusedMove(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is being deleted.")
+NOTHING_TO_CANCEL = RefusedMove(
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment of the partition is in progress."
+)
+NOBODY_IN_SYNC = ElectionFailure("nobody is in sync, which only a state node written by hand says")
+NO_REPLICAS = RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The list of replicas is empty.")
+
+
+# What may be asked for
+
+
+def plan_submission(
+    view: ContextView, tp: TopicPartition, target: Sequence[BrokerId] | None
+) -> ReplicaAssignment | RefusedMove:
+    """The assignment that a request through the API leads to; a target of None cancels (§12.5, first rows).
+
+    Only brokers that would be added must be alive (RA-1).
+    """
+    current = view.assignment(tp)
+    if target is None:
+        return current.reassign_to(current.original) if current.is_being_reassigned else NOTHING_TO_CANCEL
+    if not target:
+        return NO_REPLICAS
+    if len(set(target)) != len(target):
+        return RefusedMove(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The list of replicas names a broker twice: {_ids(target)}."
+        )
+    if min(target) < 0:
+        return RefusedMove(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The list of replicas has a negative id: {_ids(target)}."
+        )
+    wanted = current.reassign_to(target)
+    dead = [b for b in wanted.adding if b not in view.live_broker_ids]
+    if dead:
+        return RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Brokers to be added are not alive: {_ids(dead)}.")
+    return wanted
+
+
+def plan_znode_submission(
+    view: ContextView, tp: TopicPartition, target: Sequence[BrokerId]
+) -> ReplicaAssignment | RefusedMove:
+    """The same for an entry of `/admin/reassign_partitions`: dead and unknown brokers are waited for (RA-30, D-4)."""
+    return view.assignment(tp).reassign_to(target) if target else NO_REPLICAS
+
+
+def refuse_trigger(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignment) -> RefusedMove | None:
+    """Why the partition cannot be moved whoever asks (RA-3).
+
+    A cancellation or replacement deletes replicas at once that were on their way in. Where only such are in sync, that
+    would delete the only good copy: it is refused, as Kafka's later controller does (PartitionReassignmentRevert).
+    """
+    if view.is_marked_for_deletion(tp.topic):
+        return BEING_DELETED
+    if not view.assignment(tp).replicas:
+        return UNKNOWN_PARTITION
+    leadership = view.leaderships.get(tp)
+    if leadership is not None and set(leadership.isr).isdisjoint(wanted.replicas):
+        message = f"Nobody is in sync but replicas that this would remove: {_ids(leadership.isr)}."
+        return RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return None
+
+
+def remaining_entries(
+    entries: Mapping[TopicPartition, tuple[BrokerId, ...]],
+    is_dropped: Callable[[TopicPartition, tuple[BrokerId, ...]], bool],
+) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """Entries of the request node that stay (RA-40)."""
+    return {tp: target for tp, target in entries.items() if not is_dropped(tp, target)}
+
+
+def is_entry_for(target: Sequence[BrokerId], assignment: ReplicaAssignment) -> bool:
+    """Whether an entry asked for exactly the list that was reached (RA-22).
+
+    One that names a broker twice never does: it stays, as it does in Kafka, until somebody removes it.
+    """
+    return tuple(target) == assignment.replicas
+
+
+# What is written first
+
+
+class RecordingPlan(Struct, frozen=True):
+    """`topics`: nodes to write for the `changed` partitions. `unneeded`: broker -> partitions whose replica there was
+    on its way in and is not wanted any more.
+    """
+
+    topics: dict[str, TopicAssignment]
+    changed: tuple[TopicPartition, ...]
+    unneeded: dict[BrokerId, list[TopicPartition]]
+
+
+def plan_recording(view: ContextView, wanted: Assignments) -> RecordingPlan:
+    """Record the wanted assignments that differ from the present ones, one write per topic (RA-11)."""
+    changed = {tp: view.assignment(tp) for tp, assignment in wanted.items() if view.assignment(tp) != assignment}
+    gone = [(tp, [b for b in before.replicas if b not in wanted[tp].replicas]) for tp, before in changed.items()]
+    znodes = topic_znodes(view, {tp: wanted[tp] for tp in changed})
+    return RecordingPlan(znodes, tuple(changed), replicas_by_broker(gone))
+
+
+def topic_znodes(view: ContextView, assignments: Assignments) -> dict[str, TopicAssignment]:
+    """The nodes of these partitions' topics: their new assignments beside the known ones of their neighbours."""
+    by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
+    for tp, assignment in assignments.items():
+        if tp.topic not in by_topic:
+            by_topic[tp.topic] = dict(view.assignments.get(tp.topic, {}))
+        by_topic[tp.topic][tp.partition] = assignment
+    return {topic: TopicAssignment(partitions, view.topic_ids.get(topic)) for topic, partitions in by_topic.items()}
+
+
+def replicas_by_broker(
+    lists: Iterable[tuple[TopicPartition, Iterable[BrokerId]]],
+) -> dict[BrokerId, list[TopicPartition]]:
+    """Partition and brokers, many of them, turned round: broker -> partitions."""
+    by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    for tp, brokers in lists:
+        for broker in brokers:
+            by_broker.setdefault(broker, []).append(tp)
+    return by_broker
+
+
+# Whether it is done, and who leads then
+
+
+def is_complete(assignment: ReplicaAssignment, leadership: LeaderAndIsr | None) -> bool:
+    """Whether every target replica is in sync, or nothing is to be moved; without a state node nobody is."""
+    if not assignment.is_being_reassigned:
+        return True
+    return leadership is not None and set(assignment.target) <= set(leadership.isr)
+
+
+def keeps_leader(view: ContextView, tp: TopicPartition, target: Sequence[BrokerId]) -> bool:
+    """Whether the present leader goes on over the target replicas; else there is an election (RA-18)."""
+    leadership = view.leaderships.get(tp)
+    return leadership is not None and leadership.leader in target and leadership.leader in view.online_brokers(tp)
+
+
+class EpochRaisePlan(Struct, frozen=True):
+    """`writes`: to be written if the partition epoch is still one less."""
+
+    writes: dict[TopicPartition, LeaderAndIsr]
+    failures: dict[TopicPartition, ElectionFailure]
+
+
+def plan_epoch_raises(view: ContextView, current: Mapping[TopicPartition, LeaderAndIsr | None]) -> EpochRaisePlan:
+    """The same leader and ISR under the next leader epoch, so that brokers take the new replica list (RA-14)."""
+    writes: dict[TopicPartition, LeaderAndIsr] = {}
+    failures: dict[TopicPartition, ElectionFailure] = {}
+    for tp, leadership in current.items():
+        if leadership is None:
+            failures[tp] = NO_STATE_ZNODE
+        elif leadership.controller_epoch > view.epoch:
+            failures[tp] = NEWER_CONTROLLER
+        elif not leadership.isr:
+            failures[tp] = NOBODY_IN_SYNC
+        else:
+            recovery_state = leadership.leader_recovery_state
+            writes[tp] = next_leadership(leadership, leadership.leader, leadership.isr, view.epoch, recovery_state)
+    return EpochRaisePlan(writes, failures)
+
+
+# What the last reign left behind
+
+
+def stray_replicas(view: ContextView) -> dict[BrokerId, list[TopicPartition]]:
+    """Broker -> partitions that have it in their ISR although it is not assigned.
+
+    A controller that died after it had recorded a cancellation, and before it had stopped the replicas that were not
+    wanted any more, leaves such; they were added, so they stand at the end of the ISR. One that stands before an
+    assigned member was there first: somebody rewrote the topic node by hand, and it is let be, as it is in Kafka. So
+    it is where nobody else is in sync, for it holds the only good copy.
+    """
+    found: list[tuple[TopicPartition, list[BrokerId]]] = []
+    for tp, leadership in view.leaderships.items():
+        replicas = view.assignment(tp).replicas
+        strays = [b for b in leadership.isr if b not in replicas]
+        if strays and _joined_last(strays, leadership.isr) and tp.topic not in view.topics_to_be_deleted:
+            found.append((tp, strays))
+    return replicas_by_broker(found)
+
+
+def _joined_last(strays: Sequence[BrokerId], isr: Sequence[BrokerId]) -> bool:
+    """Whether they are the end of the ISR and not all of it."""
+    return len(strays) < len(isr) and tuple(isr[-len(strays) :]) == tuple(strays)
+
+
+def reassigned_on(view: ContextView, brokers: Iterable[BrokerId]) -> list[TopicPartition]:
+    """Partitions being moved that have one of the brokers among their targets (BK-15)."""
+    starting = set(brokers)
+    return [
+        tp for tp in sorted(view.partitions_being_reassigned) if not starting.isdisjoint(view.assignment(tp).target)
+    ]
+
+
+def _ids(brokers: Iterable[BrokerId]) -> str:
+    return ", ".join(map(str, brokers))

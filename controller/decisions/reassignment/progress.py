@@ -1,0 +1,63 @@
+"""How far moves have come, and why one does not come further: for those who ask."""
+
+from collections.abc import Iterable
+
+from cluster.broker import NO_LEADER, BrokerId
+from cluster.partition import TopicPartition
+from cluster.requests.reassignments import (
+    DescribedReassignment,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    TargetReplica,
+)
+from controller.decisions.context_view import ContextView
+
+
+def list_reassignments(view: ContextView, partitions: Iterable[TopicPartition]) -> tuple[OngoingTopicReassignment, ...]:
+    """Those of the partitions that are being moved; the others are left out, unknown ones included (RA-50)."""
+    by_topic: dict[str, list[OngoingPartitionReassignment]] = {}
+    for tp in sorted(partitions):
+        assignment = view.assignment(tp)
+        if assignment.is_being_reassigned:
+            by_topic.setdefault(tp.topic, []).append(
+                OngoingPartitionReassignment(tp.partition, assignment.replicas, assignment.adding, assignment.removing)
+            )
+    return tuple(OngoingTopicReassignment(topic, tuple(partitions)) for topic, partitions in by_topic.items())
+
+
+def describe_reassignment(view: ContextView, tp: TopicPartition) -> DescribedReassignment:
+    assignment, leadership = view.assignment(tp), view.leaderships.get(tp)
+    isr = () if leadership is None else leadership.isr
+    online = view.online_brokers(tp)
+    return DescribedReassignment(
+        tp.topic,
+        tp.partition,
+        NO_LEADER if leadership is None else leadership.leader,
+        isr,
+        assignment.replicas,
+        assignment.adding,
+        assignment.removing,
+        tuple(TargetReplica(b, b in isr, b in online) for b in assignment.target),
+        stuck_reason(view, tp),
+    )
+
+
+def stuck_reason(view: ContextView, tp: TopicPartition) -> str:
+    """Why a move cannot come to its end by itself; empty while only copying is waited for."""
+    leadership = view.leaderships.get(tp)
+    if leadership is None or leadership.leader not in view.online_brokers(tp, include_shutting_down=True):
+        return "the partition has no leader to copy from"
+    missing = [b for b in view.assignment(tp).target if b not in leadership.isr]
+    reasons: list[str] = []
+    for what, brokers in (
+        ("not registered", [b for b in missing if b not in view.broker_epochs]),
+        ("shutting down", [b for b in missing if b in view.shutting_down]),
+        ("on a failed log directory", [b for b in missing if b in view.live_broker_ids - view.online_brokers(tp)]),
+    ):
+        if brokers:
+            reasons.append(f"{'target' if len(brokers) == 1 else 'targets'} {_ids(brokers)} {what}")
+    return "; ".join(reasons)
+
+
+def _ids(brokers: Iterable[BrokerId]) -> str:
+    return ", ".join(map(str, brokers))

@@ -1,0 +1,162 @@
+"""What makes a new topic acceptable: its name, its counts or its explicit assignment, its settings.
+
+Source: Kafka Topic, AdminZkClient.validateTopicCreate, ZkAdminManager.createTopics.
+"""
+
+import base64
+import re
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from cluster.broker import Broker, BrokerId, TopicId
+from cluster.errors import ApiError, ErrorCode, all_refusals
+from cluster.partition import ReplicaAssignment
+from cluster.replica_placement import place_replicas
+from cluster.requests.topics import NewPartitions, NewTopic
+from controller.decisions.configs.topic_configs import check_topic_configs
+
+if TYPE_CHECKING:
+    from random import Random
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_UNSET: Final = -1
+
+
+def duplicate_names(topics: Sequence[NewTopic | NewPartitions]) -> AbstractSet[str]:
+    """Names that one request has more than once; each of those items is refused."""
+    return {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
+
+
+class TakenNames:
+    """Names that no new topic may have, nor collide with in metric names, where '.' and '_' are the same.
+
+    Made once per request and asked once per new topic, however many topics there are.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names: set[str] = set()
+        self._first_alike: dict[str, str] = {}
+        for name in names:
+            self.add(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        self._names.add(name)
+        alike = self._first_alike.setdefault(_in_metrics(name), name)
+        if name < alike:
+            self._first_alike[_in_metrics(name)] = name
+
+    def collision_with(self, name: str) -> str | None:
+        """The first of the names with which this one collides, or None."""
+        return self._first_alike.get(_in_metrics(name))
+
+
+def _in_metrics(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def plan_new_topic(
+    topic: NewTopic,
+    taken: TakenNames,
+    live_brokers: Collection[Broker],
+    *,
+    default_partitions: int,
+    default_replication_factor: int,
+    random: "Random",
+) -> dict[int, ReplicaAssignment]:
+    """The assignment of a new topic, after every test of TP-1. Raises ApiError naming all that is wrong."""
+    errors: list[ApiError] = []
+    placed: dict[int, ReplicaAssignment] = {}
+    for check in (partial(check_topic_name, topic.name, taken), partial(check_topic_configs, topic.configs)):
+        try:
+            check()
+        except ApiError as error:
+            errors.append(error)
+    try:
+        placed = _place(topic, live_brokers, default_partitions, default_replication_factor, random)
+    except ApiError as error:
+        errors.append(error)
+    if errors:
+        raise all_refusals(errors)
+    return placed
+
+
+def _place(
+    topic: NewTopic, live_brokers: Collection[Broker], partitions: int, replication_factor: int, random: "Random"
+) -> dict[int, ReplicaAssignment]:
+    """As the topic asks, or as many as these defaults say."""
+    if topic.assignments:
+        if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "an explicit assignment and counts exclude each other",
+                field="assignments",
+                value=sorted(topic.assignments),
+            )
+        check_assignments(topic.assignments)
+        placed = topic.assignments
+    else:
+        # With nobody to place replicas on, the count is refused below, before the draw matters.
+        brokers = max(1, len(live_brokers))
+        placed = place_replicas(
+            live_brokers,
+            partitions if topic.num_partitions == _UNSET else topic.num_partitions,
+            replication_factor if topic.replication_factor == _UNSET else topic.replication_factor,
+            start=random.randrange(brokers),
+            shift=random.randrange(brokers),
+        )
+    return {partition: ReplicaAssignment(tuple(placed[partition])) for partition in sorted(placed)}
+
+
+def check_topic_name(name: str, taken: TakenNames) -> None:
+    """Raise ApiError for a name that is malformed, taken, or that collides with another in metric names."""
+    if name in {".", ".."} or not _NAME.fullmatch(name):
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{name!r} is no name: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-' are, '.' and '..' are not",
+            field="name",
+            value=name,
+        )
+    if name in taken:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists", field="name", value=name)
+    collision = taken.collision_with(name)
+    if collision is not None:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} collides with {collision}: '.' and '_' are the same in metric names",
+            field="name",
+            value=name,
+        )
+
+
+def check_assignments(assignments: Mapping[int, Sequence[BrokerId]]) -> None:
+    """Raise ApiError unless partitions are 0..n-1 with the same number of distinct replicas, at least one."""
+    if sorted(assignments) != list(range(len(assignments))):
+        raise _bad_assignment("partitions must be numbered from 0 without gaps", sorted(assignments))
+    factor = len(assignments[0])
+    for partition in sorted(assignments):
+        replicas = assignments[partition]
+        if not replicas or len(set(replicas)) != len(replicas) or min(replicas) < 0:
+            raise _bad_assignment(f"partition {partition} needs at least one replica, each broker once", replicas)
+        if len(replicas) != factor:
+            raise _bad_assignment(f"partition {partition} has not as many replicas as partition 0", replicas)
+
+
+def _bad_assignment(why: str, value: object) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why, field="assignments", value=value)
+
+
+def new_topic_id(random: "Random") -> TopicId:
+    """A version-4 UUID in unpadded URL-safe base64, not beginning with `-`, which tools take for a flag (ZK-22)."""
+    while True:
+        # The version bits keep it apart from the reserved ids 0 and 1.
+        drawn = uuid.UUID(int=random.getrandbits(128), version=4)
+        text = base64.urlsafe_b64encode(drawn.bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return TopicId(text)

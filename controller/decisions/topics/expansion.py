@@ -1,0 +1,73 @@
+"""More partitions for a topic: whether that is acceptable, and where their replicas go (TP-2).
+
+Source: Kafka ZkAdminManager.createPartitions, AdminZkClient.addPartitions.
+"""
+
+from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
+
+from cluster.broker import Broker, BrokerId
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.replica_placement import place_replicas
+from cluster.requests.topics import NewPartitions
+
+
+def plan_expansion(
+    wanted: NewPartitions,
+    topic: TopicAssignment,
+    brokers: Collection[Broker],
+    shutting_down: AbstractSet[BrokerId] = frozenset(),
+) -> dict[int, ReplicaAssignment]:
+    """The added partitions of a topic whose node says `topic`. Raises ApiError naming what is wrong.
+
+    Of the registered `brokers` those that are shutting down get a replica only where they are asked for by name.
+    """
+    moving = [p for p in sorted(topic.partitions) if topic.partitions[p].is_being_reassigned]
+    if moving:
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions {moving} are being reassigned")
+    present = len(topic.partitions)
+    if wanted.count <= present:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"the topic has {present} partitions; the new number must be above that",
+            field="count",
+            value=wanted.count,
+        )
+    if 0 not in topic.partitions or max(topic.partitions) != present - 1:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "the topic's partitions are not numbered from 0 without gaps")
+    first = topic.partitions[0].replicas
+    if wanted.assignments is None:
+        staying = [broker for broker in brokers if broker.id not in shutting_down]
+        return _place(wanted.count - present, present, first, staying)
+    replicas = [assignment.broker_ids for assignment in wanted.assignments]
+    _check(replicas, wanted.count - present, len(first), {broker.id for broker in brokers})
+    return {present + i: ReplicaAssignment(brokers) for i, brokers in enumerate(replicas)}
+
+
+def _place(
+    count: int, present: int, first: Sequence[BrokerId], live_brokers: Collection[Broker]
+) -> dict[int, ReplicaAssignment]:
+    """Go on as if the topic's first partition had been placed like this (TP-5)."""
+    ids = sorted(broker.id for broker in live_brokers)
+    # A preferred replica above all live brokers counts as the lowest, as in Kafka.
+    start = next((i for i, broker in enumerate(ids) if first and broker >= first[0]), 0)
+    placed = place_replicas(live_brokers, count, len(first), start=start, shift=start, first_partition=present)
+    return {partition: ReplicaAssignment(brokers) for partition, brokers in placed.items()}
+
+
+def _check(assignments: Sequence[tuple[BrokerId, ...]], count: int, factor: int, known: Collection[BrokerId]) -> None:
+    if len(assignments) != count:
+        raise _bad(f"{count} partitions are added, but {len(assignments)} assignments given", len(assignments))
+    unknown = sorted({broker for brokers in assignments for broker in brokers}.difference(known))
+    if unknown:
+        raise _bad("some brokers are not registered", unknown)
+    for brokers in assignments:
+        if len(set(brokers)) != len(brokers):
+            raise _bad("an assignment names a broker twice", list(brokers))
+        if len(brokers) != factor:
+            raise _bad(f"an assignment has not as many replicas as partition 0, which has {factor}", list(brokers))
+
+
+def _bad(why: str, value: object) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{why}: {value}", field="assignments", value=value)

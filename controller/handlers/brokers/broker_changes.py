@@ -1,0 +1,153 @@
+"""Brokers come, go, return unnoticed, or change their addresses.
+
+Source: Kafka KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from cluster.broker import BrokerId, RegisteredBroker
+from cluster.errors import MalformedZnodeError
+from cluster.partition import LeaderAndIsr
+from cluster.state_machines import PartitionState, ReplicaState
+from controller.active_controller import ActiveController
+from controller.changes import BrokerModified, BrokersBounced, BrokersDied, BrokersJoined
+from controller.decisions.brokers.broker_changes import plan_broker_changes
+from controller.decisions.configs.features import incompatible_features
+from controller.handlers.partitions.partition_transitions import move_partitions, trigger_online_elections
+from controller.handlers.partitions.replica_transitions import Replicas, move_replicas
+from controller.handlers.reassignment.engine import resume_reassignments_on
+from controller.handlers.topics.deletions import brokers_with_deletions_started, deletions_failed
+
+_log = structlog.stdlib.get_logger()
+
+
+async def broker_change(active: ActiveController) -> None:
+    """Compare the registrations with what is known (BK-1 to BK-4)."""
+    known = active.context.broker_epochs
+    listed = await active.store.read_brokers()
+    admitted = {r.broker.id for r in await admissible_brokers(active, listed)}
+    # This is a matter of coming in: who takes part already stays, whatever it offers and supports by now.
+    registered = {r.broker.id: r for r in listed if r.broker.id in admitted or known.get(r.broker.id) == r.epoch}
+    changes = plan_broker_changes(registered, known)
+    for broker in changes.new:
+        active.channels.add(registered[broker].broker)
+    for broker in changes.bounced:
+        active.channels.remove(broker)
+        active.channels.add(registered[broker].broker)
+    for broker in changes.dead:
+        active.channels.remove(broker)
+    if changes.new:
+        active.commit(BrokersJoined(tuple(registered[b] for b in changes.new)))
+        await brokers_started(active, changes.new)
+    if changes.bounced:
+        bounced = tuple(registered[b] for b in changes.bounced)
+        active.commit(BrokersBounced(bounced))
+        await brokers_failed(active, changes.bounced)
+        active.commit(BrokersJoined(bounced, recorded=False))
+        await brokers_started(active, changes.bounced)
+    if changes.dead:
+        active.commit(BrokersDied(changes.dead))
+        await brokers_failed(active, changes.dead)
+
+
+async def broker_modifications(active: ActiveController, broker: BrokerId) -> None:
+    """Announce changed endpoints or features; a change of the rack alone goes unnoticed, as in Kafka (BK-40, D-12)."""
+    context = active.context
+    registered = await active.store.read_broker(broker)
+    known = context.brokers.get(broker)
+    if registered is not None and known is None:
+        # It could not be read when it came; its list of siblings will not change again for it.
+        await broker_change(active)
+        return
+    if registered is None or known is None:
+        return
+    changed = registered.broker
+    if (changed.endpoints, changed.features) == (known.endpoints, known.features):
+        return
+    active.commit(BrokerModified(registered))
+    _log.info("Broker changed its registration", broker=broker)
+    batch = active.new_batch()
+    batch.add_update_metadata_for_all()
+    active.send(batch)
+
+
+async def admissible_brokers(
+    active: ActiveController, registered: Sequence[RegisteredBroker]
+) -> list[RegisteredBroker]:
+    """Those that can take part; the others are left out with a warning.
+
+    A broker takes part if it can be told what it is to do, at the listener for its channel (RQ-30), and supports every
+    finalized feature (FT-2).
+    """
+    listener = active.config.listener_of_channels
+    levels = await _finalized_levels(active)
+    admitted: list[RegisteredBroker] = []
+    for candidate in registered:
+        broker = candidate.broker
+        unsupported = incompatible_features(broker, levels)
+        if broker.endpoint(listener) is None:
+            _log.warning("Broker does not offer the listener for its channel", broker=broker.id, listener=listener)
+        elif unsupported:
+            _log.warning("Broker lacks finalized features", broker=broker.id, features=unsupported)
+        else:
+            admitted.append(candidate)
+    return admitted
+
+
+async def _finalized_levels(active: ActiveController) -> dict[str, int]:
+    if not active.config.protocol_version.has_features:
+        return {}
+    try:
+        features = await active.unfenced.read_features()
+    except MalformedZnodeError as error:
+        _log.warning("Finalized features are unreadable and count as none", error=str(error))
+        return {}
+    return features.levels if features is not None and features.enabled else {}
+
+
+async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
+    """Introduce new incarnations and give them their replicas (BK-10 to BK-16).
+
+    Metadata goes ahead of LeaderAndIsr, because a broker told to follow must know its leader's address, and the
+    list of replicas ahead of the elections, so that a broker hosts what it may be elected for. Nobody is put
+    back into an ISR here: its leader asks for that when it has caught up.
+    """
+    context = active.context
+    others = context.live_or_shutting_down_ids.difference(brokers)
+    introduction = active.new_batch()
+    introduction.add_update_metadata(others, ())
+    active.send(introduction)
+    full_image = active.new_batch()
+    full_image.add_update_metadata(brokers, context.partitions_with_leaders())
+    active.send(full_image)
+    await move_replicas(active, {b: context.partitions_on_broker(b) for b in brokers}, ReplicaState.ONLINE)
+    await trigger_online_elections(active)
+    await resume_reassignments_on(active, brokers)
+    await brokers_with_deletions_started(active, brokers)
+
+
+async def brokers_failed(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
+    """Take everything that these brokers host offline (BK-20, BK-21)."""
+    await replicas_went_offline(active, {b: active.context.partitions_on_broker(b) for b in brokers})
+
+
+async def replicas_went_offline(active: ActiveController, replicas: Replicas) -> None:
+    """Find new leaders first, which is what clients wait for, then stop followers and shrink ISRs (BK-30 to BK-35)."""
+    context = active.context
+    # Replicas of topics that are being deleted are the deletion's own affair.
+    concerned = {
+        broker: [tp for tp in partitions if tp.topic not in context.topics_to_be_deleted]
+        for broker, partitions in replicas.items()
+    }
+    await move_partitions(active, context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+    elections = await trigger_online_elections(active)
+    await move_replicas(active, concerned, ReplicaState.OFFLINE)
+    await deletions_failed(active, replicas)
+    somebody_won = any(isinstance(result, LeaderAndIsr) for result in elections.values())
+    if not somebody_won and not any(concerned.values()):
+        # Nothing else told the brokers that one of them is gone.
+        batch = active.new_batch()
+        batch.add_update_metadata_for_all()
+        active.send(batch)

@@ -1,0 +1,82 @@
+"""A broker asks to be relieved of its partitions before it ends.
+
+Source: Kafka KafkaController.processControlledShutdown, doControlledShutdown.
+"""
+
+import structlog
+
+from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
+from cluster.requests.elections import PlanControlledShutdownRequest, PlanControlledShutdownResponse
+from cluster.state_machines import PartitionState, ReplicaState
+from controller.active_controller import ActiveController
+from controller.changes import BrokerShuttingDown
+from controller.decisions.brokers.controlled_shutdown import (
+    describe_controlled_shutdown,
+    duties_of,
+    refuse_controlled_shutdown,
+)
+from controller.decisions.configs.topic_configs import min_insync_replicas
+from controller.decisions.partitions.leader_election import ControlledShutdown
+from controller.handlers.partitions.partition_transitions import move_partitions
+from controller.handlers.partitions.replica_transitions import move_replicas
+
+_log = structlog.stdlib.get_logger()
+
+
+async def controlled_shutdown(
+    active: ActiveController, request: ControlledShutdownRequest
+) -> ControlledShutdownResponse:
+    """Elect other leaders and take the broker out of the ISRs; the answer names what it still leads (CS-3 to CS-14).
+
+    The answer is given when the decisions are in ZooKeeper and the requests in their queues, not when brokers have
+    obeyed (CS-12). Raises ControllerMovedError when a write is fenced; what was written before stays.
+    """
+    context, broker = active.context, request.broker_id
+    code = refuse_controlled_shutdown(context, broker, request.broker_epoch)
+    if code is not ErrorCode.NONE:
+        _log.warning("Controlled shutdown refused", broker=broker, broker_epoch=request.broker_epoch, error=code.name)
+        return ControlledShutdownResponse(code)
+    if broker not in context.shutting_down:
+        active.commit(BrokerShuttingDown(broker, request.broker_epoch))
+    # Before anything moves: what is led no more is not stopped by the same request (CS-13), so that the new
+    # follower is in no ISR and fetches from nobody, but its requests are answered until it ends.
+    duties = duties_of(context, broker)
+    await move_partitions(active, duties.led, PartitionState.ONLINE, ControlledShutdown())
+    # The move sends the StopReplica as well; Kafka sends a first one ahead of it (D-15).
+    await move_replicas(active, {broker: duties.followed}, ReplicaState.OFFLINE)
+    remaining = context.partition_leaders_on_broker(broker)
+    _log.info(
+        "Broker shuts down",
+        broker=broker,
+        led=len(duties.led),
+        followed=len(duties.followed),
+        remaining=len(remaining),
+    )
+    return ControlledShutdownResponse(
+        ErrorCode.NONE, tuple(RemainingPartition(tp.topic, tp.partition) for tp in remaining)
+    )
+
+
+async def plan_controlled_shutdown(
+    active: ActiveController, request: PlanControlledShutdownRequest
+) -> PlanControlledShutdownResponse:
+    """What the shutdown of a broker would do now. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
+    context, broker = active.context, request.broker_id
+    if broker not in context.broker_epochs:
+        raise ApiError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered", field="broker_id", value=broker
+        )
+    topics = sorted({tp.topic for tp in context.partitions_on_broker(broker)})
+    overrides = await active.store.read_topic_configs(topics)
+    default = active.config.min_insync_replicas
+    return describe_controlled_shutdown(
+        context,
+        broker,
+        {
+            topic: default if isinstance(found, MalformedZnodeError) else min_insync_replicas(found, default)
+            for topic, found in overrides.items()
+        },
+        active.config.id,
+        active.config.request_settings,
+    )

@@ -1,0 +1,146 @@
+"""Settings of topics and brokers: altered where Kafka's tools look for them, and described.
+
+Source: Kafka ZkAdminManager, ConfigHelper, AdminZkClient.changeConfigs.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import structlog
+
+from cluster.errors import ApiError, ErrorCode
+from cluster.requests.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribedConfig,
+)
+from cluster.requests.plans import Plan
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from controller.active_controller import ActiveController
+from controller.config_store import StoredConfig, overrides_of
+from controller.decisions.configs.changes import altered, check_alterations, config_entity
+from controller.decisions.configs.descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
+from controller.fenced_writes import Conflict, Outcome, Written
+from controller.handlers.configs.previews import preview_alterations
+
+_ATTEMPTS = 5
+"""At a node that others change at the same time."""
+_log = structlog.stdlib.get_logger()
+
+_Alterations = Mapping[ConfigEntity, AlterConfigsResource]
+
+
+async def alter_configs(active: ActiveController, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Write the settings of each resource together with the note that they changed.
+
+    Raises ControllerMovedError when the write is fenced; some resources may be changed then.
+    """
+    repeated = {key for key, count in Counter(map(_key, request.resources)).items() if count > 1}
+    errors: dict[int, ApiError] = {}
+    accepted: dict[ConfigEntity, AlterConfigsResource] = {}
+    for position, resource in enumerate(request.resources):
+        try:
+            if _key(resource) in repeated:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the resource is named twice", field="resource_name")
+            entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
+            check_alterations(entity, resource.configs)
+        except ApiError as error:
+            errors[position] = error
+        else:
+            accepted[entity] = resource
+    plan: Plan | None = None
+    refused: dict[ConfigEntity, ApiError] = {}
+    if request.validate_only:
+        plan, unreadable = await preview_alterations(active, accepted)
+        refused = {entity: _unreadable(entity) for entity in unreadable}
+    else:
+        refused = await _write(active, accepted)
+    by_resource = {_key(accepted[entity]): error for entity, error in refused.items()}
+    responses: list[AlterConfigsResourceResponse] = []
+    for position, resource in enumerate(request.resources):
+        failure = errors.get(position, by_resource.get(_key(resource)))
+        responses.append(
+            AlterConfigsResourceResponse(
+                ErrorCode.NONE if failure is None else failure.code,
+                None if failure is None else failure.message,
+                resource.resource_type,
+                resource.resource_name,
+                () if failure is None else failure.violations,
+            )
+        )
+    return AlterConfigsResponse(tuple(responses), plan)
+
+
+def _key(resource: AlterConfigsResource | ConfigResource) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigEntity, ApiError]:
+    """Write all, those again whose node changed meanwhile; what could not be written, and why."""
+    errors: dict[ConfigEntity, ApiError] = {}
+    left = dict(wanted)
+    for _ in range(_ATTEMPTS):
+        found = await active.configs.read(list(left))
+        errors |= {entity: _unreadable(entity) for entity in left if found[entity] is None}
+        stored = {entity: config for entity, config in found.items() if config is not None}
+        outcomes = await active.configs.write(
+            {
+                entity: StoredConfig(altered(config.overrides, left[entity].configs), config.version)
+                for entity, config in stored.items()
+            }
+        )
+        _log.info("Settings altered", entities=[e.path for e, o in outcomes.items() if isinstance(o, Written)])
+        errors |= {e: _refusal(o) for e, o in outcomes.items() if not isinstance(o, Written | Conflict)}
+        left = {entity: left[entity] for entity, o in outcomes.items() if isinstance(o, Conflict)}
+        if not left:
+            return errors
+    return errors | {e: ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{e.path} keeps changing") for e in left}
+
+
+def _unreadable(entity: ConfigEntity) -> ApiError:
+    return ApiError(ErrorCode.INVALID_CONFIG, f"{entity.path} cannot be read")
+
+
+def _refusal(outcome: Outcome) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}")
+
+
+async def describe_configs(active: ActiveController, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Each resource by itself; unknown topics and resource types are answered with an error."""
+    entities: dict[int, ConfigEntity] = {}
+    results: dict[int, DescribeConfigsResult] = {}
+    for position, resource in enumerate(request.resources):
+        try:
+            entities[position] = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
+        except ApiError as error:
+            results[position] = _failed(resource, error)
+    of_controller, of_all = ConfigEntity("brokers", str(active.config.id)), ConfigEntity("brokers", DEFAULT_ENTITY)
+    stored = await active.configs.read(list(dict.fromkeys([*entities.values(), of_controller, of_all])))
+    layers = BrokerLayers(overrides_of(stored[of_controller]), overrides_of(stored[of_all]), active.config.file)
+    for position, entity in entities.items():
+        resource = request.resources[position]
+        own = stored[entity]
+        if own is None:
+            results[position] = _failed(resource, _unreadable(entity))
+            continue
+        configs = _describe(entity, own.overrides, layers, resource.configuration_keys)
+        results[position] = DescribeConfigsResult(ErrorCode.NONE, None, *_key(resource), configs)
+    return DescribeConfigsResponse(tuple(results[position] for position in range(len(request.resources))))
+
+
+def _describe(
+    entity: ConfigEntity, own: Mapping[str, str], layers: BrokerLayers, wanted: tuple[str, ...] | None
+) -> tuple[DescribedConfig, ...]:
+    if entity.type == "topics":
+        return describe_topic_configs(own, layers, wanted)
+    return describe_broker_configs({} if entity.name == DEFAULT_ENTITY else own, layers.of_all, layers.file, wanted)
+
+
+def _failed(resource: ConfigResource, error: ApiError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(error.code, error.message, *_key(resource))

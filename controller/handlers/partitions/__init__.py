@@ -1,0 +1,1 @@
+"""Transitions of partitions and replicas, elections, ISR changes."""

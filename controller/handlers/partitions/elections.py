@@ -1,0 +1,136 @@
+"""Elections on request, through the API or `/admin/preferred_replica_election`, and those by timer.
+
+Source: Kafka KafkaController.processReplicaLeaderElection, processAutoPreferredReplicaLeaderElection.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersResponse
+from cluster.state_machines import PartitionState
+from controller.active_controller import ActiveController
+from controller.decisions.partitions.leader_balance import plan_leader_balance
+from controller.decisions.partitions.leader_election import ElectionFailure, Preferred
+from controller.decisions.partitions.requested_elections import (
+    RefusedElection,
+    RequestedElections,
+    answer_elections,
+    classify_elections,
+    election_result,
+    is_election_type,
+    preview_elections,
+    requested_partitions,
+)
+from controller.events import ReplicaLeaderElection
+from controller.fenced_writes import Failed
+from controller.handlers.partitions.partition_transitions import move_partitions
+from controller.request_events import ElectLeadersDecision
+
+_log = structlog.stdlib.get_logger()
+
+
+async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) -> ElectLeadersDecision:
+    """Elect leaders where it is asked for and needed; every partition has its own outcome (EP-1 to EP-5).
+
+    With `validate_only` nothing is done. Raises ApiError(INVALID_REQUEST) for an unknown type of election, and
+    ControllerMovedError when a write is fenced.
+    """
+    if not is_election_type(request.election_type):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "there is no such election", field="election_type", value=request.election_type
+        )
+    context = active.context
+    asked = tuple(requested_partitions(context, request))
+    elections = classify_elections(context, request.election_type, asked)
+    if request.validate_only:
+        preview = preview_elections(context, elections, active.config.id, active.config.request_settings)
+        refusals, _ = _election_results(elections, request.election_type, preview.outcomes)
+        return ElectLeadersDecision(asked, refusals, plan=preview.plan)
+    outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
+    refusals, elected = _election_results(elections, request.election_type, outcomes)
+    _log.info("Elections on request", asked=len(asked), elected=len(elected), refused=len(refusals))
+    leaders = {tp: leadership.leader for tp, leadership in elected.items()}
+    delivered = {leader: active.channels.delivered(leader) for leader in sorted(set(leaders.values()))}
+    return ElectLeadersDecision(asked, refusals, leaders, delivered)
+
+
+async def wait_for_delivery(decided: ElectLeadersDecision, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """The answer once every new leader knows that it leads, at most the request's time later (EP-6).
+
+    Runs outside the event loop's turn. A partition whose leader does not know in time, or whose controller lost the
+    office before, answers REQUEST_TIMED_OUT, although its leader is elected.
+    """
+    waiting = decided.delivered.values()
+    if waiting and request.timeout_ms > 0:
+        await asyncio.wait(waiting, timeout=request.timeout_ms / 1000)
+    delivered = {leader for leader, news in decided.delivered.items() if news.done() and news.result()}
+    late = {
+        tp: RefusedElection(ErrorCode.REQUEST_TIMED_OUT, f"broker {leader} is elected, but did not hear of it in time")
+        for tp, leader in decided.leaders.items()
+        if leader not in delivered
+    }
+    return ElectLeadersResponse(
+        answer_elections(request, decided.partitions, decided.refusals | late), plan=decided.plan
+    )
+
+
+async def replica_leader_election(active: ActiveController) -> None:
+    """Hold the preferred elections that `/admin/preferred_replica_election` asks for, with a watch for the next node.
+
+    There is nobody to answer. Whatever comes of it, the node is deleted and looked for once more, because the next
+    one may be there already (EP-8, EP-10, EP-11).
+    """
+    requested = await active.admin_requests.read_requested_elections()
+    if requested is None:
+        return
+    partitions, version = requested
+    try:
+        elections = classify_elections(active.context, PREFERRED, dict.fromkeys(partitions))
+        outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
+        refusals, elected = _election_results(elections, PREFERRED, outcomes)
+        _log.info(
+            "Elections asked for in ZooKeeper",
+            elected=len(elected),
+            refused={str(tp): refusal.message for tp, refusal in refusals.items()},
+        )
+    finally:
+        outcome = await active.admin_requests.delete_requested_elections(version)
+        if isinstance(outcome, Failed):
+            _log.error("The request for elections cannot be removed", outcome=str(outcome))
+        else:
+            active.enqueue(ReplicaLeaderElection())
+
+
+async def balance_leaders(active: ActiveController) -> None:
+    """Give leadership back to preferred replicas that lead too little, then wait for the next time (EP-20 to EP-25)."""
+    config = active.config
+    try:
+        moves = plan_leader_balance(active.context, config.leader_imbalance_per_broker_percentage)
+        for broker, partitions in moves.items():
+            outcomes = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
+            won = sum(isinstance(outcome, LeaderAndIsr) for outcome in outcomes.values())
+            _log.info("Leadership goes back", broker=broker, partitions=len(partitions), elected=won)
+    finally:
+        # Counted from the end of this run, so that runs that take long do not queue up.
+        active.balance_later(config.leader_imbalance_check_interval_seconds)
+
+
+def _election_results(
+    elections: RequestedElections,
+    election_type: int,
+    outcomes: Mapping[TopicPartition, LeaderAndIsr | ElectionFailure],
+) -> tuple[dict[TopicPartition, RefusedElection], dict[TopicPartition, LeaderAndIsr]]:
+    """Everybody who has no new leader, with the reason; and those who have."""
+    refusals = dict(elections.refusals)
+    elected: dict[TopicPartition, LeaderAndIsr] = {}
+    for tp in elections.partitions:
+        result = election_result(election_type, outcomes.get(tp))
+        if isinstance(result, RefusedElection):
+            refusals[tp] = result
+        else:
+            elected[tp] = result
+    return refusals, elected

@@ -1,0 +1,74 @@
+"""Leaders ask for another ISR. Source: Kafka KafkaController.processAlterPartition; KIP-497."""
+
+import structlog
+
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
+from controller.active_controller import ActiveController
+from controller.changes import LeadershipsWritten
+from controller.context import ControllerContext
+from controller.decisions.partitions.isr_change import (
+    Proposal,
+    plan_isr_changes,
+    refusal,
+    refuse_alter_partition,
+    success,
+)
+from controller.fenced_writes import Conflict, Outcome, Written
+
+_log = structlog.stdlib.get_logger()
+
+
+async def alter_partition(active: ActiveController, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    """Judge every item, write the accepted ones in one batch, announce all partitions of the request (IS-5 to IS-16).
+
+    Raises ControllerMovedError when the write is fenced; nothing was accepted then.
+    """
+    code = refuse_alter_partition(active.context, request)
+    if code is not ErrorCode.NONE:
+        _log.info(
+            "AlterPartition refused", broker=request.broker_id, broker_epoch=request.broker_epoch, error=code.name
+        )
+        return AlterPartitionResponse(code)
+    plan = plan_isr_changes(active.context, request)
+    # Of two proposals for one partition the second is judged by what the first will have written.
+    proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
+    outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
+    written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
+    active.commit(LeadershipsWritten(written, "asked by the leader"))
+    batch = active.new_batch()
+    batch.add_update_metadata_for_all(plan.partitions)
+    active.send(batch)
+    results = list(plan.results)
+    for proposal in plan.accepted:
+        results[proposal.position] = _result(request, proposal, proposals, outcomes)
+    return AlterPartitionResponse(ErrorCode.NONE, tuple(result for result in results if result is not None))
+
+
+def changed_partitions(context: ControllerContext, response: AlterPartitionResponse) -> list[TopicPartition]:
+    """Partitions whose ISR is as asked for now, whether it had to be written or was so already."""
+    found: list[TopicPartition] = []
+    for item in response.partitions:
+        topic = item.topic_name if item.topic_id is None else context.topic_names.get(item.topic_id)
+        if item.error_code is ErrorCode.NONE and topic is not None:
+            found.append(TopicPartition(topic, item.partition_index))
+    return found
+
+
+def _result(
+    request: AlterPartitionRequest,
+    proposal: Proposal,
+    written: dict[TopicPartition, Proposal],
+    outcomes: dict[TopicPartition, Outcome],
+) -> AlterPartitionResult:
+    item = request.partitions[proposal.position]
+    if written[proposal.topic_partition] is not proposal:
+        return refusal(item, ErrorCode.INVALID_UPDATE_VERSION)
+    match outcomes[proposal.topic_partition]:
+        case Written():
+            return success(item, proposal.leadership)
+        case Conflict():
+            return refusal(item, ErrorCode.INVALID_UPDATE_VERSION)
+        case _:
+            return refusal(item, ErrorCode.UNKNOWN_SERVER_ERROR)

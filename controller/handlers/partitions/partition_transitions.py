@@ -1,0 +1,190 @@
+"""The partition state machine's other half: carry out planned moves and elections.
+
+Source: Kafka ZkPartitionStateMachine.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from cluster.errors import ControllerMovedError, MalformedZnodeError, SessionExpiredError, ZooKeeperError
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.state_machines import PartitionState
+from controller.active_controller import ActiveController
+from controller.changes import Assignments, LeadersElected, PartitionsMoved, PartitionStatesDerived
+from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
+from controller.decisions.configs.topic_configs import parse_unclean_override
+from controller.decisions.partitions.leader_election import (
+    Election,
+    ElectionFailure,
+    ElectionPlan,
+    Offline,
+    Strategy,
+    has_online_isr_member,
+    plan_elections,
+)
+from controller.decisions.partitions.partition_states import (
+    initial_partition_state,
+    plan_initialisations,
+    plan_partition_moves,
+)
+from controller.fenced_writes import Written
+from controller.handlers.partitions.state_writes import Current, Leaderships, refusals, write_in_rounds
+
+_log = structlog.stdlib.get_logger()
+
+Results = dict[TopicPartition, LeaderAndIsr | ElectionFailure]
+"""What elections came to; partitions that were skipped or initialised do not appear (PS-6)."""
+
+
+async def move_partitions(
+    active: ActiveController,
+    partitions: Sequence[TopicPartition],
+    target: PartitionState,
+    strategy: Strategy | None = None,
+    announced: Assignments = NO_ASSIGNMENTS,
+) -> Results:
+    """Move partitions to a state; towards OnlinePartition, new ones are initialised and others hold an election.
+
+    `announced`: assignments that brokers are told of although the topic nodes do not carry them yet.
+    A failure of ZooKeeper becomes the result of every partition (PS-3); ControllerMovedError and
+    SessionExpiredError end the event.
+    """
+    if not partitions:
+        return {}
+    batch = active.new_batch(announced)
+    try:
+        results = await _move(active, batch, partitions, target, strategy)
+    except (ControllerMovedError, SessionExpiredError):
+        raise
+    except ZooKeeperError as error:
+        _log.error("Partitions cannot be moved", target=target.value, partitions=len(partitions), error=str(error))
+        active.resume_later()
+        results = dict.fromkeys(partitions, ElectionFailure(str(error), error.code))
+    # Also after an error: what was written before it must be told.
+    active.send(batch)
+    return results
+
+
+async def trigger_online_elections(active: ActiveController, topic: str | None = None) -> Results:
+    """Look for a leader for every partition, or those of one topic, that is new or offline (§13.5)."""
+    waiting = [tp for tp in active.context.partitions_awaiting_leader() if topic is None or tp.topic == topic]
+    return await move_partitions(active, waiting, PartitionState.ONLINE, Offline())
+
+
+async def start_partition_machine(active: ActiveController) -> None:
+    """Derive every partition's state, then elect where a leader is missing (PS-30)."""
+    context = active.context
+    assigned = [TopicPartition(topic, p) for topic, of_topic in context.assignments.items() for p in of_topic]
+    active.commit(PartitionStatesDerived({tp: initial_partition_state(context, tp) for tp in assigned}))
+    await trigger_online_elections(active)
+
+
+async def _move(
+    active: ActiveController,
+    batch: ControlBatch,
+    partitions: Sequence[TopicPartition],
+    target: PartitionState,
+    strategy: Strategy | None,
+) -> Results:
+    context = active.context
+    moves = plan_partition_moves(context.partition_state, partitions, target)
+    if moves.refused:
+        first, state = next(iter(moves.refused.items()))
+        _log.error(
+            "Partitions refused a state", target=target.value, count=len(moves.refused), first=str(first), state=state
+        )
+    if target is not PartitionState.ONLINE:
+        active.commit(PartitionsMoved(moves.valid, target))
+        return {}
+    new = [tp for tp in moves.valid if context.partition_state(tp) is PartitionState.NEW]
+    led_before = [tp for tp in moves.valid if context.partition_state(tp) is not PartitionState.NEW]
+    if new:
+        await _initialise(active, batch, new)
+    if not led_before:
+        return {}
+    assert strategy is not None, "an election needs a strategy"
+    return await _elect(active, batch, led_before, strategy)
+
+
+async def _initialise(active: ActiveController, batch: ControlBatch, partitions: Sequence[TopicPartition]) -> None:
+    """Create the state nodes of new partitions (PS-7 to PS-9). `trigger_online_elections` comes back to failures."""
+    context = active.context
+    plan = plan_initialisations(context, partitions)
+    outcomes = await active.store.create_states(plan.creations)
+    written = {tp: leadership for tp, leadership in plan.creations.items() if isinstance(outcomes[tp], Written)}
+    active.commit(LeadersElected(written, "initialised"))
+    for tp, leadership in written.items():
+        batch.add_leader_and_isr(leadership.isr, tp, leadership, context.assignment(tp), is_new=True)
+    _report_failures("Partitions stay new", plan.failures | refusals(outcomes))
+
+
+async def _elect(
+    active: ActiveController, batch: ControlBatch, partitions: Sequence[TopicPartition], strategy: Strategy
+) -> Results:
+    """Hold elections until no partition is left to retry (PS-10)."""
+    context = active.context
+    elections: dict[TopicPartition, Election] = {}
+
+    async def decide(current: Current) -> ElectionPlan:
+        plan = plan_elections(
+            context,
+            current,
+            strategy,
+            await unclean_allowed(active, current, strategy, default=active.settings.unclean_leader_election_enable),
+            mark_recovering=active.config.protocol_version.has_leader_recovery_state,
+        )
+        active.metrics.unclean_elections.mark(sum(election.unclean for election in plan.elections))
+        elections.update((election.topic_partition, election) for election in plan.elections)
+        return plan
+
+    def conclude(written: Leaderships) -> None:
+        active.commit(LeadersElected(written, type(strategy).__name__))
+        for tp, leadership in written.items():
+            batch.add_leader_and_isr(elections[tp].recipients, tp, leadership, batch.assignment(tp), is_new=False)
+
+    elected, failures = await write_in_rounds(active, partitions, decide, conclude)
+    _report_failures("Partitions have no new leader", failures)
+    return {**elected, **failures}
+
+
+async def unclean_allowed(
+    active: ActiveController,
+    current: Mapping[TopicPartition, LeaderAndIsr | None],
+    strategy: Strategy,
+    *,
+    default: bool,
+) -> dict[str, bool | ElectionFailure]:
+    """Per topic of a partition without an online ISR member, whether its settings allow an unclean leader (PS-20).
+
+    `default` holds for topics that do not say it themselves.
+    """
+    if not isinstance(strategy, Offline) or strategy.allow_unclean:
+        return {}
+    context = active.context
+    topics = dict.fromkeys(
+        tp.topic
+        for tp, leadership in current.items()
+        if leadership is not None and not has_online_isr_member(context, tp, leadership)
+    )
+    allowed: dict[str, bool | ElectionFailure] = {}
+    for topic, configs in (await active.store.read_topic_configs(list(topics))).items():
+        if isinstance(configs, MalformedZnodeError):
+            allowed[topic] = ElectionFailure(f"settings of topic {topic} cannot be read")
+            continue
+        try:
+            override = parse_unclean_override(configs)
+        except ValueError as error:
+            allowed[topic] = ElectionFailure(str(error))
+        else:
+            allowed[topic] = default if override is None else override
+    return allowed
+
+
+def _report_failures(event: str, failures: Mapping[TopicPartition, ElectionFailure]) -> None:
+    """One line per reason, however many partitions share it."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for tp, failure in failures.items():
+        by_reason.setdefault(failure.reason, []).append(tp)
+    for reason, partitions in by_reason.items():
+        _log.warning(event, reason=reason, count=len(partitions), first=str(partitions[0]))

@@ -1,0 +1,211 @@
+"""The replica state machine's other half: carry out planned moves, and take offline replicas out of ISRs.
+
+Source: Kafka ZkReplicaStateMachine.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import structlog
+
+from cluster.broker import BrokerId
+from cluster.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
+from cluster.hash_order import in_hash_order
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.state_machines import ReplicaState
+from controller.active_controller import ActiveController
+from controller.changes import Assignments, LeadershipsRead, LeadershipsWritten, ReplicasMoved, ReplicaStatesDerived
+from controller.context import ControllerContext
+from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
+from controller.decisions.partitions.replica_states import IsrRemovalPlan, plan_isr_removals, plan_replica_moves
+from controller.handlers.partitions.state_writes import Current, Leaderships, write_in_rounds
+
+_log = structlog.stdlib.get_logger()
+
+Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
+"""Broker -> partitions whose replicas there are meant; brokers are taken in the order of Kafka's hash table."""
+
+
+def replicas_of(
+    context: ControllerContext, partitions: Iterable[TopicPartition]
+) -> dict[BrokerId, list[TopicPartition]]:
+    """All assigned replicas of the partitions."""
+    by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    for tp in partitions:
+        for broker in context.assignment(tp).replicas:
+            by_broker.setdefault(broker, []).append(tp)
+    return by_broker
+
+
+Removing = Mapping[TopicPartition, tuple[BrokerId, ...]]
+"""Partition -> replicas that are out of its assignment while their data and their place in the ISR are still there."""
+_NONE: Final[Removing] = MappingProxyType({})
+
+
+async def move_replicas(
+    active: ActiveController,
+    replicas: Replicas,
+    target: ReplicaState,
+    *,
+    recorded: bool = True,
+    removing: Removing = _NONE,
+    announced: Assignments = NO_ASSIGNMENTS,
+) -> None:
+    """Move replicas to a state and tell brokers what follows from it (RM-1 to RM-3).
+
+    A failure of ZooKeeper is logged, and the replicas concerned keep their state; ControllerMovedError and
+    SessionExpiredError end the event. `recorded` is off where the records of the partitions say it all. `removing`:
+    all that a reassignment removes, with `announced`: the assignments that brokers are told of although the topic nodes
+    do not carry them yet.
+    """
+    batch = active.new_batch(announced)
+    try:
+        # Who goes last stays in an ISR that all of them leave, and may be elected later.
+        for broker in in_hash_order(replicas):
+            if replicas[broker]:
+                await _move_on_broker(
+                    active, batch, broker, replicas[broker], target, recorded=recorded, removing=removing
+                )
+    except (ControllerMovedError, SessionExpiredError):
+        raise
+    except ZooKeeperError as error:
+        _log.error("Replicas cannot be moved", target=target.value, error=str(error))
+        active.resume_later()
+    # Also after an error: what was written before it must be told.
+    active.send(batch)
+
+
+async def start_replica_machine(active: ActiveController) -> None:
+    """Derive every replica's state, then tell every broker what it hosts and take dead replicas out of ISRs.
+
+    A replica that is not online starts as ineligible for deletion, so that a topic waiting for its deletion
+    does not count it as deletable (RM-20, RM-21).
+    """
+    context = active.context
+    online: dict[BrokerId, list[TopicPartition]] = {}
+    offline: dict[BrokerId, list[TopicPartition]] = {}
+    for broker in context.hosting_brokers():
+        hosted = context.partitions_on_broker(broker)
+        # No log directory is known to have failed yet: a new controller learns that from the brokers' answers.
+        state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.DELETION_INELIGIBLE
+        active.commit(ReplicaStatesDerived(broker, tuple(hosted), state))
+        (online if state is ReplicaState.ONLINE else offline)[broker] = hosted
+    await move_replicas(active, online, ReplicaState.ONLINE)
+    await move_replicas(active, offline, ReplicaState.OFFLINE)
+
+
+async def _move_on_broker(
+    active: ActiveController,
+    batch: ControlBatch,
+    broker: BrokerId,
+    partitions: Sequence[TopicPartition],
+    target: ReplicaState,
+    *,
+    recorded: bool,
+    removing: Removing,
+) -> None:
+    moves = plan_replica_moves(active.context, broker, partitions, target)
+    if moves.refused:
+        first, state = next(iter(moves.refused.items()))
+        _log.error(
+            "Replicas refused a state",
+            broker=broker,
+            target=target.value,
+            count=len(moves.refused),
+            first=str(first),
+            state=state,
+        )
+    match target:
+        case ReplicaState.NEW:
+            moved = _start_new(active, batch, broker, moves.valid)
+        case ReplicaState.ONLINE:
+            moved = _bring_online(active, batch, broker, moves.valid)
+        case ReplicaState.OFFLINE:
+            moved = await _take_offline(active, batch, broker, moves.valid, removing)
+        case ReplicaState.DELETION_STARTED:
+            for tp in moves.valid:
+                batch.add_stop_replica(broker, tp, delete=True)
+            moved = list(moves.valid)
+        case _:
+            moved = list(moves.valid)
+    active.commit(ReplicasMoved(broker, {tp: moves.valid[tp] for tp in moved}, target, recorded))
+
+
+def _start_new(
+    active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """A new replica of a partition that has a leader is told to follow; others wait for the first leader."""
+    context = active.context
+    moved: list[TopicPartition] = []
+    for tp in partitions:
+        leadership = context.leaderships.get(tp)
+        if leadership is not None:
+            if leadership.leader == broker:
+                _log.error("A new replica cannot lead", partition=str(tp), broker=broker)
+                continue
+            batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=True)
+        moved.append(tp)
+    return moved
+
+
+def _bring_online(
+    active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Mapping[TopicPartition, ReplicaState]
+) -> list[TopicPartition]:
+    """Send the broker the leadership as it stands, unchanged (PS-24); a replica fresh from New has heard already."""
+    context = active.context
+    leaderships = context.leaderships
+    for tp, state in partitions.items():
+        if state is ReplicaState.NEW:
+            continue
+        leadership = leaderships.get(tp)
+        if leadership is not None:
+            batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=False)
+    return list(partitions)
+
+
+async def _take_offline(
+    active: ActiveController,
+    batch: ControlBatch,
+    broker: BrokerId,
+    partitions: Mapping[TopicPartition, ReplicaState],
+    removing: Removing,
+) -> list[TopicPartition]:
+    """Stop the replicas and take them out of their ISRs (RM-4 to RM-7)."""
+    context = active.context
+    for tp in partitions:
+        # Before the ISR changes: the request carries the leader epoch that the broker may know.
+        batch.add_stop_replica(broker, tp, delete=False)
+    led = [tp for tp in partitions if tp in context.leaderships]
+    never_led = [tp for tp in partitions if tp not in context.leaderships]
+    shrunk = await _remove_from_isrs(active, broker, led, removing) if led else {}
+    for tp, leadership in shrunk.items():
+        if tp.topic not in context.topics_to_be_deleted:
+            assignment = batch.assignment(tp)
+            others = [b for b in assignment.replicas if b != broker]
+            batch.add_leader_and_isr(others, tp, leadership, assignment, is_new=False)
+    if never_led:
+        batch.add_update_metadata_for_all(never_led)
+    return [*shrunk, *never_led]
+
+
+async def _remove_from_isrs(
+    active: ActiveController, broker: BrokerId, partitions: Sequence[TopicPartition], removing: Removing
+) -> dict[TopicPartition, LeaderAndIsr]:
+    """The leadership of each partition without the broker, written where it changed (RM-8 to RM-12)."""
+    context = active.context
+    unchanged: dict[TopicPartition, LeaderAndIsr] = {}
+
+    async def decide(current: Current) -> IsrRemovalPlan:
+        plan = plan_isr_removals(context, broker, current)
+        unchanged.update(plan.unchanged)
+        return plan
+
+    def apply(written: Leaderships) -> None:
+        active.commit(LeadershipsWritten(written, "replica offline", broker, removing))
+
+    removed, failures = await write_in_rounds(active, partitions, decide, apply)
+    active.commit(LeadershipsRead(unchanged))
+    for tp, failure in failures.items():
+        _log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
+    return unchanged | removed

@@ -1,0 +1,95 @@
+"""New leaderships, written over the very ones that they were decided upon: in rounds, until none has moved on.
+
+Source: Kafka ZkPartitionStateMachine.doElectLeaderForPartitions, ZkReplicaStateMachine.removeReplicasFromIsr,
+KafkaController.updateLeaderEpoch, which have this loop each.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from cluster.errors import ErrorCode
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.process.tasks import Backoff
+from controller.active_controller import ActiveController
+from controller.decisions.partitions.leader_election import ElectionFailure
+from controller.fenced_writes import Conflict, Outcome, Written
+
+_ROUNDS_WITHOUT_PAUSE: Final = 10
+_PAUSE_MS: Final = (65, 800)  # 50 ms to 1 s with the jitter (D-25).
+_log = structlog.stdlib.get_logger()
+
+Leaderships = Mapping[TopicPartition, LeaderAndIsr]
+Current = Mapping[TopicPartition, LeaderAndIsr | None]
+"""What is decided upon; None for a partition without a state node."""
+Failures = Mapping[TopicPartition, ElectionFailure]
+
+
+class WritePlan(Protocol):
+    """`writes`: each to be written if the partition epoch is still one less. `failures` are not tried again."""
+
+    @property
+    def writes(self) -> Leaderships: ...
+
+    @property
+    def failures(self) -> Failures: ...
+
+
+async def write_in_rounds(
+    active: ActiveController,
+    partitions: Iterable[TopicPartition],
+    decide: Callable[[Current], Awaitable[WritePlan]],
+    apply: Callable[[Leaderships], None],
+) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, ElectionFailure]]:
+    """Decide, write, apply; then again for partitions whose node has changed meanwhile (PS-10, RM-8, RA-14).
+
+    What was written, and what could not be. `apply` gets what each round has written, at once: an error of ZooKeeper
+    in a later round must not leave memory behind. Such errors are raised.
+    """
+    written: dict[TopicPartition, LeaderAndIsr] = {}
+    failures: dict[TopicPartition, ElectionFailure] = {}
+    pauses = Backoff(*_PAUSE_MS, active.random)
+    rounds = 0
+    current = await _current_leaderships(active, partitions)
+    while current:
+        plan = await decide(current)
+        writes = plan.writes
+        outcomes = await active.store.write_states(writes)
+        acknowledged = {tp: writes[tp] for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
+        apply(acknowledged)
+        written |= acknowledged
+        moved_on = {tp: None for tp, o in outcomes.items() if isinstance(o, Conflict) and not o.exists}
+        failures |= plan.failures
+        failures |= {tp: failure for tp, failure in refusals(outcomes).items() if tp not in moved_on}
+        rounds += 1
+        if moved_on and rounds >= _ROUNDS_WITHOUT_PAUSE:
+            _log.warning("State nodes keep changing", partitions=len(moved_on), rounds=rounds)
+            await pauses.pause()
+        current = await _read(active, list(moved_on))
+    return written, failures
+
+
+def refusals(outcomes: Mapping[TopicPartition, Outcome]) -> dict[TopicPartition, ElectionFailure]:
+    """Every write that ZooKeeper did not carry out."""
+    return {
+        tp: ElectionFailure(f"the state node cannot be written: {outcome}", ErrorCode.UNKNOWN_SERVER_ERROR)
+        for tp, outcome in outcomes.items()
+        if not isinstance(outcome, Written)
+    }
+
+
+async def _current_leaderships(active: ActiveController, partitions: Iterable[TopicPartition]) -> Current:
+    """What to decide upon in the first round: the context's, or what agents may have written meanwhile (D-23)."""
+    if not active.config.protocol_version.has_alter_partition:
+        return await _read(active, list(partitions))
+    known = active.context.leaderships
+    current: dict[TopicPartition, LeaderAndIsr | None] = {tp: known.get(tp) for tp in partitions}
+    return {**current, **await _read(active, [tp for tp, leadership in current.items() if leadership is None])}
+
+
+async def _read(active: ActiveController, partitions: Sequence[TopicPartition]) -> Current:
+    if not partitions:
+        return {}
+    found = await active.store.read_states(partitions)
+    return {tp: found.get(tp) for tp in partitions}

@@ -1,0 +1,131 @@
+"""Topics appear, grow and vanish in ZooKeeper, written there by this controller's API or by any tool.
+
+Source: Kafka KafkaController.processTopicChange, processPartitionModifications, onNewPartitionCreation.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+from msgspec.structs import replace
+
+from cluster.broker import TopicId
+from cluster.partition import TopicAssignment, TopicPartition
+from cluster.state_machines import PartitionState, ReplicaState
+from controller.active_controller import ActiveController
+from controller.changes import AssignmentsRead, TopicIdRead, TopicsCreated, TopicsListed, TopicsRemoved
+from controller.decisions.partitions.leader_election import Offline
+from controller.decisions.topics.creation import new_topic_id
+from controller.events import PartitionModifications
+from controller.fenced_writes import Written
+from controller.handlers.partitions.partition_transitions import move_partitions
+from controller.handlers.partitions.replica_transitions import move_replicas, replicas_of
+from controller.handlers.reassignment.reassignment_znode import drop_reassignments_of_topics
+from controller.partition_image import TopicIdConflictError
+
+_log = structlog.stdlib.get_logger()
+
+
+async def topic_change(active: ActiveController) -> None:
+    """Compare the topics with those known; create the partitions of new ones (TP-10 to TP-14)."""
+    context = active.context
+    listed = await active.store.list_topics()
+    for topic in sorted(active.store.malformed_topics):
+        # It may have been deleted and created again in between: that spends the watch on it.
+        active.enqueue(PartitionModifications(topic))
+    new = [topic for topic in listed if topic not in context.topics]
+    vanished = sorted(context.topics.difference(listed))
+    topics = await active.store.read_topics(new)
+    active.commit(TopicsListed(listed))
+    if vanished:
+        # Without the deletion procedure: somebody removed the nodes, and there is nobody to tell.
+        _log.warning("Topics vanished from ZooKeeper", topics=vanished)
+        active.commit(TopicsRemoved(tuple(vanished), deleted=False))
+        await drop_reassignments_of_topics(active, vanished)
+    await record_topics(active, topics)
+    active.commit(TopicsCreated(tuple(topics)))
+    await create_partitions(active, [tp for topic in topics for tp in context.partitions_of(topic)])
+
+
+async def partition_modifications(active: ActiveController, topic: str) -> None:
+    """Create the partitions that a topic node has gained; everything else about it is ignored (TP-20 to TP-24)."""
+    context = active.context
+    found = (await active.store.read_topics([topic])).get(topic)
+    if found is None or topic not in context.topics:
+        return
+    known = context.assignments.get(topic, {})
+    added = sorted(found.partitions.keys() - known.keys())
+    if not added:
+        return
+    if context.is_marked_for_deletion(topic):
+        await _restore_partitions(active, topic)
+        return
+    if topic not in context.topic_ids:
+        # Its node was malformed before, or ids are not in use.
+        await _record_ids(active, {topic: found})
+    _record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
+    await create_partitions(active, [TopicPartition(topic, p) for p in added])
+
+
+async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
+    """Give an id to topics without one, then take ids and assignments into the context (LC-4, LC-5, TP-13)."""
+    await _record_ids(active, topics)
+    _record_assignments(active, topics)
+
+
+async def record_missing_ids(active: ActiveController) -> None:
+    """Give an id to the topics whose node ZooKeeper did not let be written with one."""
+    context = active.context
+    if active.config.protocol_version.assigns_topic_ids:
+        await _record_ids(active, await active.store.read_topics(sorted(context.topics - context.topic_ids.keys())))
+
+
+def _record_assignments(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
+    active.commit(
+        AssignmentsRead(
+            {TopicPartition(topic, p): replicas for topic, a in topics.items() for p, replicas in a.partitions.items()}
+        )
+    )
+
+
+async def create_partitions(active: ActiveController, partitions: Sequence[TopicPartition]) -> None:
+    """New partition, new replicas, first leader, online replicas."""
+    if not partitions:
+        return
+    replicas = replicas_of(active.context, partitions)
+    await move_partitions(active, partitions, PartitionState.NEW)
+    await move_replicas(active, replicas, ReplicaState.NEW, recorded=False)
+    await move_partitions(active, partitions, PartitionState.ONLINE, Offline())
+    await move_replicas(active, replicas, ReplicaState.ONLINE, recorded=False)
+
+
+async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> dict[str, TopicId]:
+    """The id of each topic; new ones are in ZooKeeper before they are used (TI-1, TI-2)."""
+    ids: dict[str, TopicId] = {t: TopicId(a.topic_id) for t, a in topics.items() if a.topic_id is not None}
+    if not active.config.protocol_version.assigns_topic_ids:
+        return ids
+    fresh = {topic: new_topic_id(active.random) for topic, a in topics.items() if a.topic_id is None}
+    if fresh:
+        outcomes = await active.store.write_topics({t: replace(topics[t], topic_id=fresh[t]) for t in fresh})
+        for topic, outcome in outcomes.items():
+            if isinstance(outcome, Written):
+                ids[topic] = fresh[topic]
+            else:
+                _log.error("A topic cannot be given an id", topic=topic, outcome=str(outcome))
+    return ids
+
+
+async def _record_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
+    for topic, topic_id in (await _assign_ids(active, topics)).items():
+        try:
+            active.commit(TopicIdRead(topic, topic_id))
+        except TopicIdConflictError as error:
+            # Somebody wrote the node by hand. The topic is served without an id rather than under another's.
+            _log.error("A topic id contradicts another", topic=topic, error=str(error))
+
+
+async def _restore_partitions(active: ActiveController, topic: str) -> None:
+    """A topic that waits for its deletion may not grow: its node goes back to the partitions that exist (TP-21)."""
+    context = active.context
+    existing = await active.store.existing_partitions(topic)
+    known = {p: assignment for p, assignment in context.assignments.get(topic, {}).items() if p in existing}
+    await active.store.write_topics({topic: TopicAssignment(known, context.topic_ids.get(topic))})

@@ -1,0 +1,84 @@
+"""Topics deleted through the API: their markers are written here, the rest is the deletion's own affair.
+
+Source: Kafka KafkaApis.handleDeleteTopicsRequest, ZkAdminManager.deleteTopics.
+"""
+
+from collections import Counter
+
+from cluster.errors import ApiError, ErrorCode
+from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, TopicToDelete
+from controller.active_controller import ActiveController
+from controller.decisions.topics.deletion_preview import preview_deletions
+from controller.fenced_writes import Conflict, Written
+from controller.handlers.waiting import late
+from controller.request_events import DeleteTopicsDecision
+
+
+async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) -> DeleteTopicsDecision:
+    """Mark the topics that may be deleted (TP-3); one marked before is marked all the same.
+
+    Raises ControllerMovedError when the write is fenced; some topics may be marked then.
+    """
+    names = [_name(active, topic) for topic in request.topics]
+    repeated = {name for name, count in Counter(names).items() if name is not None and count > 1}
+    results: list[DeletableTopicResult] = []
+    for topic, name in zip(request.topics, names, strict=True):
+        try:
+            _check(active, topic, name, repeated)
+        except ApiError as error:
+            results.append(DeletableTopicResult(topic.name, topic.topic_id, error.code, error.message))
+        else:
+            topic_id = None if name is None else active.context.topic_ids.get(name)
+            results.append(DeletableTopicResult(name, topic_id, ErrorCode.NONE))
+    accepted = [result.name for result in results if result.error_code is ErrorCode.NONE and result.name is not None]
+    if request.validate_only:
+        plan = preview_deletions(active.context, accepted, active.config.id, active.config.request_settings)
+        return DeleteTopicsDecision(tuple(results), {}, plan)
+    outcomes = await active.store.mark_for_deletion(accepted)
+    marked = {topic for topic, outcome in outcomes.items() if isinstance(outcome, Written | Conflict)}
+    results = [
+        DeletableTopicResult(
+            r.name, r.topic_id, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcomes[r.name]}"
+        )
+        if r.name in outcomes and r.name not in marked
+        else r
+        for r in results
+    ]
+    return DeleteTopicsDecision(
+        tuple(results), {topic: active.topic_deleted(topic) for topic in accepted if topic in marked}
+    )
+
+
+def _name(active: ActiveController, topic: TopicToDelete) -> str | None:
+    if topic.name is not None or topic.topic_id is None:
+        return topic.name
+    return active.context.topic_names.get(topic.topic_id)
+
+
+def _check(active: ActiveController, topic: TopicToDelete, name: str | None, repeated: set[str]) -> None:
+    if (topic.name is None) is (topic.topic_id is None):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id", field="topics")
+    if not active.config.delete_topic_enable:
+        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+    if name in repeated:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=name)
+    if name is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id}")
+    if name not in active.context.topics:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+
+async def wait_for_deletions(decided: DeleteTopicsDecision, timeout_ms: int) -> tuple[DeletableTopicResult, ...]:
+    """The results once every topic is gone, at most `timeout_ms` later (TP-4).
+
+    A topic that is still there then answers REQUEST_TIMED_OUT, and is deleted all the same.
+    """
+    waiting = await late(decided.deleted, timeout_ms)
+    return tuple(
+        DeletableTopicResult(
+            result.name, result.topic_id, ErrorCode.REQUEST_TIMED_OUT, "the topic is marked, but not gone yet"
+        )
+        if result.name in waiting
+        else result
+        for result in decided.results
+    )

@@ -1,0 +1,208 @@
+"""Topics created through the API: checked and written here, their partitions created by TopicChange.
+
+So a topic that a tool wrote into ZooKeeper and one that was asked for come into being the same way.
+Source: Kafka ZkAdminManager.createTopics, AdminZkClient.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from cluster.broker import TopicId, ZkVersion
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.requests.plans import Plan
+from cluster.requests.topics import (
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResult,
+    CreateTopicsRequest,
+    NewTopic,
+)
+from controller.active_controller import ActiveController
+from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
+from controller.decisions.topics.expansion import plan_expansion
+from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
+from controller.handlers.topics.previews import preview_new_partitions
+from controller.handlers.waiting import late
+from controller.request_events import CreatePartitionsDecision, CreateTopicsDecision
+
+
+async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> CreateTopicsDecision:
+    """Decide on each topic by itself, then write those accepted (TP-1).
+
+    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may exist then.
+    """
+    marked = await active.store.marked_for_deletion([topic.name for topic in request.topics if topic.name])
+    repeated = duplicate_names(request.topics)
+    results: dict[int, CreatableTopicResult] = {}
+    accepted: dict[int, TopicAssignment] = {}
+    taken = TakenNames(active.context.topics | marked)
+    for position, topic in enumerate(request.topics):
+        try:
+            if topic.name in repeated:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=topic.name)
+            accepted[position] = _plan(active, topic, taken)
+        except ApiError as error:
+            results[position] = refused_topic(topic.name, error)
+        else:
+            # Two new topics of one request may collide with each other as well.
+            taken.add(topic.name)
+    outcomes: dict[str, Outcome] = {}
+    plan: Plan | None = None
+    if request.validate_only:
+        plan = preview_new_partitions(active, {request.topics[i].name: a.partitions for i, a in accepted.items()})
+    else:
+        outcomes = await active.store.create_topics(
+            {request.topics[i].name: (assignment, request.topics[i].configs) for i, assignment in accepted.items()}
+        )
+    for position, assignment in accepted.items():
+        name = request.topics[position].name
+        results[position] = _result(name, assignment, outcomes.get(name))
+    return CreateTopicsDecision(
+        tuple(results[position] for position in range(len(request.topics))),
+        {name: active.leaders_elected(name) for name, outcome in outcomes.items() if isinstance(outcome, Written)},
+        plan,
+    )
+
+
+def _plan(active: ActiveController, topic: NewTopic, taken: TakenNames) -> TopicAssignment:
+    context, config = active.context, active.config
+    partitions = plan_new_topic(
+        topic,
+        taken,
+        [context.brokers[b] for b in sorted(context.live_broker_ids)],
+        default_partitions=config.default_partitions,
+        default_replication_factor=config.default_replication_factor,
+        random=active.random,
+    )
+    topic_id = new_topic_id(active.random) if config.protocol_version.assigns_topic_ids else None
+    return TopicAssignment(partitions, topic_id)
+
+
+def _result(name: str, assignment: TopicAssignment, outcome: Outcome | None) -> CreatableTopicResult:
+    """`outcome` is None where the request was only to be validated."""
+    match outcome:
+        case None | Written():
+            return CreatableTopicResult(
+                name,
+                ErrorCode.NONE,
+                topic_id=None if outcome is None or assignment.topic_id is None else TopicId(assignment.topic_id),
+                num_partitions=len(assignment.partitions),
+                replication_factor=len(assignment.partitions[0].replicas),
+            )
+        case Conflict():
+            taken = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists", field="name", value=name)
+            return refused_topic(name, taken)
+        case TooLarge(size):
+            return refused_topic(name, _too_many_partitions(len(assignment.partitions), size))
+        case _:
+            return refused_topic(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}"))
+
+
+def _too_many_partitions(count: int, size: int) -> ApiError:
+    return ApiError(ErrorCode.INVALID_PARTITIONS, _too_large(size), field="num_partitions", value=count)
+
+
+def _too_large(size: int) -> str:
+    return f"the topic's znode would take {size} bytes, and ZooKeeper takes at most {MAX_UNIT_BYTES} in one piece"
+
+
+def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name,
+        error.code,
+        error.message,
+        error_field="" if error.field is None else error.field,
+        error_value="" if error.value is None else str(error.value),
+        violations=error.violations,
+    )
+
+
+async def wait_for_leaders(decided: CreateTopicsDecision, timeout_ms: int) -> tuple[CreatableTopicResult, ...]:
+    """The results once every created topic has all its leaders, at most `timeout_ms` later (TP-4).
+
+    Runs outside the event loop's turn, which goes on to create the partitions. A topic that is not led in time,
+    or whose controller stopped being active, answers REQUEST_TIMED_OUT, although it exists.
+    """
+    waiting = await late(decided.leaders_elected, timeout_ms)
+    return tuple(
+        CreatableTopicResult(
+            result.name,
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the topic is created, but not all its partitions had a leader in time",
+            topic_id=result.topic_id,
+            num_partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+        )
+        if result.name in waiting
+        else result
+        for result in decided.results
+    )
+
+
+async def create_partitions(active: ActiveController, request: CreatePartitionsRequest) -> CreatePartitionsDecision:
+    """Decide on each topic by itself, then write those accepted (TP-2); PartitionModifications does the rest.
+
+    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may have grown then.
+    """
+    context = active.context
+    names = [item.name for item in request.topics]
+    repeated = duplicate_names(request.topics)
+    doomed = context.topics_marked_for_deletion | await active.store.marked_for_deletion(
+        [name for name in names if name]
+    )
+    found = await active.store.read_topics_to_change(sorted(context.topics.intersection(names)))
+    results: dict[int, CreatePartitionsResult] = {}
+    planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
+    growth: dict[str, dict[int, ReplicaAssignment]] = {}
+    for position, item in enumerate(request.topics):
+        try:
+            if item.name in repeated:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=item.name)
+            if item.name in doomed:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {item.name} is queued for deletion")
+            if item.name not in found:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {item.name}")
+            topic, version = found[item.name]
+            added = plan_expansion(item, topic, context.brokers.values(), context.shutting_down)
+        except ApiError as error:
+            results[position] = CreatePartitionsResult(item.name, error.code, error.message)
+        else:
+            planned[item.name] = replace(topic, partitions=topic.partitions | added), version
+            growth[item.name] = added
+            replicas = {partition: assignment.replicas for partition, assignment in added.items()}
+            results[position] = CreatePartitionsResult(item.name, ErrorCode.NONE, None, replicas)
+    outcomes = {} if request.validate_only else await active.store.change_topics(planned)
+    grown = {name for name, outcome in outcomes.items() if isinstance(outcome, Written)}
+    return CreatePartitionsDecision(
+        tuple(_expanded(results[position], outcomes) for position in range(len(request.topics))),
+        {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},
+        preview_new_partitions(active, growth) if request.validate_only else None,
+    )
+
+
+def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -> CreatePartitionsResult:
+    match outcomes.get(result.name) if result.error_code is ErrorCode.NONE else None:
+        case None | Written():
+            return result
+        case Conflict():
+            why = "somebody else changed the topic at the same time"
+            return CreatePartitionsResult(result.name, ErrorCode.OPERATION_NOT_ATTEMPTED, why)
+        case TooLarge(size):
+            return CreatePartitionsResult(result.name, ErrorCode.INVALID_PARTITIONS, _too_large(size))
+        case refusal:
+            why = f"ZooKeeper refused: {refusal}"
+            return CreatePartitionsResult(result.name, ErrorCode.UNKNOWN_SERVER_ERROR, why)
+
+
+async def wait_for_new_partitions(
+    decided: CreatePartitionsDecision, timeout_ms: int
+) -> tuple[CreatePartitionsResult, ...]:
+    """The results once every grown topic has all its leaders, at most `timeout_ms` later (TP-4)."""
+    waiting = await late(decided.leaders_elected, timeout_ms)
+    why = "the partitions are created, but not all had a leader in time"
+    return tuple(
+        replace(result, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=why) if result.name in waiting else result
+        for result in decided.results
+    )

@@ -1,0 +1,99 @@
+"""Numbering and hash chain of a log: nothing is missing, nothing was altered, nothing stands there twice.
+
+Lines are first gathered into segments (consecutive lines of one incarnation whose chain holds), which many
+readers can do side by side; joining the segments of an incarnation in order finds what is wrong between them.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from state_log.record import CHAIN_START, LoggedStateChange, line_digest
+
+SEQUENCE_GAP: Final = "sequence-gap"
+CHAIN_BREAK: Final = "chain-break"
+DUPLICATE_SEQUENCE: Final = "duplicate-sequence"
+
+
+class ChainSegment(Struct, frozen=True):
+    """Consecutive lines of one incarnation, numbered without gaps and chained; both ends inclusive.
+
+    `prev` is what the first line says of the line before it, `digest` the SHA-256 of the last line.
+    """
+
+    node: str
+    incarnation: str
+    first_seq: int
+    last_seq: int
+    prev: str
+    digest: str
+
+    @property
+    def count(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+
+class IncarnationLog(Struct, frozen=True):
+    """What is known of one incarnation's lines so far; `records` counts each number once."""
+
+    next_seq: int = 0
+    digest: str = CHAIN_START
+    records: int = 0
+    missing: tuple[tuple[int, int], ...] = ()
+    """Ranges of numbers, both ends inclusive, that were passed over."""
+
+
+def extend(segment: ChainSegment | None, record: LoggedStateChange, line: bytes) -> ChainSegment | None:
+    """The segment with this line at its end; None where the line does not continue it. None begins a new one."""
+    digest = line_digest(line)
+    if segment is None:
+        return ChainSegment(record.node, record.incarnation, record.seq, record.seq, record.prev, digest)
+    follows = (
+        record.seq == segment.last_seq + 1
+        and record.prev == segment.digest
+        and record.incarnation == segment.incarnation
+        and record.node == segment.node
+    )
+    return replace(segment, last_seq=record.seq, digest=digest) if follows else None
+
+
+def join(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, list[tuple[str, str]]]:
+    """Add the next segment of an incarnation: the log so far, and (rule, message) of each thing found wrong.
+
+    A segment that comes late and fills numbers passed over before is counted; its gap was reported when it
+    was passed over, because the files of one incarnation are read in their order and a gap there is a loss.
+    """
+    if segment.first_seq < log.next_seq:
+        return _join_late(log, segment)
+    found = []
+    missing = log.missing
+    if segment.first_seq > log.next_seq:
+        lost = (log.next_seq, segment.first_seq - 1)
+        missing = (*missing, lost)
+        found.append((SEQUENCE_GAP, f"records {lost[0]} to {lost[1]} are missing"))
+    elif segment.prev != log.digest:
+        found.append((CHAIN_BREAK, f"record {segment.first_seq} does not follow from the line before it"))
+    joined = IncarnationLog(segment.last_seq + 1, segment.digest, log.records + segment.count, missing)
+    return joined, found
+
+
+def _join_late(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, list[tuple[str, str]]]:
+    new, missing = 0, []
+    for first, last in log.missing:
+        low, high = max(first, segment.first_seq), min(last, segment.last_seq)
+        if low > high:
+            missing.append((first, last))
+            continue
+        new += high - low + 1
+        missing += [part for part in ((first, low - 1), (high + 1, last)) if part[0] <= part[1]]
+    beyond = max(0, segment.last_seq + 1 - log.next_seq)
+    repeated = segment.count - new - beyond
+    joined = IncarnationLog(
+        next_seq=log.next_seq + beyond,
+        digest=segment.digest if beyond else log.digest,
+        records=log.records + new + beyond,
+        missing=tuple(missing),
+    )
+    message = f"{repeated} of the records {segment.first_seq} to {segment.last_seq} were there before"
+    return joined, [(DUPLICATE_SEQUENCE, message)] if repeated else []

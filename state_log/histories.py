@@ -1,0 +1,276 @@
+"""What all nodes said of one partition so far, and the rules that compare records with one another.
+
+Records of different nodes come in any order. What controllers wrote is ordered by partition epoch (the version
+of the state node), never by arrival: a late record is put in its place and compared with its neighbours there.
+Only a record older than the last `HISTORY_LIMIT` epochs cannot be placed any more; it passes. Within one
+incarnation of a node, records must come in the order of their numbers.
+
+Without topic ids, a partition that was deleted and created anew is told apart by its move to
+NonExistentPartition only, and a late record of the old one is taken for the new one's.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from cluster.broker import BrokerId
+from cluster.state_machines import PartitionState
+from state_log.record import Kind, LoggedStateChange
+
+HISTORY_LIMIT: Final = 256
+"""How many partition epochs, and leader epochs, of a partition are kept for comparison."""
+INCARNATIONS_LIMIT: Final = 8
+"""How many topics that had the same name one after the other are kept apart."""
+
+NO_EPOCH: Final = -1
+
+ONE_LEADER_PER_EPOCH: Final = "one-leader-per-epoch"
+ONE_STATE_PER_PARTITION_EPOCH: Final = "one-state-per-partition-epoch"
+LEADER_EPOCH_NEVER_BACK: Final = "leader-epoch-never-back"
+LEADER_EPOCH_BY_ONE: Final = "leader-epoch-by-one"
+PARTITION_EPOCH_NEVER_BACK: Final = "partition-epoch-never-back"
+CONTROLLER_EPOCH_NEVER_BACK: Final = "controller-epoch-never-back"
+LEADER_FROM_ISR: Final = "leader-from-isr"
+
+_WRITTEN_BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.PARTITION, Kind.REPLICA, Kind.ISR})
+
+
+class Violation(NamedTuple):
+    """A broken rule, as a message, with the references of the records that show it."""
+
+    rule: str
+    message: str
+    records: tuple[str, ...]
+
+
+class State(Struct, frozen=True, array_like=True):
+    """The state node of a partition at one partition epoch.
+
+    Controllers of `first_controller_epoch` to `last_controller_epoch` saw it as current: one wrote it, later
+    ones loaded or re-sent it.
+    """
+
+    partition_epoch: int
+    leader_epoch: int
+    leader: int
+    isr: tuple[int, ...]
+    first_controller_epoch: int
+    last_controller_epoch: int
+    record: str
+
+
+class LeaderClaim(Struct, frozen=True, array_like=True):
+    """A record said that this broker (-1: nobody) leads in some leader epoch."""
+
+    leader: int
+    record: str
+
+
+class NodeEpochs(Struct, frozen=True, array_like=True):
+    """The newest epochs that one incarnation of a node has shown."""
+
+    incarnation: str
+    leader_epoch: int
+    partition_epoch: int
+    controller_epoch: int
+    record: str
+
+
+class TopicIncarnation(Struct):
+    """One life of a partition: `states` by partition epoch, one each; `claims` by leader epoch; `views` by node."""
+
+    states: list[State] = field(default_factory=list)
+    claims: dict[int, list[LeaderClaim]] = field(default_factory=dict)
+    views: dict[str, NodeEpochs] = field(default_factory=dict)
+    forgotten_partition_epoch: int = NO_EPOCH
+    forgotten_leader_epoch: int = NO_EPOCH
+
+
+class PartitionHistory(Struct):
+    """All lives of one partition name: topic id -> life, "" for records that name no topic id. Serialisable."""
+
+    incarnations: dict[str, TopicIncarnation] = field(default_factory=dict)
+
+
+def remember(history: PartitionHistory, record: LoggedStateChange) -> Iterator[Violation]:
+    """Put a record of this partition (see `by_partition`) in its place and compare it with what is there."""
+    if record.kind is Kind.PARTITION and record.to_state == PartitionState.NON_EXISTENT and record.topic_id is None:
+        history.incarnations.pop("", None)
+        return
+    topic_incarnation = _topic_incarnation(history, record)
+    state = _state(record)
+    if state is not None and state.partition_epoch > topic_incarnation.forgotten_partition_epoch:
+        yield from _place(topic_incarnation, state)
+    yield from _claim(topic_incarnation, record)
+    yield from _view(topic_incarnation, record)
+
+
+def _topic_incarnation(history: PartitionHistory, record: LoggedStateChange) -> TopicIncarnation:
+    incarnations = history.incarnations
+    if record.topic_id is None:
+        if len(incarnations) > 1:
+            # It may belong to any of them, so it is compared with nothing.
+            return TopicIncarnation()
+        return next(iter(incarnations.values())) if incarnations else incarnations.setdefault("", TopicIncarnation())
+    if record.topic_id not in incarnations:
+        incarnations[record.topic_id] = incarnations.pop("") if list(incarnations) == [""] else TopicIncarnation()
+        if len(incarnations) > INCARNATIONS_LIMIT:
+            del incarnations[next(iter(incarnations))]
+    return incarnations[record.topic_id]
+
+
+def _state(record: LoggedStateChange) -> State | None:
+    """None where the record does not tell the state node's content."""
+    if (
+        record.kind not in _WRITTEN_BY_CONTROLLERS
+        or record.leader is None
+        or record.leader_epoch is None
+        or record.partition_epoch is None
+        or record.isr is None
+        or record.controller_epoch is None
+    ):
+        return None
+    return State(
+        record.partition_epoch,
+        record.leader_epoch,
+        record.leader,
+        record.isr,
+        record.controller_epoch,
+        record.controller_epoch,
+        record.reference,
+    )
+
+
+def _place(topic_incarnation: TopicIncarnation, state: State) -> Iterator[Violation]:
+    states = topic_incarnation.states
+    at = bisect_left(states, state.partition_epoch, key=lambda s: s.partition_epoch)
+    known = states[at] if at < len(states) and states[at].partition_epoch == state.partition_epoch else None
+    if known is None:
+        states.insert(at, state)
+        starts_earlier = ends_later = True
+    else:
+        yield from _same_state(known, state)
+        starts_earlier = state.first_controller_epoch < known.first_controller_epoch
+        ends_later = state.last_controller_epoch > known.last_controller_epoch
+        states[at] = replace(
+            known,
+            first_controller_epoch=min(known.first_controller_epoch, state.first_controller_epoch),
+            last_controller_epoch=max(known.last_controller_epoch, state.last_controller_epoch),
+        )
+    if at > 0:
+        if starts_earlier:
+            yield from _controller_epochs_in_order(states[at - 1], states[at], state.record)
+        if known is None:
+            yield from _follows(states[at - 1], states[at])
+    if at + 1 < len(states):
+        if ends_later:
+            yield from _controller_epochs_in_order(states[at], states[at + 1], state.record)
+        if known is None:
+            yield from _follows(states[at], states[at + 1])
+    if len(states) > HISTORY_LIMIT:
+        topic_incarnation.forgotten_partition_epoch = states.pop(0).partition_epoch
+
+
+def _same_state(known: State, state: State) -> Iterator[Violation]:
+    same = (
+        known.leader == state.leader and known.leader_epoch == state.leader_epoch and set(known.isr) == set(state.isr)
+    )
+    if not same:
+        message = f"partition epoch {state.partition_epoch} was written as {_describe(known)} and as {_describe(state)}"
+        yield Violation(ONE_STATE_PER_PARTITION_EPOCH, message, (known.record, state.record))
+
+
+def _follows(before: State, after: State) -> Iterator[Violation]:
+    """Rules between a state and the next one that is known (INV-1); some hold only if nothing is in between."""
+    records = (before.record, after.record)
+    if after.leader_epoch < before.leader_epoch:
+        message = f"leader epoch went from {before.leader_epoch} back to {after.leader_epoch}"
+        yield Violation(LEADER_EPOCH_NEVER_BACK, message, records)
+    if after.partition_epoch != before.partition_epoch + 1:
+        return
+    if after.leader_epoch > before.leader_epoch + 1:
+        message = f"one write raised the leader epoch from {before.leader_epoch} to {after.leader_epoch}"
+        yield Violation(LEADER_EPOCH_BY_ONE, message, records)
+    if after.leader >= 0 and after.leader not in before.isr and after.isr != (after.leader,):
+        message = f"leader {after.leader} was not in the ISR {list(before.isr)} and does not start an ISR of its own"
+        yield Violation(LEADER_FROM_ISR, message, records)
+
+
+def _controller_epochs_in_order(before: State, after: State, record: str) -> Iterator[Violation]:
+    """A controller that saw a state as current has fenced all earlier ones: they write no later state (INV-5)."""
+    if after.first_controller_epoch < before.last_controller_epoch:
+        message = (
+            f"controller epoch {after.first_controller_epoch} wrote partition epoch {after.partition_epoch} after "
+            f"controller epoch {before.last_controller_epoch} had seen partition epoch {before.partition_epoch}"
+        )
+        others = [r for r in (before.record, after.record) if r != record]
+        yield Violation(CONTROLLER_EPOCH_NEVER_BACK, message, (*others, record))
+
+
+def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[Violation]:
+    """One leader per leader epoch, whoever says so: controllers, leaders or followers (P7)."""
+    epoch, leader = record.leader_epoch, record.leader
+    if record.kind is Kind.ROLE:
+        if record.to_state == "leader":
+            leader = leader if record.broker is None else BrokerId(record.broker)
+        elif leader is not None and leader < 0:
+            return
+    if leader is None or epoch is None or epoch <= topic_incarnation.forgotten_leader_epoch:
+        return
+    claims = topic_incarnation.claims.setdefault(epoch, [])
+    if all(claim.leader != leader for claim in claims):
+        claims.append(LeaderClaim(leader, record.reference))
+        if len(claims) > 1:
+            message = f"leader epoch {epoch} has {' and '.join(_describe_leader(c.leader) for c in claims)}"
+            yield Violation(ONE_LEADER_PER_EPOCH, message, tuple(c.record for c in claims))
+    if len(topic_incarnation.claims) > HISTORY_LIMIT:
+        topic_incarnation.forgotten_leader_epoch = min(topic_incarnation.claims)
+        del topic_incarnation.claims[topic_incarnation.forgotten_leader_epoch]
+
+
+def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[Violation]:
+    """What one run of one node shows never goes back (P17)."""
+    if record.kind is Kind.TRUNCATION:
+        # An agent writes these in batches, after it may have been told of a newer epoch.
+        return
+    seen = topic_incarnation.views.get(record.node)
+    if record.kind is Kind.ROLE and record.to_state == "deleted":
+        topic_incarnation.views.pop(record.node, None)
+        return
+    if record.leader_epoch is None or record.leader_epoch < 0 or (seen and record.incarnation < seen.incarnation):
+        return
+    if seen is None or seen.incarnation != record.incarnation:
+        seen = NodeEpochs(record.incarnation, NO_EPOCH, NO_EPOCH, NO_EPOCH, record.reference)
+    # An agent is told states that an earlier controller wrote, so only a controller's own epochs are compared.
+    writer_epoch = record.controller_epoch if record.kind in _WRITTEN_BY_CONTROLLERS else None
+    now = replace(
+        seen,
+        leader_epoch=max(record.leader_epoch, seen.leader_epoch),
+        partition_epoch=max(_or_no_epoch(record.partition_epoch), seen.partition_epoch),
+        controller_epoch=max(_or_no_epoch(writer_epoch), seen.controller_epoch),
+        record=record.reference,
+    )
+    topic_incarnation.views[record.node] = now
+    for rule, name, shown, before in (
+        (LEADER_EPOCH_NEVER_BACK, "leader epoch", record.leader_epoch, seen.leader_epoch),
+        (PARTITION_EPOCH_NEVER_BACK, "partition epoch", record.partition_epoch, seen.partition_epoch),
+        (CONTROLLER_EPOCH_NEVER_BACK, "controller epoch", writer_epoch, seen.controller_epoch),
+    ):
+        if shown is not None and shown < before:
+            message = f"{record.node} showed {name} {shown} after {before}"
+            yield Violation(rule, message, (seen.record, record.reference))
+
+
+def _or_no_epoch(epoch: int | None) -> int:
+    return NO_EPOCH if epoch is None else epoch
+
+
+def _describe(state: State) -> str:
+    return f"leader {state.leader}, leader epoch {state.leader_epoch}, ISR {list(state.isr)}"
+
+
+def _describe_leader(leader: int) -> str:
+    return f"leader {leader}" if leader >= 0 else "no leader"

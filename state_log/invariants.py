@@ -1,0 +1,136 @@
+"""Named truths over state-change records: pure, watched by the audit, the simulator and the tests alike.
+
+Each rule has an id in plain words. Those of one record stand in `RECORD_RULES`; those that compare the records
+of a partition are in `state_log.histories`, those about missing and altered lines in `state_log.chain`.
+Source: controller rules INV-1 to INV-5, EL-6, 6.1, 7.1; agent rules P4, P5, P7, P17.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from msgspec import Struct, field
+
+from cluster.partition import TopicPartition
+from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
+from state_log.histories import PartitionHistory, remember
+from state_log.record import Kind, LoggedStateChange, by_partition
+
+_State = TypeVar("_State", bound=StrEnum)
+
+ONE_CONTROLLER_PER_EPOCH: Final = "one-controller-per-epoch"
+
+
+class Finding(Struct, frozen=True):
+    """A broken rule: its id, what happened in words, which records show it, and the partition, if it is about one."""
+
+    rule: str
+    message: str
+    records: tuple[str, ...]
+    topic: str | None = None
+    partition: int | None = None
+
+
+class ControllerEpochs(Struct):
+    """Controller epoch -> the record with which a controller became active. Serialisable."""
+
+    active: dict[int, str] = field(default_factory=dict)
+
+
+def check_record(record: LoggedStateChange) -> Iterator[tuple[str, str]]:
+    """(rule, message) for each rule that this record breaks by itself."""
+    for rule, broken in RECORD_RULES.items():
+        message = broken(record)
+        if message is not None:
+            yield rule, message
+
+
+def check_partition(history: PartitionHistory, record: LoggedStateChange) -> list[Finding]:
+    """Judge one record of a partition (see `by_partition`) and remember it in `history`."""
+    topic, partition = record.topic, record.partition
+    found = [Finding(rule, message, (record.reference,), topic, partition) for rule, message in check_record(record)]
+    return found + [Finding(v.rule, v.message, v.records, topic, partition) for v in remember(history, record)]
+
+
+def check_controller_epoch(epochs: ControllerEpochs, record: LoggedStateChange) -> list[Finding]:
+    """At most one controller becomes active in one controller epoch: every election raises it (EL-6)."""
+    epoch = record.controller_epoch
+    if record.kind is not Kind.CONTROLLER or record.to_state != "active" or epoch is None:
+        return []
+    first = epochs.active.setdefault(epoch, record.reference)
+    if first == record.reference:
+        return []
+    message = f"two controllers became active in controller epoch {epoch}"
+    return [Finding(ONE_CONTROLLER_PER_EPOCH, message, (first, record.reference))]
+
+
+class Checker:
+    """All rules over one stream of records, with the histories kept in memory: for tests and the simulator."""
+
+    def __init__(self) -> None:
+        self._histories: dict[TopicPartition, PartitionHistory] = {}
+        self._epochs = ControllerEpochs()
+
+    def check(self, record: LoggedStateChange) -> list[Finding]:
+        found = check_controller_epoch(self._epochs, record)
+        for tp, part in by_partition(record):
+            found += check_partition(self._histories.setdefault(tp, PartitionHistory()), part)
+        return found
+
+
+def check_all(records: Iterable[LoggedStateChange]) -> list[Finding]:
+    """Everything that is wrong with these records, in the order in which it shows."""
+    checker = Checker()
+    return [finding for record in records for finding in checker.check(record)]
+
+
+def _illegal_partition_transition(record: LoggedStateChange) -> str | None:
+    return _illegal_move(record, PREVIOUS_PARTITION_STATES) if record.kind is Kind.PARTITION else None
+
+
+def _illegal_replica_transition(record: LoggedStateChange) -> str | None:
+    return _illegal_move(record, PREVIOUS_REPLICA_STATES) if record.kind is Kind.REPLICA else None
+
+
+def _illegal_move(record: LoggedStateChange, previous: Mapping[_State, frozenset[_State]]) -> str | None:
+    legal = next((allowed for target, allowed in previous.items() if target == record.to_state), None)
+    if legal is not None and record.from_state in legal:
+        return None
+    return f"{record.from_state} to {record.to_state} is not in the table"
+
+
+def _leader_outside_isr(record: LoggedStateChange) -> str | None:
+    if record.leader is None or record.leader < 0 or record.isr is None or record.leader in record.isr:
+        return None
+    return f"leader {record.leader} is not in the ISR {list(record.isr)}"
+
+
+def _empty_isr(record: LoggedStateChange) -> str | None:
+    return "the ISR is empty" if record.isr is not None and not record.isr else None
+
+
+def _repeated_isr_member(record: LoggedStateChange) -> str | None:
+    if record.isr is None or len(set(record.isr)) == len(record.isr):
+        return None
+    return f"the ISR {list(record.isr)} names a broker twice"
+
+
+def _isr_outside_replicas(record: LoggedStateChange) -> str | None:
+    if record.kind not in {Kind.PARTITION, Kind.ISR}:
+        # The end of a reassignment shortens the list that agents are told before the ISR, and a controller may die
+        # in between. What a controller decides upon names the replicas that are leaving, too.
+        return None
+    if record.isr is None or record.replicas is None or set(record.isr) <= set(record.replicas):
+        return None
+    return f"the ISR {list(record.isr)} has members that are not among the replicas {list(record.replicas)}"
+
+
+RECORD_RULES: Final[Mapping[str, Callable[[LoggedStateChange], str | None]]] = {
+    "legal-partition-transition": _illegal_partition_transition,
+    "legal-replica-transition": _illegal_replica_transition,
+    "leader-in-isr": _leader_outside_isr,
+    "isr-not-empty": _empty_isr,
+    "isr-without-repetition": _repeated_isr_member,
+    "isr-within-replicas": _isr_outside_replicas,
+}
+"""Rule id -> what is wrong with a record, None where nothing is."""

@@ -1,0 +1,182 @@
+"""Reading state-change logs: finding segments, merging nodes, filtering by partition.
+
+Only complete lines count: what stands after the last newline of a segment is a torn tail, which is either
+still being written or was left by a crash. Lines that cannot be read are passed over here; the audit is what
+keeps and counts them.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from cluster.broker import ControllerEpoch
+from cluster.requests.cluster import ReadStateChangesResponse
+from state_log.chain import ChainSegment, IncarnationLog, extend, join
+from state_log.record import Kind, LoggedStateChange, MalformedLine, decode_line, start_state
+from state_log.writer import SEGMENT_SUFFIX
+
+
+class Break(Struct, frozen=True):
+    """A place where a log is not what its writer wrote: `rule` as in the audit, and where."""
+
+    rule: str
+    node: str
+    incarnation: str
+    message: str
+
+
+def find_segments(directories: Iterable[Path]) -> list[Path]:
+    """All segments in these trees, each once, sorted by directory and name: a node's oldest first."""
+    return sorted({path.resolve() for top in directories for path in top.rglob(f"*{SEGMENT_SUFFIX}")})
+
+
+def complete_lines(path: Path) -> Iterator[bytes]:
+    """The complete lines of a segment without their newlines; blank ones left out."""
+    return (line for _, line in numbered_lines(path))
+
+
+def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """(byte offset, line) of the complete lines between two byte offsets; `start` is the beginning of a line.
+
+    A segment that vanished meanwhile has none.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(start)
+        position = start
+        for line in file:
+            following = position + len(line)
+            if not line.endswith(b"\n") or (end is not None and following > end):
+                return
+            if len(line) > 1:
+                yield position, line[:-1]
+            position = following
+
+
+def read_state_changes(
+    directories: Iterable[Path], topic: str | None = None, partition: int | None = None
+) -> Iterator[LoggedStateChange]:
+    """Records of all nodes in these folders, merged as `merge` does; narrowed to a topic or one partition."""
+    lines = (line for path in find_segments(directories) for line in complete_lines(path))
+    return iter(merge(lines, topic, partition))
+
+
+def read_lines(
+    directory: Path, topic: str = "", partition: int = -1, limit_bytes: int = 16 << 20
+) -> ReadStateChangesResponse:
+    """The newest lines of one node's folder that concern a partition, oldest first, as they stand in the files.
+
+    An empty topic means everything, partition -1 the whole topic. `truncated`: older lines did not fit.
+    """
+    chosen: list[bytes] = []
+    size = 0
+    for path in reversed(find_segments([directory])):
+        lines = [line for line in complete_lines(path) if _concerns(line, topic, partition)]
+        for line in reversed(lines):
+            size += len(line)
+            if size > limit_bytes:
+                return ReadStateChangesResponse(tuple(reversed(chosen)), truncated=True)
+            chosen.append(line)
+    return ReadStateChangesResponse(tuple(reversed(chosen)))
+
+
+def merge(
+    lines: Iterable[bytes], topic: str | None = None, partition: int | None = None
+) -> Iterator[LoggedStateChange]:
+    """Records of several nodes in one order: by controller epoch, node, incarnation and sequence.
+
+    A record without a controller epoch of its own stands in the newest one that its incarnation had seen, so
+    that every incarnation keeps its own order.
+    """
+    incarnations: dict[tuple[str, str], list[LoggedStateChange]] = {}
+    for line in lines:
+        record = decode_line(line)
+        if isinstance(record, LoggedStateChange):
+            incarnations.setdefault((record.node, record.incarnation), []).append(record)
+    streams = [_with_epochs(records) for _, records in sorted(incarnations.items(), key=itemgetter(0))]
+    for _, record in heapq.merge(*streams, key=itemgetter(0)):
+        chosen = narrow(record, topic, partition)
+        if chosen is not None:
+            yield chosen
+
+
+def narrow(record: LoggedStateChange, topic: str | None, partition: int | None) -> LoggedStateChange | None:
+    """The record as far as it concerns a topic or partition (None: any); None where it does not.
+
+    A record of a whole topic concerns each of its partitions; the start states of the others are left out.
+    """
+    if topic is None or record.topic != topic:
+        return record if topic is None else None
+    if partition is None or record.partition == partition:
+        return record
+    if record.partition is not None:
+        return None
+    if record.kind is not Kind.LOADED:
+        return record
+    loaded = next((item for item in record.partitions or () if item.partition == partition), None)
+    return None if loaded is None else start_state(record, loaded)
+
+
+def verify(directories: Iterable[Path]) -> list[Break]:
+    """Check numbering and hash chain of every incarnation in these folders; empty when all lines are as written."""
+    segments: list[ChainSegment] = []
+    for path in find_segments(directories):
+        current: ChainSegment | None = None
+        for line in complete_lines(path):
+            record = decode_line(line)
+            if isinstance(record, MalformedLine):
+                continue
+            longer = extend(current, record, line)
+            if longer is None:
+                assert current is not None, "a segment can always begin"
+                segments.append(current)
+                longer = extend(None, record, line)
+            current = longer
+        if current is not None:
+            segments.append(current)
+    breaks = []
+    by_incarnation = sorted(segments, key=_segment_key)
+    for (node, incarnation), group in groupby(by_incarnation, key=lambda s: (s.node, s.incarnation)):
+        log = IncarnationLog()
+        for segment in group:
+            log, found = join(log, segment)
+            breaks += [Break(rule, node, incarnation, message) for rule, message in found]
+    return breaks
+
+
+def _segment_key(segment: ChainSegment) -> tuple[str, str, int]:
+    return segment.node, segment.incarnation, segment.first_seq
+
+
+def _with_epochs(records: list[LoggedStateChange]) -> Iterator[tuple[tuple[int, str, str, int], LoggedStateChange]]:
+    newest = ControllerEpoch(0)
+    for record in sorted(records, key=lambda r: r.seq):
+        if record.controller_epoch is not None:
+            newest = max(newest, record.controller_epoch)
+        yield (newest, record.node, record.incarnation, record.seq), record
+
+
+class _Subject(Struct):
+    topic: str | None = None
+    partition: int | None = None
+
+
+_subject_decoder = msgspec.json.Decoder(_Subject)
+
+
+def _concerns(line: bytes, topic: str, partition: int) -> bool:
+    if not topic:
+        return True
+    try:
+        subject = _subject_decoder.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return subject.topic == topic and (partition == -1 or subject.partition in {None, partition})

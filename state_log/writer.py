@@ -1,0 +1,253 @@
+"""The state-change log of one node on disk: JSON lines in segments that roll by size and age.
+
+An append is one write into the page cache, done on the event loop; fsync happens by a timer in a worker
+thread, so that logging never sets the pace of a failover. A restart begins a new incarnation in a new segment
+and leaves a torn last line where it is: readers take complete lines only.
+"""
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from cluster.errors import StorageError
+from cluster.process.clock import WallClock
+from cluster.process.settings import Settings
+from state_log.record import Stamper, StateChange, incarnation_id
+
+SEGMENT_SUFFIX: Final = ".jsonl"
+STATE_CHANGE_FOLDER: Final = "state-change-log"
+"""What may stand in a data folder beside what else is kept there, unless the log is elsewhere."""
+AUDITED_FILE: Final = "audited.json"
+"""Written beside the segments by the audit: segment name -> bytes that it has taken and will not need again."""
+
+_SEGMENT_NAME: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)-(?P<first_seq>[0-9]{20})\.jsonl")
+_FOREVER: Final = -1
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class SegmentName(NamedTuple):
+    """What a segment's file name says; sorting by name sorts a node's segments by age."""
+
+    node: str
+    incarnation: str
+    first_seq: int
+
+    def __str__(self) -> str:
+        return f"{self.node}-{self.incarnation}-{self.first_seq:020d}{SEGMENT_SUFFIX}"
+
+
+def parse_segment_name(name: str) -> SegmentName | None:
+    """None for the name of a file that is no segment of ours."""
+    match = _SEGMENT_NAME.fullmatch(name)
+    return SegmentName(match["node"], match["incarnation"], int(match["first_seq"])) if match else None
+
+
+def write_segment(directory: Path, name: SegmentName, lines: Iterable[bytes]) -> Path:
+    """Write a whole segment at once, into a folder that is made where it is missing; `lines` without newlines."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / str(name)
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+def read_audited(directory: Path) -> dict[str, int]:
+    """How many bytes of each segment an audit has taken; empty where none ever ran or its file is unreadable."""
+    try:
+        return msgspec.json.decode((directory / AUDITED_FILE).read_bytes(), type=dict[str, int])
+    except (FileNotFoundError, msgspec.DecodeError):
+        return {}
+
+
+def write_audited(directory: Path, taken: Mapping[str, int]) -> None:
+    """Record what an audit has taken; never lowers what an earlier one recorded."""
+    merged = read_audited(directory)
+    for name, size in taken.items():
+        merged[name] = max(size, merged.get(name, 0))
+    present = {name: size for name, size in sorted(merged.items()) if (directory / name).exists()}
+    temporary = directory / f"{AUDITED_FILE}.{os.getpid()}.tmp"
+    temporary.write_bytes(msgspec.json.encode(present))
+    temporary.replace(directory / AUDITED_FILE)
+
+
+class FileStateChangeLog:
+    """A StateChangeSink on files. Never raises at an append: a node that cannot log keeps serving.
+
+    Records that could not be written are lost, but not silently: they keep their numbers, so the audit finds
+    the gap; `failures` counts the appends, each is logged, and `on_failure` is called with the StorageError.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        node: str,
+        incarnation: str,
+        clock: WallClock,
+        segment_bytes: int = 67_108_864,
+        segment_ms: int = 3_600_000,
+        fsync_interval_ms: int = 1000,
+        retention_ms: int = _FOREVER,
+        spare_unaudited: bool = True,
+        on_failure: Callable[[StorageError], None] | None = None,
+    ) -> None:
+        """Sizes in bytes, times in ms; `retention_ms` -1 keeps sealed segments for ever.
+
+        `spare_unaudited`: retention leaves segments alone that no audit has taken completely.
+        """
+        self.failures = 0
+        self._directory = directory
+        self._node, self._incarnation, self._clock = node, incarnation, clock
+        self._segment_bytes, self._segment_ms = segment_bytes, segment_ms
+        self._fsync_interval_ms = fsync_interval_ms
+        self._retention_ms, self._spare_unaudited = retention_ms, spare_unaudited
+        self._on_failure = on_failure
+        self._stamper = Stamper(node, incarnation)
+        self._current: int | None = None
+        self._size = 0
+        self._opened_at_ms = 0
+        self._current_name = SegmentName(node, incarnation, 0)
+        self._unsynced = self._name_unsynced = False
+        self._retention_due = True
+        self._sealed: list[int] = []
+        # Guards the descriptors between the event loop and the fsync thread, for moments only: fsync runs outside.
+        self._descriptors = threading.Lock()
+        self._syncing = threading.Lock()
+
+    def append(self, changes: Sequence[StateChange]) -> None:
+        if not changes:
+            return
+        now_ms = self._clock.now_ms()
+        first_seq = self._stamper.next_seq
+        lines = self._stamper.stamp(changes, now_ms)
+        lines.append(b"")
+        try:
+            self._write(first_seq, b"\n".join(lines), now_ms)
+        except OSError as error:
+            self._seal()
+            self._fail(error, lost=len(changes))
+
+    async def run(self) -> None:
+        """Sync by timer, and apply retention whenever a segment began, until cancelled: one of the node's tasks."""
+        while True:
+            await asyncio.sleep(self._fsync_interval_ms / 1000)
+            try:
+                await asyncio.to_thread(self.sync)
+                if self._retention_due:
+                    self._retention_due = False
+                    await asyncio.to_thread(self.delete_expired)
+            except OSError as error:
+                self._fail(error, lost=0)
+
+    def close(self) -> None:
+        """Sync and close. Safe to call twice; an append afterwards begins a new segment."""
+        self._seal()
+        try:
+            self.sync()
+        except OSError as error:
+            self._fail(error, lost=0)
+
+    def sync(self) -> None:
+        """Bring everything appended so far to the disk. Raises OSError."""
+        with self._syncing:
+            failure: OSError | None = None
+            for descriptor in self._take_unsynced():
+                try:
+                    os.fsync(descriptor)
+                except OSError as error:
+                    failure = error
+                finally:
+                    os.close(descriptor)
+            if failure is not None:
+                raise failure
+
+    def _take_unsynced(self) -> list[int]:
+        """Descriptors to sync and close: sealed segments, the current one, the directory of a new name."""
+        with self._descriptors:
+            taken, self._sealed = self._sealed, []
+            if self._unsynced and self._current is not None:
+                # A duplicate stays valid when the segment is sealed and closed while it is being synced.
+                taken.append(os.dup(self._current))
+            if self._name_unsynced:
+                taken.append(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY))
+            self._unsynced = self._name_unsynced = False
+        return taken
+
+    def delete_expired(self) -> None:
+        """Delete this node's sealed segments that are older than the retention, as far as audits allow."""
+        if self._retention_ms == _FOREVER or not self._directory.is_dir():
+            return
+        deadline_ms = self._clock.now_ms() - self._retention_ms
+        audited = read_audited(self._directory) if self._spare_unaudited else {}
+        for path in sorted(self._directory.glob(f"*{SEGMENT_SUFFIX}")):
+            name = parse_segment_name(path.name)
+            if name is None or name.node != self._node or name >= self._current_name:
+                continue
+            status = path.stat()
+            taken = not self._spare_unaudited or audited.get(path.name, -1) >= status.st_size
+            if taken and status.st_mtime * 1000 < deadline_ms:
+                path.unlink(missing_ok=True)
+                _log.info("state-change log segment deleted", path=str(path))
+
+    def _write(self, first_seq: int, block: bytes, now_ms: int) -> None:
+        if self._current is not None and self._is_full(now_ms):
+            self._seal()
+        if self._current is None:
+            self._open(first_seq, now_ms)
+        assert self._current is not None, "a segment was just opened"
+        written = os.write(self._current, block)
+        while written < len(block):
+            # A short write is a full disk or a limit; the rest of it says which, or goes through.
+            written += os.write(self._current, block[written:])
+        self._size += len(block)
+        self._unsynced = True
+
+    def _is_full(self, now_ms: int) -> bool:
+        return self._size >= self._segment_bytes or now_ms - self._opened_at_ms >= self._segment_ms
+
+    def _open(self, first_seq: int, now_ms: int) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._current_name = SegmentName(self._node, self._incarnation, first_seq)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._current = os.open(self._directory / str(self._current_name), flags, 0o644)
+        self._size, self._opened_at_ms = 0, now_ms
+        self._name_unsynced = self._retention_due = True
+
+    def _seal(self) -> None:
+        with self._descriptors:
+            if self._current is not None:
+                self._sealed.append(self._current)
+                self._current = None
+
+    def _fail(self, error: OSError, *, lost: int) -> None:
+        self.failures += 1
+        _log.error("state-change log cannot be written", directory=str(self._directory), error=str(error), lost=lost)
+        if self._on_failure is not None:
+            self._on_failure(StorageError(str(self._directory), str(error)))
+
+
+def open_state_change_log(
+    settings: Settings, data: Sequence[str], node: str, clock: WallClock
+) -> tuple[FileStateChangeLog, Path]:
+    """The log of this process, and where: `klamm.state.change.log.dir` if set, else below the first data folder."""
+    configured = settings.klamm_state_change_log_dir
+    directory = Path(data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
+    log = FileStateChangeLog(
+        directory,
+        node=node,
+        incarnation=incarnation_id(clock.now_ms(), os.getpid()),
+        clock=clock,
+        segment_bytes=settings.klamm_state_change_log_segment_bytes,
+        segment_ms=settings.klamm_state_change_log_segment_ms,
+        fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
+        retention_ms=settings.klamm_state_change_log_retention_ms,
+        spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
+    )
+    return log, directory

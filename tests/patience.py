@@ -1,6 +1,0 @@
-"""How long tests wait for what must come."""
-
-from typing import Final
-
-PATIENCE_S: Final = 180
-"""Enough on a machine many times slower than usual, or under load. Costs nothing: whoever polls goes on at once."""

@@ -1,0 +1,70 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state_log.chain import ChainSegment, IncarnationLog, extend, join
+from state_log.record import CHAIN_START, Kind, LoggedStateChange, Stamper, StateChange, decode_line, line_digest
+
+LINES = Stamper("n", "1700000000000.1").stamp([StateChange(kind=Kind.BROKER, broker=n) for n in range(30)], 1)
+
+
+def segment(first: int, last: int) -> ChainSegment:
+    prev = line_digest(LINES[first - 1]) if first else CHAIN_START
+    return ChainSegment("n", "1700000000000.1", first, last, prev, line_digest(LINES[last]))
+
+
+def rules(log: IncarnationLog, *segments: ChainSegment) -> tuple[IncarnationLog, list[str]]:
+    found = []
+    for item in segments:
+        log, wrong = join(log, item)
+        found += [rule for rule, _ in wrong]
+    return log, found
+
+
+def test_lines_that_follow_one_another_grow_into_one_segment() -> None:
+    grown = None
+    for line in LINES:
+        record = decode_line(line)
+        assert isinstance(record, LoggedStateChange)
+        grown = extend(grown, record, line)
+    assert grown == segment(0, 29)
+
+
+def test_another_number_chain_node_or_incarnation_ends_a_segment() -> None:
+    for other in (LINES[3], LINES[1].replace(b'"prev":"', b'"prev":"x'), LINES[1].replace(b'"n"', b'"m"')):
+        record = decode_line(other)
+        assert isinstance(record, LoggedStateChange)
+        assert extend(segment(0, 0), record, other) is None
+
+
+def test_segments_in_order_leave_nothing_to_find() -> None:
+    log, found = rules(IncarnationLog(), segment(0, 9), segment(10, 19), segment(20, 29))
+    assert (log.records, log.next_seq, log.missing, found) == (30, 30, (), [])
+
+
+def test_a_gap_is_reported_once_and_lines_that_come_late_are_counted() -> None:
+    log, found = rules(IncarnationLog(), segment(0, 4), segment(15, 19))
+    assert (log.records, log.missing, found) == (10, ((5, 14),), ["sequence-gap"])
+    log, found = rules(log, segment(7, 9))
+    assert (log.records, log.missing, found) == (13, ((5, 6), (10, 14)), [])
+    log, found = rules(log, segment(10, 25))
+    assert (log.records, log.missing, log.next_seq, found) == (24, ((5, 6),), 26, ["duplicate-sequence"])
+    assert rules(log, segment(26, 29))[1] == []
+
+
+def test_an_altered_line_breaks_the_chain_to_the_next_segment() -> None:
+    forged = ChainSegment("n", "1700000000000.1", 0, 9, CHAIN_START, "0" * 64)
+    assert rules(IncarnationLog(), forged, segment(10, 19))[1] == ["chain-break"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 29), st.integers(0, 9)).map(lambda t: (t[0], min(29, t[0] + t[1])))))
+def test_counting_agrees_with_a_set_of_numbers(ranges: list[tuple[int, int]]) -> None:
+    log, seen = IncarnationLog(), set[int]()
+    for first, last in ranges:
+        numbers = set(range(first, last + 1))
+        log, wrong = join(log, segment(first, last))
+        assert any(rule == "duplicate-sequence" for rule, _ in wrong) == bool(numbers & seen)
+        seen |= numbers
+        assert log.records == len(seen)
+        assert log.next_seq == max(seen) + 1
+        missing = {n for low, high in log.missing for n in range(low, high + 1)}
+        assert missing == set(range(log.next_seq)) - seen

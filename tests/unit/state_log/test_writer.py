@@ -1,0 +1,227 @@
+import asyncio
+import errno
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from cluster.broker import BrokerId
+from cluster.errors import StorageError
+from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
+from state_log.record import Kind, StateChange, incarnation_id
+from state_log.writer import (
+    AUDITED_FILE,
+    FileStateChangeLog,
+    SegmentName,
+    parse_segment_name,
+    read_audited,
+    write_audited,
+)
+from tests.timeouts import TIMEOUT_S
+
+CHANGE = StateChange(kind=Kind.ROLE, topic="t", partition=0, to_state="leader", leader=BrokerId(1))
+
+
+class Clock:
+    def __init__(self, at_ms: int = 1_700_000_000_000) -> None:
+        self.at_ms = at_ms
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+
+def open_log(directory: Path, clock: Clock, **options: object) -> FileStateChangeLog:
+    incarnation = incarnation_id(clock.at_ms, 7)
+    return FileStateChangeLog(directory, node="broker-1", incarnation=incarnation, clock=clock, **options)  # type: ignore[arg-type]
+
+
+def test_segment_names_sort_by_age_and_read_back() -> None:
+    names = [
+        SegmentName("broker-1", incarnation_id(999, 5), 0),
+        SegmentName("broker-1", incarnation_id(1_700_000_000_000, 5), 9),
+        SegmentName("broker-1", incarnation_id(1_700_000_000_000, 5), 10),
+    ]
+    assert sorted(map(str, reversed(names))) == list(map(str, names))
+    assert [parse_segment_name(str(name)) for name in names] == names
+    assert parse_segment_name("notes.jsonl") is None
+
+
+def test_an_append_can_be_read_at_once_and_nothing_is_written_for_no_records(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", Clock())
+    log.append([])
+    assert find_segments([tmp_path]) == []
+    log.append([CHANGE, CHANGE])
+    log.append([CHANGE])
+    assert [r.seq for r in read_state_changes([tmp_path])] == [0, 1, 2]
+    assert len(find_segments([tmp_path])) == 1
+    log.close()
+
+
+def test_one_append_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, Clock())
+    writes: list[int] = []
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, block: writes.append(len(block)) or write(fd, block))
+    log.append([CHANGE] * 500)
+    assert len(writes) == 1
+    log.close()
+
+
+def test_segments_roll_by_size_and_by_age_and_their_names_say_where_they_begin(tmp_path: Path) -> None:
+    clock = Clock()
+    log = open_log(tmp_path, clock, segment_bytes=300, segment_ms=60_000)
+    log.append([CHANGE])
+    log.append([CHANGE])  # The first segment is full from here on.
+    log.append([CHANGE])
+    clock.at_ms += 60_000
+    log.append([CHANGE])
+    log.close()
+    names = [parse_segment_name(path.name) for path in find_segments([tmp_path])]
+    assert [name.first_seq for name in names if name is not None] == [0, 2, 3]
+    assert verify([tmp_path]) == []
+
+
+def test_a_restart_leaves_the_torn_tail_and_begins_an_incarnation_of_its_own(tmp_path: Path) -> None:
+    clock = Clock()
+    log = open_log(tmp_path, clock)
+    log.append([CHANGE, CHANGE])
+    log.close()
+    segment = find_segments([tmp_path])[0]
+    os.truncate(segment, segment.stat().st_size - 5)
+    clock.at_ms += 1
+    log = open_log(tmp_path, clock)
+    log.append([CHANGE])
+    log.close()
+    records = list(read_state_changes([tmp_path]))
+    assert [(r.incarnation, r.seq) for r in records] == [("1700000000000.7", 0), ("1700000000001.7", 0)]
+    assert verify([tmp_path]) == []
+
+
+def test_records_that_cannot_be_written_are_reported_and_leave_a_gap_in_the_numbers(tmp_path: Path) -> None:
+    failures: list[StorageError] = []
+    log = open_log(tmp_path, Clock(), on_failure=failures.append)
+    log.append([CHANGE])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        size = find_segments([tmp_path])[0].stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))  # A full disk: the line is torn, then refused.
+        log.append([CHANGE])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    log.append([CHANGE])
+    log.close()
+    assert log.failures == 1
+    assert failures[0].directory == str(tmp_path)
+    assert [r.seq for r in read_state_changes([tmp_path])] == [0, 2]
+    assert [b.rule for b in verify([tmp_path])] == ["sequence-gap"]
+
+
+def fail_to_sync(descriptor: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_failed_sync_is_reported_and_logging_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[StorageError] = []
+    log = open_log(tmp_path, Clock(), on_failure=failures.append)
+    log.append([CHANGE])
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail_to_sync)
+        log.close()
+    assert [failure.directory for failure in failures] == [str(tmp_path)]
+    log.append([CHANGE])
+    log.close()
+    assert log.failures == 1
+    assert verify([tmp_path]) == []
+
+
+async def test_a_failed_sync_does_not_end_the_timer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = asyncio.Event()
+    log = open_log(tmp_path, Clock(), fsync_interval_ms=1, on_failure=lambda _: failed.set())
+    monkeypatch.setattr(os, "fsync", fail_to_sync)
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(log.run())
+        for _ in range(2):
+            failed.clear()
+            log.append([CHANGE])
+            await failed.wait()
+        running.cancel()
+    log.close()
+
+
+async def test_the_timer_syncs_what_was_appended_sealed_segments_included(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[str] = set()
+    wanted: set[str] = set()
+    all_synced, loop = asyncio.Event(), asyncio.get_running_loop()
+    fsync = os.fsync
+
+    def recording(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+        if wanted and wanted <= synced:
+            loop.call_soon_threadsafe(all_synced.set)
+
+    monkeypatch.setattr(os, "fsync", recording)
+    log = open_log(tmp_path, Clock(), segment_bytes=1, fsync_interval_ms=1)
+    log.append([CHANGE])
+    log.append([CHANGE])
+    assert synced == set()
+    wanted |= {str(tmp_path), *map(str, find_segments([tmp_path]))}
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(log.run())
+        await all_synced.wait()
+        running.cancel()
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("audited_share", "spare_unaudited", "left"), [(0.5, True, 2), (1.0, True, 1), (0.0, True, 2), (0.0, False, 1)]
+)
+def test_retention_deletes_what_audits_have_taken_or_what_it_is_configured_to(
+    tmp_path: Path, audited_share: float, spare_unaudited: bool, left: int
+) -> None:
+    clock = Clock()
+    log = open_log(tmp_path, clock, segment_bytes=1, retention_ms=1000, spare_unaudited=spare_unaudited)
+    log.append([CHANGE])
+    log.append([CHANGE])
+    old, _ = find_segments([tmp_path])
+    for path in find_segments([tmp_path]):
+        os.utime(path, (clock.at_ms / 1000 - 10, clock.at_ms / 1000 - 10))
+    write_audited(tmp_path, {old.name: int(old.stat().st_size * audited_share)})
+    log.delete_expired()
+    assert len(find_segments([tmp_path])) == left
+    log.close()
+
+
+def test_young_segments_and_those_of_other_nodes_are_kept(tmp_path: Path) -> None:
+    clock = Clock()
+    other = FileStateChangeLog(tmp_path, node="broker-2", incarnation=incarnation_id(1, 1), clock=clock)
+    other.append([CHANGE])
+    other.close()
+    os.utime(find_segments([tmp_path])[0], (1, 1))
+    log = open_log(tmp_path, clock, segment_bytes=1, retention_ms=10**15, spare_unaudited=False)
+    log.append([CHANGE])
+    log.append([CHANGE])
+    log.delete_expired()
+    assert len(find_segments([tmp_path])) == 3
+    log.close()
+
+
+def test_audits_only_ever_raise_what_was_taken_and_forget_deleted_segments(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"x\n")
+    write_audited(tmp_path, {"a.jsonl": 2, "gone.jsonl": 5})
+    write_audited(tmp_path, {"a.jsonl": 1})
+    assert read_audited(tmp_path) == {"a.jsonl": 2}
+    (tmp_path / AUDITED_FILE).write_bytes(b"{torn")
+    assert read_audited(tmp_path) == {}
+
+
+def test_only_complete_lines_are_read_and_a_range_of_bytes_can_be_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [b"x" * 700_000, b"y" * 700_000, b"z"]
+    path.write_bytes(b"\n".join(lines) + b"\n\ntorn")
+    assert list(complete_lines(path)) == lines
+    assert list(numbered_lines(path, start=700_001, end=1_400_002)) == [(700_001, lines[1])]
+    assert list(complete_lines(tmp_path / "vanished.jsonl")) == []
