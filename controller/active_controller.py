@@ -5,7 +5,7 @@ the next one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -19,22 +19,23 @@ from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from controller.admin_requests import AdminRequests
 from controller.auxiliary_store import AuxiliaryStore
-from controller.broker_channels import BrokerChannels
 from controller.changes import Assignments, Change
 from controller.config import ControllerConfig
 from controller.config_store import ConfigStore
 from controller.context import ControllerContext
-from controller.controller_election import ElectedEpoch
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.dynamic_settings import DynamicSettings
 from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event, ProcedureResumption
 from controller.fenced_writes import FencedWriter
 from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.ports import RequestChannels, ZooKeeperReads
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
 from state_log.record import Cause, StateChange, StateChangeSink
 
+React = Callable[["ActiveController", Event], Awaitable[None]]
+"""Handles an event: see `controller.dispatch`."""
 RESUMPTION_PAUSE_S: Final = 30
 """Between a refusal of ZooKeeper, such as by an access list, and the next attempt at what it stopped."""
 
@@ -46,16 +47,20 @@ class UnsentDecisionsError(ClusterError):
 
 
 class ActiveController:
-    """One reign: its epoch, its image of the cluster, and its ways to ZooKeeper, to the brokers and to the log."""
+    """One reign: its epoch, its image of the cluster, and its ways to ZooKeeper, to the brokers and to the log.
+
+    Also the copy of one on which a dry run is carried out, whose ways lead nowhere (`controller.rehearsal`).
+    """
 
     def __init__(
         self,
-        elected: ElectedEpoch,
+        context: ControllerContext,
         zookeeper: ZooKeeper,
         *,
+        react: "React",
         config: ControllerConfig,
         settings: DynamicSettings,
-        channels: BrokerChannels,
+        channels: RequestChannels,
         sink: StateChangeSink,
         clock: WallClock,
         metrics: ControllerMetrics,
@@ -65,14 +70,17 @@ class ActiveController:
     ) -> None:
         self.config = config
         self.settings = settings
-        self.context = ControllerContext(elected.epoch, elected.epoch_zk_version)
-        fenced = FencedWriter(zookeeper, elected.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
+        self.context = context
+        self.react = react
+        self.reads: ZooKeeperReads = zookeeper
+        fenced = FencedWriter(zookeeper, context.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
         self.store = ControllerStore(zookeeper, fenced)
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
         self.unfenced = AuxiliaryStore(zookeeper)
         self.channels = channels
-        self.feed = EventFeed(elected.epoch, config.id, clock)
+        self.clock = clock
+        self.feed = EventFeed(context.epoch, config.id, clock)
         self.metrics = metrics
         self.timings = timings
         self.random = random

@@ -28,6 +28,7 @@ from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels
 from controller.changes import ControllerResigned
 from controller.config import ControllerConfig
+from controller.context import ControllerContext
 from controller.controller_election import ControllerElection, ElectedEpoch
 from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
@@ -159,7 +160,7 @@ class Controller:
     async def _dispatch(self, active: ActiveController, event: Event, cause: Cause) -> None:
         active.cause = cause
         try:
-            await dispatch(active, event)
+            await active.react(active, event)
         except ZooKeeperError:
             active.resume_later()
             raise
@@ -283,8 +284,9 @@ class Controller:
             on_answer=self._on_answer,
         )
         self._active = ActiveController(
-            elected,
+            ControllerContext(elected.epoch, elected.epoch_zk_version),
             self._zookeeper,
+            react=dispatch,
             config=self.config,
             settings=self._config_listener.settings,
             channels=channels,

@@ -6,7 +6,16 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from cluster.errors import ErrorCode
+from cluster.requests.configs import PlanFeatureUpdatesRequest
+from cluster.requests.elections import PlanControlledShutdownRequest
 from controller.active_controller import ActiveController
+from controller.dry_runs import (
+    DryRequest,
+    Planned,
+    carry_out_or_rehearse,
+    plan_controlled_shutdown,
+    plan_feature_updates,
+)
 from controller.events import (
     AutoPreferredReplicaLeaderElection,
     BrokerChange,
@@ -64,6 +73,7 @@ from controller.request_events import (
     DeleteTopicsReceived,
     ElectLeadersReceived,
     ListPartitionReassignments,
+    Query,
     QueryReceived,
     Request,
     RequestEvent,
@@ -92,6 +102,25 @@ def _answering(
         event.answer(await handle(active, event.request))
 
     return kind, react
+
+
+def _rehearsable(
+    kind: type[RequestEvent[DryRequest, Planned]], handle: Callable[[ActiveController, DryRequest], Awaitable[Planned]]
+) -> _Reaction:
+    async def answer(active: ActiveController, request: DryRequest) -> Planned:
+        return await carry_out_or_rehearse(active, request, handle)
+
+    return _answering(kind, answer)
+
+
+async def _answer_query(active: ActiveController, query: Query) -> object:
+    match query:
+        case PlanControlledShutdownRequest():
+            return await plan_controlled_shutdown(active, query)
+        case PlanFeatureUpdatesRequest():
+            return await plan_feature_updates(active, query)
+        case _:
+            return await answer_query(active, query)
 
 
 async def _alter_partition(active: ActiveController, event: AlterPartitionReceived) -> None:
@@ -134,15 +163,15 @@ _REACTIONS: Final = dict(
         _on(AlterPartitionReceived, _alter_partition),
         _answering(ControlledShutdownReceived, controlled_shutdown),
         _answering(AllocateProducerIdsReceived, allocate_producer_ids),
-        _answering(CreateTopicsReceived, create_topics),
-        _answering(CreatePartitionsReceived, create_partitions),
-        _answering(DeleteTopicsReceived, delete_topics),
-        _answering(AlterConfigsReceived, alter_configs),
+        _rehearsable(CreateTopicsReceived, create_topics),
+        _rehearsable(CreatePartitionsReceived, create_partitions),
+        _rehearsable(DeleteTopicsReceived, delete_topics),
+        _rehearsable(AlterConfigsReceived, alter_configs),
         _answering(UpdateFeaturesReceived, update_features),
-        _answering(ApiPartitionReassignment, alter_partition_reassignments),
+        _rehearsable(ApiPartitionReassignment, alter_partition_reassignments),
         _answering(ListPartitionReassignments, list_partition_reassignments),
-        _answering(ElectLeadersReceived, elect_leaders),
-        _answering(QueryReceived, answer_query),
+        _rehearsable(ElectLeadersReceived, elect_leaders),
+        _answering(QueryReceived, _answer_query),
     )
 )
 EVENTS: Final = frozenset(_REACTIONS)

@@ -56,7 +56,7 @@ class ConfigListener:
     ) -> None:
         """`topic_changed` is called with each topic whose settings changed, not with those of before the session."""
         self.settings = DynamicSettings(config)
-        self.changes = ConfigChanges(zookeeper, clock, self._take_over)
+        self.changes = ConfigChanges(zookeeper, clock, self.take_over)
         self._zookeeper = zookeeper
         self._own = ConfigEntity("brokers", str(config.id))
         self._of_all = ConfigEntity("brokers", DEFAULT_ENTITY)
@@ -64,7 +64,8 @@ class ConfigListener:
         self._is_active = is_active
         self._topic_changed = topic_changed
 
-    async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
+    async def take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
+        """Read the settings of these entities, and put the events of those that now allow unclean elections."""
         if is_new_session or self._own in entities or self._of_all in entities:
             await self._read_broker_settings()
         topics = [entity for entity in entities if entity.type == "topics"]
@@ -74,7 +75,7 @@ class ConfigListener:
                 self._topic_changed(topic.name)
 
     async def _read_broker_settings(self) -> None:
-        """EP-31."""
+        """Let elections be held everywhere where this process comes to allow unclean ones (EP-31)."""
         before = self.settings.unclean_leader_election_enable
         own, of_all = await read_overrides(self._zookeeper, [self._own, self._of_all])
         self.settings.override(own=own, of_all=of_all)
@@ -85,7 +86,7 @@ class ConfigListener:
             self._put(UncleanLeaderElectionEnable())
 
     async def _read_topics(self, topics: Sequence[ConfigEntity]) -> None:
-        """EP-30."""
+        """Let elections be held in topics that allow unclean ones (EP-30)."""
         for entity, overrides in zip(topics, await read_overrides(self._zookeeper, topics), strict=True):
             if _unclean_override(overrides) and self._is_active():
                 self._put(TopicUncleanLeaderElectionEnable(entity.name))

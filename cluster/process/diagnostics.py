@@ -7,11 +7,15 @@ One line per event: key=value for a person at a terminal, JSON for a machine. Li
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
 _NOISY_LIBRARIES = ("kazoo", "grpc", "asyncio", "py4j")
 
 
@@ -34,6 +38,7 @@ def configure_diagnostics(role: str, node: object = None, *, level: str = "INFO"
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
+            _drop_silenced,
             *shared,
             structlog.processors.StackInfoRenderer(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
@@ -48,6 +53,22 @@ def configure_diagnostics(role: str, node: object = None, *, level: str = "INFO"
     root.setLevel(level)
     for library in _NOISY_LIBRARIES:
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Write no lines about what is done in here: it does not really happen."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
+def _drop_silenced(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    if _silent.get():
+        raise structlog.DropEvent
+    return event
 
 
 def _formatter(shared: list[Processor], *, for_person: bool) -> logging.Formatter:

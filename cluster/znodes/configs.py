@@ -43,6 +43,12 @@ class ConfigEntity(NamedTuple):
         return f"/config/{self.type}/{self.name}"
 
 
+def config_entity_of_path(path: str) -> ConfigEntity | None:
+    """Whose settings a znode holds; None for one that holds none."""
+    parts = path.split("/")
+    return ConfigEntity(parts[2], "/".join(parts[3:])) if len(parts) > 3 and parts[1] == "config" else None
+
+
 class _ConfigChange(Struct):
     version: int
     entity_path: str = ""

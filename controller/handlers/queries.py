@@ -3,9 +3,7 @@
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
-from cluster.requests.configs import DescribeConfigsRequest, DescribeFeaturesRequest, PlanFeatureUpdatesRequest
-from cluster.requests.elections import PlanControlledShutdownRequest
-from cluster.requests.plans import DescribedPartition
+from cluster.requests.configs import DescribeConfigsRequest, DescribeFeaturesRequest
 from cluster.requests.reassignments import DescribeReassignmentsRequest
 from cluster.requests.topics import (
     DescribedTopic,
@@ -22,16 +20,24 @@ from cluster.znodes.paths import CLUSTER_ID
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.decisions.configs.topic_configs import min_insync_replicas
-from controller.decisions.plans import described_partition
+from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
-from controller.handlers.brokers.controlled_shutdown import plan_controlled_shutdown
-from controller.handlers.configs.features import describe_features, preview_feature_updates
+from controller.handlers.configs.features import describe_features
 from controller.handlers.configs.requests import describe_configs
 from controller.handlers.reassignment.requests import describe_reassignments
-from controller.request_events import Query
+
+_Query = (
+    DescribeClusterRequest
+    | ListTopicsRequest
+    | DescribeTopicsRequest
+    | DescribeReassignmentsRequest
+    | DescribeTopicDeletionsRequest
+    | DescribeConfigsRequest
+    | DescribeFeaturesRequest
+)
 
 
-async def answer_query(active: ActiveController, query: Query) -> object:
+async def answer_query(active: ActiveController, query: _Query) -> object:
     """The response that belongs to the request."""
     match query:
         case DescribeClusterRequest():
@@ -40,8 +46,6 @@ async def answer_query(active: ActiveController, query: Query) -> object:
             return list_topics(active.context)
         case DescribeTopicsRequest():
             return await describe_topics(active, query)
-        case PlanControlledShutdownRequest():
-            return await plan_controlled_shutdown(active, query)
         case DescribeReassignmentsRequest() | DescribeTopicDeletionsRequest():
             return _describe_progress(active.context, query)
         case _:
@@ -49,15 +53,13 @@ async def answer_query(active: ActiveController, query: Query) -> object:
 
 
 async def _describe_settings(
-    active: ActiveController, query: DescribeConfigsRequest | DescribeFeaturesRequest | PlanFeatureUpdatesRequest
+    active: ActiveController, query: DescribeConfigsRequest | DescribeFeaturesRequest
 ) -> object:
     match query:
         case DescribeConfigsRequest():
             return await describe_configs(active, query)
         case DescribeFeaturesRequest():
             return await describe_features(active)
-        case PlanFeatureUpdatesRequest():
-            return await preview_feature_updates(active, query)
 
 
 def _describe_progress(
@@ -118,7 +120,7 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
                 ErrorCode.NONE,
                 context.topic_ids.get(name),
                 readable,
-                tuple(_describe_partition(context, TopicPartition(name, p)) for p in _numbers(context, name)),
+                tuple(described_partition(context, TopicPartition(name, p)) for p in _numbers(context, name)),
                 queued_for_deletion=context.is_marked_for_deletion(name),
                 min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
             )
@@ -136,7 +138,3 @@ def describe_topic_deletions(
 
 def _numbers(context: ControllerContext, topic: str) -> list[int]:
     return sorted(context.assignments.get(topic, {}))
-
-
-def _describe_partition(context: ControllerContext, tp: TopicPartition) -> DescribedPartition:
-    return described_partition(context, tp, context.leaderships.get(tp), context.assignment(tp))

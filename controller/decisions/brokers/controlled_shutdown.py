@@ -7,16 +7,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, ControllerId
+from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.requests.elections import PlanControlledShutdownResponse, ThreatenedPartition
-from cluster.requests.plans import Plan
-from controller.decisions.broker_requests import ControlBatch, RequestSettings
+from cluster.requests.elections import ThreatenedPartition
 from controller.decisions.context_view import ContextView
-from controller.decisions.partitions.leader_election import ControlledShutdown, Election, plan_elections
-from controller.decisions.partitions.replica_states import IsrRemovalPlan, plan_isr_removals
-from controller.decisions.plans import planned_change, planned_requests
 
 
 def refuse_controlled_shutdown(view: ContextView, broker: BrokerId, broker_epoch: BrokerEpoch) -> ErrorCode:
@@ -52,59 +47,35 @@ def duties_of(view: ContextView, broker: BrokerId) -> Duties:
     return Duties(tuple(led), tuple(followed))
 
 
-class Forecast(Struct, frozen=True):
-    """What a controlled shutdown would write: elections where the broker leads, ISR removals where it follows."""
+class Threats(Struct, frozen=True):
+    """Partitions that would have no leader any more, and those that would be short of in-sync replicas."""
 
-    elections: tuple[Election, ...]
-    removals: IsrRemovalPlan
-
-
-def forecast_controlled_shutdown(view: ContextView, broker: BrokerId) -> Forecast:
-    """The decisions of a controlled shutdown as if it had been asked for now; the view stays as it is."""
-    duties = duties_of(view, broker)
-    elections = plan_elections(
-        view,
-        {tp: view.leaderships[tp] for tp in duties.led},
-        ControlledShutdown(leaving=frozenset((broker,))),
-        {},
-        mark_recovering=False,
-    )
-    removals = plan_isr_removals(view, broker, {tp: view.leaderships[tp] for tp in duties.followed})
-    return Forecast(elections.elections, removals)
+    leaderless: tuple[ThreatenedPartition, ...]
+    below_min_isr: tuple[ThreatenedPartition, ...]
 
 
-def describe_controlled_shutdown(
-    view: ContextView,
-    broker: BrokerId,
-    min_insync_replicas: Mapping[str, int],
-    controller: ControllerId,
-    settings: RequestSettings,
-) -> PlanControlledShutdownResponse:
-    """The forecast in the terms of the API. `min_insync_replicas`: what is in force per topic of this broker."""
-    forecast = forecast_controlled_shutdown(view, broker)
-    after = {e.topic_partition: e.leadership for e in forecast.elections} | forecast.removals.writes
+def shutdown_threats(
+    before: ContextView, after: ContextView, broker: BrokerId, min_insync_replicas: Mapping[str, int]
+) -> Threats:
+    """What the absence of the broker costs; `after` is the cluster after its controlled shutdown.
+
+    `min_insync_replicas`: what is in force per topic of this broker.
+    """
     leaderless: list[ThreatenedPartition] = []
     below_min_isr: list[ThreatenedPartition] = []
-    for tp in view.partitions_on_broker(broker):
-        leadership = view.leaderships.get(tp)
-        if leadership is None or tp.topic in view.topics_to_be_deleted:
+    for tp in before.partitions_on_broker(broker):
+        leadership = before.leaderships.get(tp)
+        if leadership is None or tp.topic in before.topics_to_be_deleted:
             continue
-        if leadership.leader not in view.online_brokers(tp, include_shutting_down=True):
+        if leadership.leader not in before.online_brokers(tp, include_shutting_down=True):
             # It has no leader now, so nothing is lost.
             continue
-        threat = _threat(view, broker, tp, leadership, min_insync_replicas[tp.topic])
-        if leadership.leader == broker and tp not in after:
+        threat = _threat(before, broker, tp, leadership, min_insync_replicas[tp.topic])
+        if after.leaderships[tp].leader == broker:
             leaderless.append(threat)
         elif threat.isr_after < threat.min_insync_replicas <= len(leadership.isr):
             below_min_isr.append(threat)
-    return PlanControlledShutdownResponse(
-        tuple(leaderless),
-        tuple(below_min_isr),
-        Plan(
-            tuple(planned_change(view, tp, leadership) for tp, leadership in after.items()),
-            planned_requests(_batches(view, broker, forecast), controller, settings),
-        ),
-    )
+    return Threats(tuple(leaderless), tuple(below_min_isr))
 
 
 def _threat(
@@ -119,16 +90,3 @@ def _threat(
         # As agents have it: no more in-sync replicas are asked for than there are replicas.
         min_insync_replicas=min(min_insync_replicas, len(replicas)),
     )
-
-
-def _batches(view: ContextView, broker: BrokerId, forecast: Forecast) -> tuple[ControlBatch, ControlBatch]:
-    """The two that a controlled shutdown sends: of its elections, and of the replicas that stop."""
-    moved, stopped = ControlBatch(view), ControlBatch(view)
-    for election in forecast.elections:
-        tp = election.topic_partition
-        moved.add_leader_and_isr(election.recipients, tp, election.leadership, view.assignment(tp), is_new=False)
-    for tp, leadership in (forecast.removals.writes | forecast.removals.unchanged).items():
-        stopped.add_stop_replica(broker, tp, delete=False)
-        others = [b for b in view.assignment(tp).replicas if b != broker]
-        stopped.add_leader_and_isr(others, tp, leadership, view.assignment(tp), is_new=False)
-    return moved, stopped

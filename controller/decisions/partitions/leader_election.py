@@ -40,9 +40,7 @@ class Preferred(Struct, frozen=True):
 
 
 class ControlledShutdown(Struct, frozen=True):
-    """Away from brokers that asked to go; `leaving` are taken as if they had asked too, for a look ahead."""
-
-    leaving: frozenset[BrokerId] = frozenset()
+    """Away from brokers that asked to go."""
 
 
 Strategy = Offline | Reassign | Preferred | ControlledShutdown
@@ -216,9 +214,9 @@ def _apply_strategy(
             return choose_reassigned_leader(target, isr, view.online_brokers(tp)), target
         case Preferred():
             return choose_preferred_leader(replicas, isr, view.online_brokers(tp)), replicas
-        case ControlledShutdown(leaving):
+        case ControlledShutdown():
             online = view.online_brokers(tp, include_shutting_down=True)
-            choice = choose_leader_for_shutdown(replicas, isr, online, view.shutting_down | leaving)
+            choice = choose_leader_for_shutdown(replicas, isr, online, view.shutting_down)
             return choice, tuple([b for b in replicas if b in online])
         case _:
             assert_never(strategy)

@@ -4,11 +4,9 @@ Source: Kafka KafkaController.processReplicaLeaderElection; KIP-183, KIP-460.
 """
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from msgspec import Struct
 
-from cluster.broker import ControllerId
 from cluster.errors import ErrorCode
 from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.elections import (
@@ -18,17 +16,8 @@ from cluster.requests.elections import (
     PartitionElectionResult,
     ReplicaElectionResult,
 )
-from cluster.requests.plans import Plan
-from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from controller.decisions.context_view import ContextView
-from controller.decisions.partitions.leader_election import (
-    ElectionFailure,
-    Offline,
-    Preferred,
-    Strategy,
-    plan_elections,
-)
-from controller.decisions.plans import planned_change, planned_requests
+from controller.decisions.partitions.leader_election import ElectionFailure, Offline, Preferred, Strategy
 
 _STRATEGIES: Mapping[int, Strategy] = {PREFERRED: Preferred(), UNCLEAN: Offline(allow_unclean=True)}
 _NO_LEADER: Mapping[int, ErrorCode] = {
@@ -127,36 +116,3 @@ def answer_elections(
             result = PartitionElectionResult(tp.partition, refusal.code, refusal.message)
         by_topic.setdefault(tp.topic, []).append(result)
     return tuple(ReplicaElectionResult(topic, tuple(results)) for topic, results in by_topic.items())
-
-
-class ElectionsPreview(Struct, frozen=True):
-    """What requested elections would do, and who would lead."""
-
-    plan: Plan
-    outcomes: dict[TopicPartition, LeaderAndIsr | ElectionFailure]
-
-
-def preview_elections(
-    view: ContextView,
-    elections: RequestedElections,
-    controller: ControllerId,
-    settings: RequestSettings,
-    *,
-    unclean_allowed: Mapping[str, bool | ElectionFailure] = MappingProxyType({}),
-) -> ElectionsPreview:
-    """The decisions as they would be taken now; nothing is changed. `unclean_allowed`: per topic, as plan_elections."""
-    planned = plan_elections(
-        view,
-        {tp: view.leaderships[tp] for tp in elections.partitions},
-        elections.strategy,
-        unclean_allowed,
-        mark_recovering=settings.leader_recovery_state,
-    )
-    outcomes: dict[TopicPartition, LeaderAndIsr | ElectionFailure] = dict(planned.failures)
-    batch = ControlBatch(view)
-    for election in planned.elections:
-        tp = election.topic_partition
-        outcomes[tp] = election.leadership
-        batch.add_leader_and_isr(election.recipients, tp, election.leadership, view.assignment(tp), is_new=False)
-    changes = tuple(planned_change(view, e.topic_partition, e.leadership) for e in planned.elections)
-    return ElectionsPreview(Plan(changes, planned_requests([batch], controller, settings)), outcomes)

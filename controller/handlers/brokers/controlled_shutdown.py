@@ -5,18 +5,12 @@ Source: Kafka KafkaController.processControlledShutdown, doControlledShutdown.
 
 import structlog
 
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.errors import ErrorCode
 from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
-from cluster.requests.elections import PlanControlledShutdownRequest, PlanControlledShutdownResponse
 from cluster.state_machines import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
 from controller.changes import BrokerShuttingDown
-from controller.decisions.brokers.controlled_shutdown import (
-    describe_controlled_shutdown,
-    duties_of,
-    refuse_controlled_shutdown,
-)
-from controller.decisions.configs.topic_configs import min_insync_replicas
+from controller.decisions.brokers.controlled_shutdown import duties_of, refuse_controlled_shutdown
 from controller.decisions.partitions.leader_election import ControlledShutdown
 from controller.handlers.partitions.partition_transitions import move_partitions
 from controller.handlers.partitions.replica_transitions import move_replicas
@@ -55,28 +49,4 @@ async def controlled_shutdown(
     )
     return ControlledShutdownResponse(
         ErrorCode.NONE, tuple(RemainingPartition(tp.topic, tp.partition) for tp in remaining)
-    )
-
-
-async def plan_controlled_shutdown(
-    active: ActiveController, request: PlanControlledShutdownRequest
-) -> PlanControlledShutdownResponse:
-    """What the shutdown of a broker would do now. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
-    context, broker = active.context, request.broker_id
-    if broker not in context.broker_epochs:
-        raise ApiError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered", field="broker_id", value=broker
-        )
-    topics = sorted({tp.topic for tp in context.partitions_on_broker(broker)})
-    overrides = await active.store.read_topic_configs(topics)
-    default = active.config.min_insync_replicas
-    return describe_controlled_shutdown(
-        context,
-        broker,
-        {
-            topic: default if isinstance(found, MalformedZnodeError) else min_insync_replicas(found, default)
-            for topic, found in overrides.items()
-        },
-        active.config.id,
-        active.config.request_settings,
     )

@@ -11,8 +11,6 @@ from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, SessionExpi
 from cluster.requests.configs import (
     DescribeFeaturesResponse,
     FeatureUpdate,
-    PlanFeatureUpdatesRequest,
-    PlanFeatureUpdatesResponse,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -50,7 +48,7 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
     """
     version = active.config.protocol_version
     found = await _read_versioned(active)
-    finalized = _levels(found)
+    finalized = finalized_levels(found)
     plan = _plan(active, request.feature_updates, finalized)
     failure: str | None = None
     if plan.levels != finalized:
@@ -70,23 +68,11 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
     )
 
 
-async def preview_feature_updates(
-    active: ActiveController, request: PlanFeatureUpdatesRequest
-) -> PlanFeatureUpdatesResponse:
-    """What `update_features` would answer and finalize; raises what it raises."""
-    plan = _plan(active, request.feature_updates, _levels(await _read_versioned(active)))
-    results = tuple(
-        _result(update.feature, refusal, None)
-        for update, refusal in zip(request.feature_updates, plan.refusals, strict=True)
-    )
-    return PlanFeatureUpdatesResponse(results, plan.levels)
-
-
 async def describe_features(active: ActiveController) -> DescribeFeaturesResponse:
     """Every feature that is finalized, or known to this controller or a registered broker, by name."""
     if not active.config.protocol_version.has_features:
         return DescribeFeaturesResponse(enabled=False)
-    finalized = _levels(await active.unfenced.read_features())
+    finalized = finalized_levels(await active.unfenced.read_features())
     features = describe(finalized, active.config.supported_features, active.context.brokers.values())
     return DescribeFeaturesResponse(True, features)
 
@@ -98,7 +84,7 @@ async def _read_versioned(active: ActiveController) -> FinalizedFeatures | None:
     return await active.unfenced.read_features()
 
 
-def _levels(found: FinalizedFeatures | None) -> dict[str, int]:
+def finalized_levels(found: FinalizedFeatures | None) -> dict[str, int]:
     return found.levels if found is not None and found.enabled else {}
 
 

@@ -20,14 +20,12 @@ from cluster.requests.configs import (
     DescribeConfigsResult,
     DescribedConfig,
 )
-from cluster.requests.plans import Plan
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from controller.active_controller import ActiveController
 from controller.config_store import StoredConfig, overrides_of
 from controller.decisions.configs.changes import altered, check_alterations, config_entity
 from controller.decisions.configs.descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
 from controller.fenced_writes import Conflict, Outcome, Written
-from controller.handlers.configs.previews import preview_alterations
 
 _ATTEMPTS = 5
 """At a node that others change at the same time."""
@@ -54,13 +52,7 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
             errors[position] = error
         else:
             accepted[entity] = resource
-    plan: Plan | None = None
-    refused: dict[ConfigEntity, ApiError] = {}
-    if request.validate_only:
-        plan, unreadable = await preview_alterations(active, accepted)
-        refused = {entity: _unreadable(entity) for entity in unreadable}
-    else:
-        refused = await _write(active, accepted)
+    refused = await _write(active, accepted)
     by_resource = {_key(accepted[entity]): error for entity, error in refused.items()}
     responses: list[AlterConfigsResourceResponse] = []
     for position, resource in enumerate(request.resources):
@@ -74,7 +66,7 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
                 () if failure is None else failure.violations,
             )
         )
-    return AlterConfigsResponse(tuple(responses), plan)
+    return AlterConfigsResponse(tuple(responses))
 
 
 def _key(resource: AlterConfigsResource | ConfigResource) -> tuple[int, str]:

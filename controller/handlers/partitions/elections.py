@@ -22,7 +22,6 @@ from controller.decisions.partitions.requested_elections import (
     classify_elections,
     election_result,
     is_election_type,
-    preview_elections,
     requested_partitions,
 )
 from controller.events import ReplicaLeaderElection
@@ -36,7 +35,7 @@ _log = structlog.stdlib.get_logger()
 async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) -> ElectLeadersDecision:
     """Elect leaders where it is asked for and needed; every partition has its own outcome (EP-1 to EP-5).
 
-    With `validate_only` nothing is done. Raises ApiError(INVALID_REQUEST) for an unknown type of election, and
+    Raises ApiError(INVALID_REQUEST) for an unknown type of election, and
     ControllerMovedError when a write is fenced.
     """
     if not is_election_type(request.election_type):
@@ -46,10 +45,6 @@ async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) 
     context = active.context
     asked = tuple(requested_partitions(context, request))
     elections = classify_elections(context, request.election_type, asked)
-    if request.validate_only:
-        preview = preview_elections(context, elections, active.config.id, active.config.request_settings)
-        refusals, _ = _election_results(elections, request.election_type, preview.outcomes)
-        return ElectLeadersDecision(asked, refusals, plan=preview.plan)
     outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
     refusals, elected = _election_results(elections, request.election_type, outcomes)
     _log.info("Elections on request", asked=len(asked), elected=len(elected), refused=len(refusals))

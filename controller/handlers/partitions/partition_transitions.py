@@ -131,7 +131,7 @@ async def _elect(
             context,
             current,
             strategy,
-            await unclean_allowed(active, current, strategy, default=active.settings.unclean_leader_election_enable),
+            await _unclean_allowed(active, current, strategy),
             mark_recovering=active.config.protocol_version.has_leader_recovery_state,
         )
         active.metrics.unclean_elections.mark(sum(election.unclean for election in plan.elections))
@@ -148,17 +148,10 @@ async def _elect(
     return {**elected, **failures}
 
 
-async def unclean_allowed(
-    active: ActiveController,
-    current: Mapping[TopicPartition, LeaderAndIsr | None],
-    strategy: Strategy,
-    *,
-    default: bool,
+async def _unclean_allowed(
+    active: ActiveController, current: Current, strategy: Strategy
 ) -> dict[str, bool | ElectionFailure]:
-    """Per topic of a partition without an online ISR member, whether its settings allow an unclean leader (PS-20).
-
-    `default` holds for topics that do not say it themselves.
-    """
+    """Per topic of a partition without an online ISR member, whether its settings allow an unclean leader (PS-20)."""
     if not isinstance(strategy, Offline) or strategy.allow_unclean:
         return {}
     context = active.context
@@ -177,6 +170,7 @@ async def unclean_allowed(
         except ValueError as error:
             allowed[topic] = ElectionFailure(str(error))
         else:
+            default = active.settings.unclean_leader_election_enable
             allowed[topic] = default if override is None else override
     return allowed
 

@@ -29,7 +29,6 @@ from controller.decisions.reassignment.phases import (
     refuse_trigger,
     stray_replicas,
 )
-from controller.decisions.reassignment.preview import preview_reassignment
 from controller.decisions.reassignment.progress import describe_reassignment, list_reassignments
 from controller.handlers.reassignment.engine import Moves, Refusals, reassign, stop_removed_replicas
 from controller.handlers.reassignment.reassignment_znode import drop_reassignment_entries
@@ -63,7 +62,7 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
 async def alter_partition_reassignments(
     active: ActiveController, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Start, replace or cancel moves; NONE means recorded, not done (RA-4). With `validate_only` nothing is done.
+    """Start, replace or cancel moves; NONE means recorded, not done (RA-4).
 
     Of several targets for one partition the last one counts.
     """
@@ -73,10 +72,6 @@ async def alter_partition_reassignments(
     failures: Refusals = {}
     for tp, target in targets.items():
         _sort(tp, plan_submission(context, tp, target), moves, failures)
-    if request.validate_only:
-        possible = _refuse_impossible(context, moves, failures)
-        plan = preview_reassignment(context, possible, active.config.id, active.config.request_settings)
-        return AlterPartitionReassignmentsResponse(_answers(request, failures), plan)
     if moves:
         # The newest instruction wins, whichever way it came (RA-2).
         await drop_reassignment_entries(active, lambda tp, _target: tp in moves)

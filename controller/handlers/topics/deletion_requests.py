@@ -8,7 +8,6 @@ from collections import Counter
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, TopicToDelete
 from controller.active_controller import ActiveController
-from controller.decisions.topics.deletion_preview import preview_deletions
 from controller.fenced_writes import Conflict, Written
 from controller.handlers.waiting import late
 from controller.request_events import DeleteTopicsDecision
@@ -31,9 +30,6 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
             topic_id = None if name is None else active.context.topic_ids.get(name)
             results.append(DeletableTopicResult(name, topic_id, ErrorCode.NONE))
     accepted = [result.name for result in results if result.error_code is ErrorCode.NONE and result.name is not None]
-    if request.validate_only:
-        plan = preview_deletions(active.context, accepted, active.config.id, active.config.request_settings)
-        return DeleteTopicsDecision(tuple(results), {}, plan)
     outcomes = await active.store.mark_for_deletion(accepted)
     marked = {topic for topic, outcome in outcomes.items() if isinstance(outcome, Written | Conflict)}
     results = [

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from cluster.broker import TopicId, ZkVersion
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.requests.plans import Plan
+from cluster.partition import TopicAssignment
 from cluster.requests.topics import (
     CreatableTopicResult,
     CreatePartitionsRequest,
@@ -23,7 +22,6 @@ from controller.active_controller import ActiveController
 from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topics.expansion import plan_expansion
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
-from controller.handlers.topics.previews import preview_new_partitions
 from controller.handlers.waiting import late
 from controller.request_events import CreatePartitionsDecision, CreateTopicsDecision
 
@@ -48,21 +46,15 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
         else:
             # Two new topics of one request may collide with each other as well.
             taken.add(topic.name)
-    outcomes: dict[str, Outcome] = {}
-    plan: Plan | None = None
-    if request.validate_only:
-        plan = preview_new_partitions(active, {request.topics[i].name: a.partitions for i, a in accepted.items()})
-    else:
-        outcomes = await active.store.create_topics(
-            {request.topics[i].name: (assignment, request.topics[i].configs) for i, assignment in accepted.items()}
-        )
+    outcomes = await active.store.create_topics(
+        {request.topics[i].name: (assignment, request.topics[i].configs) for i, assignment in accepted.items()}
+    )
     for position, assignment in accepted.items():
         name = request.topics[position].name
-        results[position] = _result(name, assignment, outcomes.get(name))
+        results[position] = _result(name, assignment, outcomes[name])
     return CreateTopicsDecision(
         tuple(results[position] for position in range(len(request.topics))),
         {name: active.leaders_elected(name) for name, outcome in outcomes.items() if isinstance(outcome, Written)},
-        plan,
     )
 
 
@@ -80,14 +72,13 @@ def _plan(active: ActiveController, topic: NewTopic, taken: TakenNames) -> Topic
     return TopicAssignment(partitions, topic_id)
 
 
-def _result(name: str, assignment: TopicAssignment, outcome: Outcome | None) -> CreatableTopicResult:
-    """`outcome` is None where the request was only to be validated."""
+def _result(name: str, assignment: TopicAssignment, outcome: Outcome) -> CreatableTopicResult:
     match outcome:
-        case None | Written():
+        case Written():
             return CreatableTopicResult(
                 name,
                 ErrorCode.NONE,
-                topic_id=None if outcome is None or assignment.topic_id is None else TopicId(assignment.topic_id),
+                topic_id=None if assignment.topic_id is None else TopicId(assignment.topic_id),
                 num_partitions=len(assignment.partitions),
                 replication_factor=len(assignment.partitions[0].replicas),
             )
@@ -155,7 +146,6 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
     found = await active.store.read_topics_to_change(sorted(context.topics.intersection(names)))
     results: dict[int, CreatePartitionsResult] = {}
     planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
-    growth: dict[str, dict[int, ReplicaAssignment]] = {}
     for position, item in enumerate(request.topics):
         try:
             if item.name in repeated:
@@ -170,15 +160,13 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
             results[position] = CreatePartitionsResult(item.name, error.code, error.message)
         else:
             planned[item.name] = replace(topic, partitions=topic.partitions | added), version
-            growth[item.name] = added
             replicas = {partition: assignment.replicas for partition, assignment in added.items()}
             results[position] = CreatePartitionsResult(item.name, ErrorCode.NONE, None, replicas)
-    outcomes = {} if request.validate_only else await active.store.change_topics(planned)
+    outcomes = await active.store.change_topics(planned)
     grown = {name for name, outcome in outcomes.items() if isinstance(outcome, Written)}
     return CreatePartitionsDecision(
         tuple(_expanded(results[position], outcomes) for position in range(len(request.topics))),
         {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},
-        preview_new_partitions(active, growth) if request.validate_only else None,
     )
 
 

@@ -96,7 +96,8 @@ def test_the_plan_of_new_topics_is_what_happens() -> None:
         )
         plan = await dry_and_real(c, CreateTopicsRequest(new, timeout_ms=0))
         await assert_as_planned(world, plan)
-        led, partly, _, alone = plan.changes
+        # In the order of their creation, which is by name.
+        alone, led, partly, _ = plan.changes
         assert led.before == DescribedPartition(0, *(-1,) * 3, (), ())  # type: ignore[arg-type]
         assert (led.after.leader, led.after.isr, led.after.replicas) == (3, (3, 1), (3, 1))
         assert (partly.after.isr, partly.after.offline_replicas) == ((2,), (4,))

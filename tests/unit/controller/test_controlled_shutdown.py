@@ -1,25 +1,23 @@
 """Who may leave, what it leads and follows, and what its absence would cost: values in, values out."""
 
-import copy
-
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerId, LeaderEpoch, PartitionEpoch
+from cluster.broker import BrokerEpoch, BrokerId
 from cluster.errors import ErrorCode
+from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.elections import ThreatenedPartition
-from cluster.requests.plans import DescribedPartition, PlannedRequest
 from controller.changes import BrokerShuttingDown, DeletionsQueued, LeadershipsRead
 from controller.context import ControllerContext
-from controller.decisions.broker_requests import RequestSettings
 from controller.decisions.brokers.controlled_shutdown import (
-    describe_controlled_shutdown,
+    Threats,
     duties_of,
-    forecast_controlled_shutdown,
     refuse_controlled_shutdown,
+    shutdown_threats,
 )
 from controller.decisions.configs.topic_configs import min_insync_replicas
-from controller.decisions.plans import described_partition
-from tests.contexts import assignment, context, ids, leadership, tp
+from controller.decisions.partitions.leader_election import ControlledShutdown, plan_elections
+from controller.decisions.partitions.replica_states import plan_isr_removals
+from tests.contexts import context, ids, leadership, tp
 
 ONE = BrokerId(1)
 
@@ -91,79 +89,80 @@ def test_duties_are_replicated_partitions_with_leadership_that_are_not_being_del
 
 
 @pytest.mark.rule("CS-8", "CS-10", "PS-13", "RM-10", "RM-11")
-def test_the_forecast_is_what_the_shutdown_would_decide_and_leaves_the_cluster_alone() -> None:
+def test_a_shutdown_elects_among_those_who_stay_and_takes_the_broker_out_of_every_isr() -> None:
     view = cluster()
-    before = copy.deepcopy(vars(view))
-    forecast = forecast_controlled_shutdown(view, ONE)
-    assert vars(view) == before
-    assert {e.topic_partition: (e.leadership, e.recipients) for e in forecast.elections} == {
+    duties = duties_of(view, ONE)
+    view.apply(BrokerShuttingDown(ONE, BrokerEpoch(101)))
+    current: dict[TopicPartition, LeaderAndIsr | None] = dict(view.leaderships)
+    elections = plan_elections(
+        view, {p: current[p] for p in duties.led}, ControlledShutdown(), {}, mark_recovering=True
+    ).elections
+    assert {e.topic_partition: (e.leadership, e.recipients) for e in elections} == {
         tp("led-0"): (leadership(2, [2, 3], leader_epoch=5, partition_epoch=8, controller_epoch=7), ids(1, 2, 3)),
         # 4 leaves as well, so 2 leads alone.
         tp("led-1"): (leadership(2, [2], leader_epoch=1, partition_epoch=1, controller_epoch=7), ids(1, 4, 2)),
     }
-    assert forecast.removals.writes == {
+    removals = plan_isr_removals(view, ONE, {p: current[p] for p in duties.followed})
+    assert removals.writes == {
         tp("followed-0"): leadership(2, [3, 2], leader_epoch=1, partition_epoch=1, controller_epoch=7),
         tp("handed-0"): leadership(4, [4], leader_epoch=1, partition_epoch=1, controller_epoch=7),
     }
-    assert set(forecast.removals.unchanged) == {tp("lagging-0"), tp("dead-0")}
+    assert set(removals.unchanged) == {tp("lagging-0"), tp("dead-0")}
+
+
+def left() -> ControllerContext:
+    """After the shutdown of broker 1: others lead or follow without it where somebody else can."""
+    after = cluster()
+    after.apply(
+        LeadershipsRead(
+            {
+                tp("led-0"): leadership(2, [2, 3], leader_epoch=5, partition_epoch=8),
+                # 4 leaves as well, so 2 leads alone.
+                tp("led-1"): leadership(2, [2], leader_epoch=1, partition_epoch=1),
+                tp("followed-0"): leadership(2, [3, 2], leader_epoch=1, partition_epoch=1),
+                tp("handed-0"): leadership(4, [4], leader_epoch=1, partition_epoch=1),
+            }
+        )
+    )
+    return after
 
 
 def test_what_would_suffer_is_named_with_what_is_left_and_what_is_asked_for() -> None:
-    view = cluster()
-    wanted = {
-        "led": 2,
-        "stuck": 2,
-        "followed": 3,
-        "lagging": 2,
-        "single": 2,
-        "dead": 1,
-        "queued": 9,
-        "new": 2,
-        "handed": 1,
-    }
-    plan = describe_controlled_shutdown(view, ONE, wanted, ControllerId(1001), RequestSettings())
-    assert plan.leaderless == (
+    wanted = {"led": 2, "stuck": 2, "followed": 3, "lagging": 2, "single": 2, "dead": 1, "handed": 1}
+    threats = shutdown_threats(cluster(), left(), ONE, wanted)
+    assert threats.leaderless == (
         ThreatenedPartition("stuck", 0, 0, 2),
         # Not more than there are replicas.
         ThreatenedPartition("single", 0, 0, 1),
     )
-    # led-0 keeps two, lagging has too few as it is, dead has no leader to lose.
-    assert plan.below_min_isr == (
+    # led-0 keeps two, lagging has too few as it is, dead has no leader to lose, new has no state yet.
+    assert threats.below_min_isr == (
         ThreatenedPartition("led", 1, 1, 2),
         ThreatenedPartition("followed", 0, 2, 3),
         # Its leader serves yet, but leaves as well.
         ThreatenedPartition("handed", 0, 0, 1),
     )
-    changes = {(change.topic, change.before.partition): change for change in plan.plan.changes}
-    assert sorted(changes) == [("followed", 0), ("handed", 0), ("led", 0), ("led", 1)]
-    assert changes["led", 0].before == DescribedPartition(
-        0, ONE, LeaderEpoch(4), PartitionEpoch(7), ids(1, 2, 3), ids(1, 2, 3)
-    )
-    assert changes["led", 1].after == DescribedPartition(
-        1, BrokerId(2), LeaderEpoch(1), PartitionEpoch(1), ids(2), ids(1, 4, 2), offline_replicas=ids(4)
-    )
-    assert plan.plan.requests == (
-        *(PlannedRequest(BrokerId(b), "LeaderAndIsr", n) for b, n in ((1, 2), (2, 2), (3, 1), (4, 1))),
-        *(PlannedRequest(BrokerId(b), "UpdateMetadata", 2) for b in (1, 2, 3, 4)),
-        *(PlannedRequest(BrokerId(b), "LeaderAndIsr", n) for b, n in ((2, 1), (3, 2), (4, 1))),
-        *(PlannedRequest(BrokerId(b), "UpdateMetadata", 4) for b in (1, 2, 3, 4)),
-        PlannedRequest(ONE, "StopReplica", 4),
-    )
+
+
+@pytest.mark.parametrize(("required", "is_threatened"), [(1, False), (2, True), (3, False)])
+def test_only_who_has_enough_in_sync_now_can_fall_below(required: int, is_threatened: bool) -> None:
+    before = context([1, 2, 3], {"t-0": [1, 2, 3]}, {"t-0": leadership(1, [1, 2])})
+    after = context([1, 2, 3], {"t-0": [1, 2, 3]}, {"t-0": leadership(2, [2])})
+    threats = shutdown_threats(before, after, ONE, {"t": required})
+    assert threats.leaderless == ()
+    assert threats.below_min_isr == ((ThreatenedPartition("t", 0, 1, required),) if is_threatened else ())
+
+
+def test_a_leader_that_is_itself_leaving_is_a_leader_still() -> None:
+    view = context([1, 2], {"t-0": [2, 1]}, {"t-0": leadership(2, [2, 1])})
+    view.apply(BrokerShuttingDown(BrokerId(2), BrokerEpoch(102)))
+    assert shutdown_threats(view, view, ONE, {"t": 2}).below_min_isr == (ThreatenedPartition("t", 0, 0, 2),)
 
 
 def test_a_partition_whose_leader_is_dead_loses_nothing() -> None:
-    view = context([1, 2], {"t-0": [9, 1]})
-    view.apply(LeadershipsRead({tp("t-0"): leadership(9, [9, 1])}))
-    plan = describe_controlled_shutdown(view, ONE, {"t": 2}, ControllerId(1001), RequestSettings())
-    assert (plan.leaderless, plan.below_min_isr) == ((), ())
-
-
-def test_a_partition_without_leadership_is_described_as_such() -> None:
-    view = context([1], {"t-3": [1, 2]})
-    described = described_partition(view, tp("t-3"), None, assignment([1, 2, 3], adding=[3], removing=[1]))
-    assert described == DescribedPartition(
-        3, BrokerId(-1), LeaderEpoch(-1), PartitionEpoch(-1), (), ids(1, 2, 3), ids(3), ids(1), ids(2, 3)
-    )
+    view = context([1, 2], {"t-0": [9, 1], "t-1": [1, 2]}, {"t-0": leadership(9, [9, 1]), "t-1": leadership(1, [1])})
+    threats = shutdown_threats(view, view, ONE, {"t": 2})
+    assert threats == Threats((ThreatenedPartition("t", 1, 0, 2),), ())
 
 
 @pytest.mark.parametrize(

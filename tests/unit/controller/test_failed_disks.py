@@ -10,7 +10,8 @@ from cluster.state_machines import PartitionState
 from controller.changes import DeletionsQueued, LeadershipsRead, OfflineReplicasReported
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
-from controller.decisions.brokers.controlled_shutdown import describe_controlled_shutdown
+from controller.decisions.brokers.controlled_shutdown import shutdown_threats
+from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.partitions.leader_election import (
     ControlledShutdown,
     ElectionFailure,
@@ -21,13 +22,11 @@ from controller.decisions.partitions.leader_election import (
     plan_elections,
 )
 from controller.decisions.partitions.partition_states import initial_partition_state, plan_initialisations
-from controller.decisions.plans import described_partition
 from controller.decisions.reassignment.phases import keeps_leader
-from controller.decisions.reassignment.preview import preview_reassignment
 from controller.decisions.reassignment.progress import describe_reassignment, stuck_reason
 from controller.decisions.topics.deletion import plan_start, topics_with_offline_replicas
 from controller.decisions.topics.deletion_progress import describe_deletion
-from tests.contexts import assignment, context, ids, leadership, tp
+from tests.contexts import context, ids, leadership, tp
 
 ONE, ME = BrokerId(1), BrokerId(1001)
 BROKEN, HEALTHY = tp("t-0"), tp("t-1")
@@ -90,7 +89,7 @@ def test_metadata_and_descriptions_name_the_offline_replica() -> None:
     states = request.topic_states[0].partition_states  # type: ignore[union-attr]
     assert [s.offline_replicas for s in states] == [(1,), ()]  # type: ignore[union-attr]
     assert [s.controller_epoch for s in states] == [1, 1]
-    described = [described_partition(view, p, view.leaderships[p], view.assignment(p)) for p in (BROKEN, HEALTHY)]
+    described = [described_partition(view, p) for p in (BROKEN, HEALTHY)]
     assert [(d.partition, d.offline_replicas) for d in described] == [(0, (1,)), (1, ())]
 
 
@@ -102,13 +101,6 @@ def test_a_move_needs_a_leader_with_a_disk() -> None:
     assert stuck_reason(view, BROKEN) == "the partition has no leader to copy from"
     assert stuck_reason(view, HEALTHY) == ""
     assert [t.alive for t in describe_reassignment(view, BROKEN).targets] == [False, True]
-    plan = preview_reassignment(
-        view,
-        {p: assignment([1, 2]) for p in (BROKEN, HEALTHY)},
-        ME,
-        RequestSettings(),  # type: ignore[arg-type]
-    )
-    assert [change.after.leader for change in plan.changes] == [2, 1]
 
 
 @pytest.mark.rule("TD-13", "FO-7")
@@ -131,10 +123,13 @@ def test_a_deletion_waits_for_the_replica_on_the_failed_disk() -> None:
 @pytest.mark.rule("CS-7", "CS-8")
 def test_a_broker_that_lost_the_disk_of_a_partition_threatens_only_the_others_by_leaving() -> None:
     view = cluster(isr=(1,))
-    plan = describe_controlled_shutdown(view, ONE, {"t": 1}, ME, RequestSettings())  # type: ignore[arg-type]
+    threats = shutdown_threats(view, view, ONE, {"t": 1})
     # t-0 has no leader now, so nothing is lost there.
-    assert [(t.topic, t.partition, t.isr_after, t.min_insync_replicas) for t in plan.leaderless] == [("t", 1, 0, 1)]
-    followed = cluster(isr=(1, 2))
+    assert [(t.topic, t.partition, t.isr_after, t.min_insync_replicas) for t in threats.leaderless] == [("t", 1, 0, 1)]
+    followed, after = cluster(isr=(1, 2)), cluster(isr=(1, 2))
     followed.apply(LeadershipsRead({p: leadership(2, [1, 2]) for p in (BROKEN, HEALTHY)}))
-    plan = describe_controlled_shutdown(followed, BrokerId(2), {"t": 2}, ME, RequestSettings())  # type: ignore[arg-type]
-    assert [(t.partition, t.isr_after) for t in (*plan.leaderless, *plan.below_min_isr)] == [(0, 0), (1, 1)]
+    # Nobody else can lead t-0, and broker 1 leads t-1 alone.
+    after.apply(LeadershipsRead({BROKEN: leadership(2, [1, 2]), HEALTHY: leadership(1, [1])}))
+    threats = shutdown_threats(followed, after, BrokerId(2), {"t": 2})
+    assert [(t.partition, t.isr_after) for t in threats.leaderless] == [(0, 0)]
+    assert [(t.partition, t.isr_after) for t in threats.below_min_isr] == [(1, 1)]

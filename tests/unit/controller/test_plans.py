@@ -1,4 +1,4 @@
-"""Dry runs, told in full: every field of what an operator is shown, and what broker 0, -1 and absent items do."""
+"""Decisions and descriptions in full: every field of an answer, and what broker 0, -1 and absent items do."""
 
 import base64
 import uuid
@@ -6,35 +6,28 @@ from random import Random
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerId
+from cluster.broker import BrokerId, ControllerId
 from cluster.errors import ApiError, ErrorCode
-from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.partition import RECOVERING, LeaderAndIsr, TopicAssignment, TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
-from cluster.requests.elections import ThreatenedPartition
-from cluster.requests.plans import DescribedPartition, Plan, PlannedChange, PlannedRequest
 from cluster.requests.reassignments import DescribedReassignment, TargetReplica
 from cluster.requests.topics import NewTopic
 from cluster.state_machines import ReplicaState
 from controller.changes import (
     BrokersDied,
-    BrokerShuttingDown,
     DeletionsIneligible,
     DeletionsQueued,
     ReassignmentsStarted,
     ReassignmentsWritten,
     ReplicaStatesDerived,
 )
-from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
-from controller.decisions.brokers.controlled_shutdown import describe_controlled_shutdown
 from controller.decisions.partitions.isr_change import plan_isr_changes
 from controller.decisions.partitions.leader_election import ElectionFailure, Offline, plan_elections
 from controller.decisions.partitions.partition_states import plan_initialisations
 from controller.decisions.partitions.replica_states import plan_isr_removals
-from controller.decisions.partitions.requested_elections import classify_elections, preview_elections
 from controller.decisions.reassignment.phases import RefusedMove, plan_submission, topic_znodes
-from controller.decisions.reassignment.preview import preview_reassignment
 from controller.decisions.reassignment.progress import describe_reassignment
 from controller.decisions.topics.creation import (
     TakenNames,
@@ -49,167 +42,6 @@ from tests.contexts import EPOCH, assignment, broker, context, ids, leadership, 
 ME = ControllerId(1001)
 SETTINGS = RequestSettings()
 T0 = tp("t-0")
-
-
-def described(
-    partition: int,
-    leader: int,
-    epochs: tuple[int, int],
-    isr: list[int],
-    *lists: list[int],
-    offline: tuple[int, ...] = (),
-) -> DescribedPartition:
-    replicas, adding, removing = [ids(*each) for each in (*lists, [], [])[:3]]
-    return DescribedPartition(
-        partition,
-        BrokerId(leader),
-        epochs[0],
-        epochs[1],
-        ids(*isr),
-        replicas,
-        adding,
-        removing,
-        ids(*offline),  # type: ignore[arg-type]
-    )
-
-
-def sent(*rows: tuple[int, str, int]) -> tuple[PlannedRequest, ...]:
-    return tuple(PlannedRequest(BrokerId(b), name, count) for b, name, count in rows)
-
-
-def to_all(name: str, brokers: tuple[int, ...], count: int = 1) -> tuple[PlannedRequest, ...]:
-    return sent(*[(b, name, count) for b in brokers])
-
-
-def test_a_dry_run_of_a_move_shows_before_and_after_in_full() -> None:
-    view = context([1, 2], {"t-0": [1, 9], "t-1": [1]}, {"t-0": leadership(1, [1], leader_epoch=4, partition_epoch=6)})
-    plan = preview_reassignment(view, {T0: assignment([2, 1, 9], [2], [9]), tp("t-1"): assignment([2])}, ME, SETTINGS)
-    assert plan.changes == (
-        PlannedChange(
-            "t",
-            described(0, 1, (4, 6), [1], [1, 9], offline=(9,)),
-            described(0, 1, (5, 7), [1], [2, 1, 9], [2], [9], offline=(9,)),
-        ),
-        PlannedChange("t", described(1, -1, (-1, -1), [], [1]), described(1, -1, (-1, -1), [], [2])),
-    )
-    assert plan.requests == (
-        *sent((1, "StopReplica", 1)),
-        PlannedRequest(BrokerId(1), "StopReplica", 1, delete=True),
-        *to_all("LeaderAndIsr", (1, 2)),
-        *to_all("UpdateMetadata", (1, 2)),
-        # The new replica hears it again when it becomes one.
-        *sent((2, "LeaderAndIsr", 1)),
-        *to_all("UpdateMetadata", (1, 2)),
-    )
-
-
-@pytest.mark.parametrize("recovery", [RECOVERED, RECOVERING])
-def test_a_dry_run_of_a_complete_move_elects_stops_and_announces(recovery: int) -> None:
-    known = leadership(1, [1, 2], leader_epoch=4, partition_epoch=6, recovery=recovery)
-    view = context([1, 2], {"t-0": [1, 2]}, {"t-0": known})
-    plan = preview_reassignment(view, {T0: assignment([2, 1], [], [1])}, ME, SETTINGS)
-    assert plan.changes == (
-        PlannedChange("t", described(0, 1, (4, 6), [1, 2], [1, 2]), described(0, 2, (6, 8), [2], [2])),
-    )
-    everybody = to_all("UpdateMetadata", (1, 2))
-    assert plan.requests == (
-        *sent((2, "LeaderAndIsr", 1)),
-        *everybody,
-        *sent((2, "LeaderAndIsr", 1)),
-        *everybody,
-        *sent((1, "StopReplica", 1)),
-        PlannedRequest(BrokerId(1), "StopReplica", 1, delete=True),
-        *everybody,
-    )
-
-
-def test_a_dry_run_tells_replicas_that_arrived_under_an_earlier_order_only_what_there_is() -> None:
-    known = leadership(1, [1, 2], leader_epoch=4, partition_epoch=6)
-    view = context([1, 2, 3], {"t-0": [2, 1], "t-1": [2, 1]}, {"t-0": known, "t-1": leadership(1, [1])})
-    view.apply(ReplicaStatesDerived(BrokerId(2), (T0, tp("t-1")), ReplicaState.ONLINE))
-    everybody = to_all("UpdateMetadata", (1, 2, 3))
-    arrived = preview_reassignment(view, {T0: assignment([2, 1], [2], [])}, ME, SETTINGS)
-    assert arrived.requests == (
-        *sent((2, "LeaderAndIsr", 1)),
-        *everybody,
-        *to_all("LeaderAndIsr", (1, 2)),
-        *everybody,
-        *everybody,
-    )
-    waiting = preview_reassignment(view, {tp("t-1"): assignment([2, 1], [2], [])}, ME, SETTINGS)
-    assert waiting.requests == (*to_all("LeaderAndIsr", (1, 2)), *everybody)
-    unseen = context([1, 2], {"t-0": [2, 1]}, {"t-0": known})
-    plan = preview_reassignment(unseen, {T0: assignment([2, 1], [2], [])}, ME, SETTINGS)
-    assert plan.requests[:2] == to_all("LeaderAndIsr", (1, 2))
-
-
-def test_a_dry_run_of_elections_changes_nothing_and_says_who_would_lead() -> None:
-    view = context(
-        [1, 2],
-        {"t-0": [1, 2], "t-1": [1, 2], "t-2": [9, 2]},
-        {"t-0": leadership(2, [2, 1]), "t-1": leadership(1, [1]), "t-2": leadership(2, [2])},
-    )
-    elections = classify_elections(view, 0, [T0, tp("t-1"), tp("t-2")])
-    preview = preview_elections(view, elections, ME, SETTINGS)
-    changed = PlannedChange("t", described(0, 2, (0, 0), [2, 1], [1, 2]), described(0, 1, (1, 1), [2, 1], [1, 2]))
-    requests = (*to_all("LeaderAndIsr", (1, 2)), *to_all("UpdateMetadata", (1, 2)))
-    assert preview.plan == Plan((changed,), requests)
-    assert preview.outcomes[T0] == leadership(1, [2, 1], leader_epoch=1, partition_epoch=1, controller_epoch=EPOCH)
-    assert isinstance(preview.outcomes[tp("t-2")], ElectionFailure)
-    assert view.leaderships[T0].leader == 2
-
-
-def leaving() -> ControllerContext:
-    """Broker 1 leads t-1, t-3 and its own; it follows in t-2; `gone` is queued, t-0 and t-4 have no live leader."""
-    view = context(
-        [1, 2],
-        {
-            "gone-0": [1, 2],
-            "own-0": [1],
-            "t-0": [1, 9],
-            "t-1": [1, 2],
-            "t-2": [2, 1],
-            "t-3": [1, 9],
-            "t-4": [1, 2],
-        },
-        {
-            "gone-0": leadership(1, [1, 2]),
-            "own-0": leadership(1, [1]),
-            "t-0": leadership(9, [9]),
-            "t-1": leadership(1, [1, 2]),
-            "t-2": leadership(2, [2, 1]),
-            "t-3": leadership(1, [1]),
-        },
-    )
-    view.apply(DeletionsQueued(("gone",)))
-    return view
-
-
-@pytest.mark.rule("CS-7", "CS-11", "CS-14")
-def test_a_dry_run_of_a_shutdown_goes_through_every_partition_of_the_broker() -> None:
-    answer = describe_controlled_shutdown(leaving(), BrokerId(1), {"t": 2, "own": 2}, ME, SETTINGS)
-    assert answer.leaderless == (ThreatenedPartition("own", 0, 0, 1), ThreatenedPartition("t", 3, 0, 2))
-    assert answer.below_min_isr == (ThreatenedPartition("t", 1, 1, 2), ThreatenedPartition("t", 2, 1, 2))
-    assert answer.plan.changes == (
-        PlannedChange("t", described(1, 1, (0, 0), [1, 2], [1, 2]), described(1, 2, (1, 1), [2], [1, 2])),
-        PlannedChange("t", described(2, 2, (0, 0), [2, 1], [2, 1]), described(2, 2, (1, 1), [2], [2, 1])),
-    )
-    # t-0, led from elsewhere, is stopped too and told again, unchanged.
-    assert answer.plan.requests == (
-        *to_all("LeaderAndIsr", (1, 2)),
-        *to_all("UpdateMetadata", (1, 2)),
-        *sent((2, "LeaderAndIsr", 1)),
-        *to_all("UpdateMetadata", (1, 2), 2),
-        *sent((1, "StopReplica", 2)),
-    )
-
-
-def test_a_leader_that_is_itself_leaving_is_a_leader_still() -> None:
-    view = leaving()
-    view.apply(BrokerShuttingDown(BrokerId(2), BrokerEpoch(102)))
-    answer = describe_controlled_shutdown(view, BrokerId(1), {"t": 2, "own": 1}, ME, SETTINGS)
-    assert [(t.topic, t.partition) for t in answer.leaderless] == [("own", 0), ("t", 1), ("t", 3)]
-    assert answer.below_min_isr == (ThreatenedPartition("t", 2, 0, 2),)
 
 
 def test_a_described_move_carries_its_lists() -> None:

@@ -11,10 +11,9 @@ from cluster.requests.elections import UNCLEAN
 from cluster.requests.topics import NewPartitions
 from cluster.state_machines import ReplicaState
 from controller.changes import DeletionsQueued, ReplicaStatesDerived
-from controller.decisions.broker_requests import RequestSettings
 from controller.decisions.cluster_events import cluster_events
 from controller.decisions.partitions.leader_election import Preferred, plan_elections
-from controller.decisions.partitions.requested_elections import classify_elections, preview_elections
+from controller.decisions.partitions.requested_elections import classify_elections
 from controller.decisions.topics.creation import TakenNames, check_topic_name, new_topic_id
 from controller.decisions.topics.deletion import DeletionSteps, next_steps
 from controller.decisions.topics.expansion import plan_expansion
@@ -113,12 +112,12 @@ def test_a_controller_elects_again_where_it_decided_last() -> None:
 
 @pytest.mark.rule("IS-20", "EP-3")
 @pytest.mark.parametrize("marks", [True, False])
-def test_a_dry_run_of_an_unclean_election_tells_of_the_recovery(marks: bool) -> None:
+def test_an_unclean_election_on_request_leaves_a_leader_to_recover(marks: bool) -> None:
     view = context([1], {"t-0": [1, 9]}, {"t-0": leadership(9, [9])})
     elections = classify_elections(view, UNCLEAN, [tp("t-0")])
-    preview = preview_elections(view, elections, ME, RequestSettings(leader_recovery_state=marks))
-    elected = preview.outcomes[tp("t-0")]
-    assert isinstance(elected, LeaderAndIsr)
+    current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): view.leaderships[tp("t-0")]}
+    plan = plan_elections(view, current, elections.strategy, {}, mark_recovering=marks)
+    (elected,) = [election.leadership for election in plan.elections]
     assert (elected.leader, elected.isr, elected.leader_recovery_state == RECOVERING) == (1, (1,), marks)
 
 

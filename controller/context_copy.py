@@ -1,0 +1,71 @@
+"""A copy of the controller's context, of some topics only: so that its cost is that of what is looked at."""
+
+from collections.abc import Iterable
+
+from cluster.broker import BrokerId, RegisteredBroker
+from cluster.partition import TopicPartition
+from cluster.state_machines import ReplicaState
+from controller.changes import (
+    BrokerShuttingDown,
+    BrokersJoined,
+    DeletionsIneligible,
+    DeletionsQueued,
+    DeletionsStarted,
+    LeadershipsRead,
+    OfflineReplicasReported,
+    PartitionStatesDerived,
+    ReassignmentsStarted,
+    ReassignmentsWritten,
+    ReplicaStatesDerived,
+    TopicIdRead,
+    TopicsListed,
+)
+from controller.context import ControllerContext
+
+
+def copy_of(context: ControllerContext, topics: Iterable[str]) -> ControllerContext:
+    """All brokers, the names of all topics, and everything about these; unknown ones are passed over."""
+    copy = ControllerContext(context.epoch, context.epoch_zk_version)
+    _copy_brokers(context, copy)
+    copy.apply(TopicsListed(tuple(context.topics)))
+    names = [topic for topic in dict.fromkeys(topics) if topic in context.topics]
+    for topic in names:
+        if topic in context.topic_ids:
+            copy.apply(TopicIdRead(topic, context.topic_ids[topic]))
+    partitions = [tp for topic in names for tp in context.partitions_of(topic)]
+    copy.apply(ReassignmentsWritten({tp: context.assignment(tp) for tp in partitions}))
+    copy.apply(LeadershipsRead({tp: context.leaderships[tp] for tp in partitions if tp in context.leaderships}))
+    copy.apply(DeletionsStarted(tuple(context.topics_with_deletion_started.intersection(names))))
+    states = context.partition_states
+    copy.apply(PartitionStatesDerived({tp: states[tp] for tp in partitions if tp in states}))
+    _copy_replica_states(context, copy, partitions)
+    copy.apply(ReassignmentsStarted(tuple(tp for tp in partitions if tp in context.partitions_being_reassigned)))
+    queued = [topic for topic in names if topic in context.topics_to_be_deleted]
+    postponed = [topic for topic in names if topic in context.deletions_postponed]
+    copy.apply(DeletionsQueued(tuple(queued), tuple(postponed)))
+    copy.apply(DeletionsIneligible(frozenset(context.topics_ineligible_for_deletion.intersection(names))))
+    return copy
+
+
+def _copy_brokers(context: ControllerContext, copy: ControllerContext) -> None:
+    epochs = context.broker_epochs
+    copy.apply(BrokersJoined(tuple(RegisteredBroker(broker, epochs[b]) for b, broker in context.brokers.items())))
+    for leaving in context.shutting_down:
+        copy.apply(BrokerShuttingDown(leaving, epochs[leaving]))
+    for broker, partitions in context.offline_directories.items():
+        copy.apply(OfflineReplicasReported(broker, frozenset(partitions)))
+
+
+def _copy_replica_states(
+    context: ControllerContext, copy: ControllerContext, partitions: Iterable[TopicPartition]
+) -> None:
+    found: dict[tuple[BrokerId, ReplicaState], list[TopicPartition]] = {}
+    for tp in partitions:
+        known = context.leaderships.get(tp)
+        # In sync without being assigned is what a removed replica is that ZooKeeper did not let go.
+        for broker in dict.fromkeys((*context.assignment(tp).replicas, *(known.isr if known is not None else ()))):
+            state = context.replica_state(broker, tp)
+            if state is not ReplicaState.NON_EXISTENT:
+                found.setdefault((broker, state), []).append(tp)
+    for (broker, state), in_state in found.items():
+        copy.apply(ReplicaStatesDerived(broker, tuple(in_state), state))

@@ -1,0 +1,39 @@
+"""Partitions and control requests in the terms of the API: for those who ask, and for the plans of dry runs."""
+
+from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, PartitionEpoch
+from cluster.partition import TopicPartition
+from cluster.requests.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.requests.plans import DescribedPartition, PlannedRequest
+from cluster.state_machines import ReplicaState
+from controller.decisions.context_view import ContextView
+
+
+def described_partition(view: ContextView, tp: TopicPartition, *, undeleted: bool = False) -> DescribedPartition:
+    """The partition as it is known; with `undeleted` only the replicas that a deletion has left."""
+    assignment, leadership = view.assignment(tp), view.leaderships.get(tp)
+    replicas = assignment.replicas
+    if undeleted:
+        gone = ReplicaState.DELETION_SUCCESSFUL
+        replicas = tuple(b for b in replicas if view.replica_state(b, tp) is not gone)
+    online = view.online_brokers(tp)
+    return DescribedPartition(
+        partition=tp.partition,
+        leader=NO_LEADER if leadership is None else leadership.leader,
+        leader_epoch=NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch,
+        partition_epoch=PartitionEpoch(-1) if leadership is None else leadership.partition_epoch,
+        isr=() if leadership is None else leadership.isr,
+        replicas=replicas,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+        offline_replicas=tuple(b for b in replicas if b not in online),
+    )
+
+
+def planned_request(broker: BrokerId, request: ControlRequest) -> PlannedRequest:
+    match request:
+        case StopReplicaRequest():
+            count = len(request.partition_states)
+            deletes = any(state.delete_partition for state in request.partition_states)
+        case LeaderAndIsrRequest() | UpdateMetadataRequest():
+            count, deletes = sum(len(topic.partition_states) for topic in request.topic_states), False
+    return PlannedRequest(broker, type(request).__name__.removesuffix("Request"), count, deletes)

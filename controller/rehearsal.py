@@ -1,0 +1,250 @@
+"""A dry run: the handler itself, on a copy of what it concerns, with nothing behind it that it could change.
+
+The copy is an ActiveController of its own. Its context knows the brokers and the topics concerned, its ZooKeeper
+answers as the real one would, its channels count. Whatever follows at once from a request is carried out, too: watches
+fire, brokers answer as live ones do. Where the procedure would wait for replicas to catch up, the rehearsal is over.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from random import Random
+from typing import Final, Protocol, TypeVar
+
+from cluster.broker import Broker, BrokerId
+from cluster.errors import ErrorCode, MalformedZnodeError
+from cluster.partition import TopicPartition
+from cluster.process.clock import WallClock
+from cluster.process.diagnostics import silenced
+from cluster.process.metrics import Metrics
+from cluster.requests.configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from cluster.requests.control import ControlRequest, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from cluster.requests.plans import Plan, PlannedChange, PlannedSetting
+from cluster.znodes.configs import DEFAULT_ENTITY, config_entity_of_path, decode_config, decode_config_change
+from cluster.znodes.paths import (
+    BROKERS_TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+    state_path,
+    topic_path,
+)
+from cluster.zookeeper.port import WatchEvent, Znode
+from controller.active_controller import ActiveController, React
+from controller.config import ControllerConfig
+from controller.context import ControllerContext
+from controller.context_copy import copy_of
+from controller.decisions.partition_descriptions import described_partition, planned_request
+from controller.dynamic_settings import ConfigListener, DynamicSettings
+from controller.events import Event
+from controller.handlers.topics.deletions import deletion_answer
+from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.ports import ZooKeeperReads
+from controller.rehearsal_zookeeper import RehearsalZooKeeper, Written
+from controller.watched_znodes import event_of_watch
+from state_log.record import StateChange
+
+_T = TypeVar("_T")
+_RESOURCE_TYPES: Final = {"topics": TOPIC_RESOURCE, "brokers": BROKER_RESOURCE}
+
+
+class Original(Protocol):
+    """What a rehearsal may know of the active controller: nothing in it leads to a write or to a broker."""
+
+    @property
+    def context(self) -> ControllerContext: ...
+
+    @property
+    def reads(self) -> ZooKeeperReads: ...
+
+    @property
+    def config(self) -> ControllerConfig: ...
+
+    @property
+    def settings(self) -> DynamicSettings: ...
+
+    @property
+    def clock(self) -> WallClock: ...
+
+    @property
+    def random(self) -> Random: ...
+
+    @property
+    def react(self) -> React: ...
+
+
+class _Channels:
+    """Channels that lead nowhere: they remember what is sent, and answer at once for brokers that are registered."""
+
+    def __init__(self, brokers: Iterable[BrokerId], on_answer: Callable[[BrokerId, ControlRequest], None]) -> None:
+        self._brokers = set(brokers)
+        self._on_answer = on_answer
+        self.sent: list[tuple[BrokerId, ControlRequest]] = []
+
+    def add(self, broker: Broker) -> None:
+        self._brokers.add(broker.id)
+
+    def remove(self, broker: BrokerId) -> None:
+        self._brokers.discard(broker)
+
+    def stop(self) -> None:
+        self._brokers.clear()
+
+    def send(self, broker: BrokerId, request: ControlRequest) -> None:
+        if broker in self._brokers:
+            self.sent.append((broker, request))
+            self._on_answer(broker, request)
+
+    def delivered(self, broker: BrokerId) -> asyncio.Future[bool]:
+        delivered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        delivered.set_result(broker in self._brokers)
+        return delivered
+
+
+class _Changed:
+    """In the place of a state-change log: which partitions were changed, in the order of their first record."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPartition, None] = {}
+
+    def append(self, changes: Sequence[StateChange]) -> None:
+        for change in changes:
+            if change.topic is not None and change.partition is not None:
+                self.partitions[TopicPartition(change.topic, change.partition)] = None
+
+
+class Rehearsal:
+    """One dry run over `topics`, all brokers, and what ZooKeeper has beside them."""
+
+    def __init__(self, original: Original, topics: Iterable[str]) -> None:
+        context, config = original.context, original.config
+        # The deletion of one topic looks at all that are marked.
+        names = (*topics, *sorted(context.topics_marked_for_deletion))
+        self.before = context
+        self._events: deque[Event] = deque()
+        self._changed = _Changed()
+        self._channels = _Channels(context.live_or_shutting_down_ids, self._on_sent)
+        self.zookeeper = RehearsalZooKeeper(
+            original.reads,
+            self._on_watch,
+            data_watches=_watched_data(context, config, names),
+            child_watches=(BROKERS_TOPICS, DELETE_TOPICS),
+        )
+        self._listener = ConfigListener(
+            self.zookeeper,
+            config,
+            original.clock,
+            put=self._events.append,
+            is_active=lambda: True,
+            topic_changed=lambda _topic: None,
+        )
+        self._listener.settings.unclean_leader_election_enable = original.settings.unclean_leader_election_enable
+        self._announced: dict[str, None] = {}
+        registry = Metrics()
+        random = Random()
+        random.setstate(original.random.getstate())
+        self.active = ActiveController(
+            copy_of(context, names),
+            self.zookeeper,
+            react=original.react,
+            config=config,
+            settings=self._listener.settings,
+            channels=self._channels,
+            sink=self._changed,
+            clock=original.clock,
+            metrics=ControllerMetrics(registry),
+            timings=FailoverTimings(registry, 0),
+            random=random,
+            enqueue=self._events.append,
+        )
+
+    @property
+    def after(self) -> ControllerContext:
+        return self.active.context
+
+    async def run(self, handler: Awaitable[_T]) -> _T:
+        """Carry out what `handler` does, a call with `self.active`, and all that follows from it; its answer."""
+        with silenced():
+            try:
+                answer = await handler
+                await self._take_over_settings()
+                while self._events:
+                    await self.active.react(self.active, self._events.popleft())
+                    await self._take_over_settings()
+            finally:
+                self.active.stop()
+        return answer
+
+    def plan(self) -> Plan:
+        """Partitions and settings that would be others than now, and the requests in the order of sending."""
+        changes = (
+            PlannedChange(
+                tp.topic,
+                described_partition(self.before, tp),
+                described_partition(self.after, tp, undeleted=self.after.is_marked_for_deletion(tp.topic)),
+            )
+            for tp in self._changed.partitions
+        )
+        return Plan(
+            tuple(change for change in changes if change.before != change.after),
+            tuple(planned_request(broker, request) for broker, request in self._channels.sent),
+            tuple(setting for written in self.zookeeper.written() for setting in _planned_settings(written)),
+        )
+
+    def _on_watch(self, watch: WatchEvent) -> None:
+        event = event_of_watch(watch, "", self.active.admin_requests.unresolved)
+        if event is not None:
+            self._events.append(event)
+
+    def _on_sent(self, broker: BrokerId, request: ControlRequest) -> None:
+        if isinstance(request, StopReplicaRequest):
+            stopped = tuple(
+                StopReplicaPartitionError(s.topic_name, s.partition_index, ErrorCode.NONE)
+                for s in request.partition_states
+            )
+            event = deletion_answer(self.active, broker, request, StopReplicaResponse(ErrorCode.NONE, stopped))
+            if event is not None:
+                self._events.append(event)
+
+    async def _take_over_settings(self) -> None:
+        """What the listener of this process does when settings change."""
+        fresh = [
+            written
+            for written in self.zookeeper.written()
+            if written.path.startswith(f"{CONFIG_CHANGES}/") and written.path not in self._announced
+        ]
+        self._announced |= dict.fromkeys(written.path for written in fresh)
+        entities = [decode_config_change(w.path, w.after.data) for w in fresh if w.after is not None]
+        if entities:
+            await self._listener.take_over(entities, is_new_session=False)
+
+
+def _watched_data(context: ControllerContext, config: ControllerConfig, topics: Iterable[str]) -> Iterable[str]:
+    """Nodes whose data an active controller watches all the time, as far as the rehearsal can change them."""
+    yield from (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION)
+    for topic in topics:
+        yield topic_path(topic)
+        if not config.protocol_version.has_alter_partition:
+            # Leaders write the ISR themselves, which may complete a move.
+            yield from (
+                state_path(tp) for tp in context.partitions_of(topic) if tp in context.partitions_being_reassigned
+            )
+
+
+def _planned_settings(written: Written) -> Iterable[PlannedSetting]:
+    entity = config_entity_of_path(written.path)
+    if entity is None or entity.type not in _RESOURCE_TYPES:
+        return
+    before, after = _overrides(written.path, written.before), _overrides(written.path, written.after)
+    name = "" if entity.name == DEFAULT_ENTITY else entity.name
+    for key in sorted({*before, *after}):
+        if before.get(key) != after.get(key):
+            yield PlannedSetting(_RESOURCE_TYPES[entity.type], name, key, before.get(key), after.get(key))
+
+
+def _overrides(path: str, znode: Znode | None) -> dict[str, str]:
+    try:
+        return {} if znode is None else decode_config(path, znode.data)
+    except MalformedZnodeError:
+        return {}
