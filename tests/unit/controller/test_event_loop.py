@@ -50,7 +50,7 @@ from tests.controllers import run_virtually
 
 
 class Scripted:
-    """An office that remembers what it was asked, and fails where it was told to."""
+    """A processor of events that records what it is given and raises the errors configured in `fails`."""
 
     def __init__(self) -> None:
         self.processed: list[tuple[str, int]] = []
