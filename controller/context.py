@@ -1,8 +1,8 @@
-"""The controller's image of the cluster: what one reign knows, and the one way in which it changes.
+"""The active controller's in-memory state of the cluster, changed only by `apply`.
 
-One writer: the event loop. Nothing here awaits, so between two awaits of a handler the image is whole. A new reign
-starts with a new object, so nothing of an old one can leak into it (CX-12). Source: Kafka ControllerContext; the
-`replay` of KRaft's controllers.
+Only the event loop writes it. Nothing here awaits, so the state is consistent between two awaits of a handler. Each
+controller epoch starts with a new object, so no state leaks into the next one. Source: Kafka ControllerContext;
+`replay` of KRaft's QuorumController (CX-12).
 """
 
 from typing import assert_never
