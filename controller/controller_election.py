@@ -69,7 +69,7 @@ class ControllerElection:
         """Whether this very session owns `/controller`, but somebody wrote into it what cannot be read."""
 
     async def create_paths(self) -> None:
-        """Create the persistent nodes and the cluster id where they are missing (§1.2)."""
+        """Create the persistent nodes and the cluster id where they are missing."""
         paths = list(dict.fromkeys(_with_parents((*PERSISTENT_PATHS, CONTROLLERS_IDS, CLUSTER_ID))))[:-1]
         znodes = await self._zookeeper.get_many(paths)
         # One by one: another process may be creating the same nodes, and some of ours must not fail with others.
