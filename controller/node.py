@@ -65,7 +65,7 @@ REDIRECT_TIMEOUT_S: Final = 2
 """How long a standby looks for the active controller before it refuses without an address."""
 _log = structlog.stdlib.get_logger()
 
-_EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any]], Event]]] = {
+_EVENT_OF_MUTATION: Final[dict[type, type[RequestEvent[Any, Any]]]] = {
     AlterConfigsRequest: AlterConfigsReceived,
     AlterPartitionReassignmentsRequest: ApiPartitionReassignment,
     UpdateFeaturesRequest: UpdateFeaturesReceived,
@@ -91,13 +91,13 @@ class ControllerNode:
         """
         match request:
             case AlterPartitionRequest():
-                return await self._answer_node(request, AlterPartitionReceived)
+                return await self._answer_node(context, request, AlterPartitionReceived)
             case ControlledShutdownRequest():
-                return await self._answer_node(request, ControlledShutdownReceived)
+                return await self._answer_node(context, request, ControlledShutdownReceived)
             case AllocateProducerIdsRequest():
-                return await self._answer_node(request, AllocateProducerIdsReceived)
+                return await self._answer_node(context, request, AllocateProducerIdsReceived)
             case DescribeClusterRequest():
-                return await self._describe_cluster(request)
+                return await self._describe_cluster(context, request)
             case ReadStateChangesRequest():
                 return await self._read_state_changes(request)
             case _:
@@ -114,18 +114,18 @@ class ControllerNode:
             case WatchRequest():
                 return self._watch(request)
             case ListPartitionReassignmentsRequest():
-                return await self._ask(request, ListPartitionReassignments)
+                return await self._ask(context, request, ListPartitionReassignments)
             case _ if isinstance(request, Query):
-                return await self._query(request)
+                return await self._query(context, request)
             case _:
                 kind = type(request).__name__
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
 
     async def _answer_node(
-        self, request: Request, event: Callable[[Request, asyncio.Future[Any]], RequestEvent[Request, Any]]
+        self, context: RequestContext, request: Request, event: type[RequestEvent[Request, Any]]
     ) -> Any:
         """The event loop's answer to a broker; while not active the answer's code says so."""
-        asked = event(request, asyncio.get_running_loop().create_future())
+        asked = event(request, asyncio.get_running_loop().create_future(), context)
         if self._controller.is_active:
             self._controller.events.put(asked)
         else:
@@ -157,21 +157,19 @@ class ControllerNode:
                 marked = await self._decide(context, request, DeleteTopicsReceived)
                 return DeleteTopicsResponse(await wait_for_deletions(marked, request.timeout_ms), marked.plan)
 
-    async def _decide(
-        self, context: RequestContext, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]
-    ) -> Any:
+    async def _decide(self, context: RequestContext, request: Request, event: type[RequestEvent[Request, Any]]) -> Any:
         """The event loop's answer to a mutation; the first one where the same request comes again."""
         return await self._answered.first_answer(
-            context.request_id, request, lambda reply: self._enqueue(event(request, reply))
+            context.request_id, request, lambda reply: self._enqueue(event(request, reply, context))
         )
 
-    async def _query(self, query: Query) -> Any:
-        return await self._ask(query, QueryReceived)
+    async def _query(self, context: RequestContext, query: Query) -> Any:
+        return await self._ask(context, query, QueryReceived)
 
-    async def _ask(self, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]) -> Any:
+    async def _ask(self, context: RequestContext, request: Request, event: type[RequestEvent[Request, Any]]) -> Any:
         """The event loop's answer to what changes nothing."""
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._enqueue(event(request, reply))
+        self._enqueue(event(request, reply, context))
         return await reply
 
     def _enqueue(self, event: Event) -> None:
@@ -196,10 +194,10 @@ class ControllerNode:
             return None
         return address if address else None
 
-    async def _describe_cluster(self, request: DescribeClusterRequest) -> Any:
+    async def _describe_cluster(self, context: RequestContext, request: DescribeClusterRequest) -> Any:
         """The active controller tells what it knows; a standby at least who is active."""
         try:
-            described = await self._query(request)
+            described = await self._query(context, request)
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
