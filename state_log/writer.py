@@ -19,7 +19,7 @@ import structlog
 from cluster.errors import StorageError
 from cluster.process.clock import WallClock
 from cluster.process.settings import Settings
-from state_log.record import Stamper, StateChange, incarnation_id
+from state_log.record import ChainHead, Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
 STATE_CHANGE_FOLDER: Final = "state-change-log"
@@ -104,7 +104,7 @@ class FileStateChangeLog:
         """
         self.failures = 0
         self.directory = directory
-        self._node, self._incarnation, self._clock = node, incarnation, clock
+        self.node, self.incarnation, self._clock = node, incarnation, clock
         self._segment_bytes, self._segment_ms = segment_bytes, segment_ms
         self._fsync_interval_ms = fsync_interval_ms
         self._retention_ms, self._spare_unaudited = retention_ms, spare_unaudited
@@ -120,6 +120,11 @@ class FileStateChangeLog:
         # Guards the descriptors between the event loop and the fsync thread, for moments only: fsync runs outside.
         self._descriptors = threading.Lock()
         self._syncing = threading.Lock()
+
+    @property
+    def head(self) -> ChainHead:
+        """After everything appended so far, whether or not it could be written, or is on the disk yet."""
+        return self._stamper.head
 
     def append(self, changes: Sequence[StateChange]) -> None:
         if not changes:
@@ -188,7 +193,7 @@ class FileStateChangeLog:
         audited = read_audited(self.directory) if self._spare_unaudited else {}
         for path in sorted(self.directory.glob(f"*{SEGMENT_SUFFIX}")):
             name = parse_segment_name(path.name)
-            if name is None or name.node != self._node or name >= self._current_name:
+            if name is None or name.node != self.node or name >= self._current_name:
                 continue
             status = path.stat()
             taken = not self._spare_unaudited or audited.get(path.name, -1) >= status.st_size
@@ -214,7 +219,7 @@ class FileStateChangeLog:
 
     def _open(self, first_seq: int, now_ms: int) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._current_name = SegmentName(self._node, self._incarnation, first_seq)
+        self._current_name = SegmentName(self.node, self.incarnation, first_seq)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._current = os.open(self.directory / str(self._current_name), flags, 0o644)
         self._size, self._opened_at_ms = 0, now_ms
@@ -231,6 +236,14 @@ class FileStateChangeLog:
         _log.error("state-change log cannot be written", directory=str(self.directory), error=str(error), lost=lost)
         if self._on_failure is not None:
             self._on_failure(StorageError(str(self.directory), str(error)))
+
+
+def boot_id() -> str:
+    """Which start of the machine this is, as Linux names it; empty elsewhere."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def open_state_change_log(settings: Settings, data: Sequence[str], node: str, clock: WallClock) -> FileStateChangeLog:
