@@ -3,10 +3,16 @@
 import asyncio
 from typing import Any
 
-from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
+from cluster.requests.cluster import (
+    DescribeLogHeadsRequest,
+    DescribeLogHeadsResponse,
+    LogHead,
+    ReadStateChangesRequest,
+    ReadStateChangesResponse,
+)
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
 from state_log.reader import read_lines
-from state_log.writer import FileStateChangeLog
+from state_log.writer import FileStateChangeLog, boot_id
 
 
 def state_log_apis(log: FileStateChangeLog) -> tuple[DirectApi[Any], ...]:
@@ -15,4 +21,10 @@ def state_log_apis(log: FileStateChangeLog) -> tuple[DirectApi[Any], ...]:
     async def read_state_changes(request: ReadStateChangesRequest) -> ReadStateChangesResponse:
         return await asyncio.to_thread(read_lines, log.directory, request.topic, request.partition)
 
-    return (DirectApi(ReadStateChangesRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, read_state_changes),)
+    async def describe_log_heads(_: DescribeLogHeadsRequest) -> DescribeLogHeadsResponse:
+        return DescribeLogHeadsResponse((LogHead(log.node, log.incarnation, *log.head, boot_id()),))
+
+    return (
+        DirectApi(ReadStateChangesRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, read_state_changes),
+        DirectApi(DescribeLogHeadsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_log_heads),
+    )
