@@ -72,7 +72,7 @@ _ANYONE, _ADMINISTRATORS, _BROKERS = Callers.ANYONE, Callers.ADMINISTRATORS, Cal
 
 
 def _refuse_controlled_shutdown(code: ErrorCode) -> ControlledShutdownResponse:
-    # A broker knows by this code that another controller is active (CS-1).
+    # Brokers expect this code if the controller is no longer active (CS-1).
     moved = code is ErrorCode.NOT_CONTROLLER
     return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else code)
 
