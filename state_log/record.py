@@ -7,7 +7,7 @@ simulator's checkers and `klamm story` all read these records: they are an inter
 import hashlib
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -177,6 +177,13 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     return record
 
 
+class ChainHead(NamedTuple):
+    """Where the lines of an incarnation end: the number of the next one, and the SHA-256 of the last one."""
+
+    next_seq: int
+    digest: str
+
+
 class Stamper:
     """Turns what writers say into the numbered and chained lines of one incarnation."""
 
@@ -208,6 +215,10 @@ class Stamper:
             lines.append(line)
         self._prev, self.next_seq = prev, seq
         return lines
+
+    @property
+    def head(self) -> ChainHead:
+        return ChainHead(self.next_seq, self._prev.decode())
 
 
 _encoder = msgspec.json.Encoder()

@@ -47,7 +47,6 @@ from cluster.requests.agents import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from cluster.requests.cluster import ReadStateChangesResponse
 from cluster.requests.context import RequestContext
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
@@ -173,7 +172,7 @@ class AgentProcess:
             client=SimulatedClusterClient(self.world.network, self.endpoint.address),
             clock=self.world.clock,
             sink=self.records,
-            read_state_changes=_no_state_changes,
+            apis=(),
             metrics=self.metrics,
             configs=configs,
             request_stop=self.stop_requested.set,
@@ -257,10 +256,6 @@ class AgentProcess:
         response = await self.handle(request)
         data: FetchPartitionData = response.partitions[0]
         return data
-
-
-async def _no_state_changes(_: object) -> ReadStateChangesResponse:
-    return ReadStateChangesResponse(())
 
 
 class PlayedController:
