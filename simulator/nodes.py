@@ -31,11 +31,12 @@ from controller.context import ControllerContext
 from controller.controller import Controller
 from controller.node import ControllerNode
 from simulator.disk import SimulatedDisk
+from simulator.memory_state_log import MemoryStateChangeLog
 from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, SimulatedNetwork
 from simulator.virtual_time_loop import Process
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.record import MemoryStateChangeLog, StateChange, incarnation_id
+from state_log.record import StateChange, incarnation_id
 
 _PORT: Final = 9092
 LOG_DIRECTORY: Final = "/data"

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.partition import TopicPartition
-from cluster.process.clock import WallClock
 
 STATE_CHANGE_VERSION: Final = 1
 CHAIN_START: Final = "0" * 64
@@ -220,23 +219,6 @@ class Stamper:
     @property
     def head(self) -> ChainHead:
         return ChainHead(self.next_seq, self._prev.decode())
-
-
-class MemoryStateChangeLog:
-    """A StateChangeSink that keeps its lines in memory, stamped as the files are."""
-
-    def __init__(self, node: str, incarnation: str, clock: WallClock) -> None:
-        self.node, self.incarnation = node, incarnation
-        self._stamper = Stamper(node, incarnation)
-        self._clock = clock
-        self.lines: list[bytes] = []
-
-    def append(self, changes: Sequence[StateChange]) -> None:
-        self.lines += self._stamper.stamp(changes, self._clock.now_ms())
-
-    def records(self) -> list[LoggedStateChange]:
-        """All records so far, decoded from their lines."""
-        return [_decoder.decode(line) for line in self.lines]
 
 
 _encoder = msgspec.json.Encoder()

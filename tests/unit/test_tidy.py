@@ -116,6 +116,17 @@ def test_production_code_reads_no_clock_and_starts_no_thread_outside_adapters(ba
     assert found == [], why
 
 
+def test_exit_codes_have_names() -> None:
+    by_number = re.compile(r"\b(?:typer\.Exit|sys\.exit|EXIT_\w+ (?:: \w+ )?=|return_code =)\(?\s*(?:code=)?\d")
+    found = [
+        f"{name(path)}:{number}"
+        for path in sources()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if by_number.search(line)
+    ]
+    assert found == [], "an ExitCode says what it means"
+
+
 def test_no_todo_and_no_machine_path_in_the_tree() -> None:
     unwanted = re.compile(r"\b(TODO|FIXME|XXX)\b|(?<![\w.{}])/(home|root|Users)/")
     found = [
