@@ -1,4 +1,4 @@
-"""What is asked of the active controller: each an event whose answer somebody waits for.
+"""Requests to the active controller as events, each with a reply that a caller awaits.
 
 Source: Kafka ControllerEvent, those with a callback.
 """
@@ -58,7 +58,9 @@ Answer = TypeVar("Answer")
 
 
 class RequestEvent(Event, Generic[Request, Answer], frozen=True):
-    """`reply` is answered or refused exactly once, and done before that when the caller went away (INV-12)."""
+    """A request with its `reply`, which is answered or refused exactly once; done earlier if the caller cancelled
+    (INV-12).
+    """
 
     request: Request
     reply: "Future[Answer]"
@@ -68,7 +70,7 @@ class RequestEvent(Event, Generic[Request, Answer], frozen=True):
             self.reply.set_result(answer)
 
     def refuse(self, error: ApiError) -> None:
-        """Administrators get an error; between nodes it is a code in the answer."""
+        """Fail the reply: an exception for administrative requests, an error code in the response between nodes."""
         if not self.reply.done():
             self.reply.set_exception(error)
 
@@ -99,12 +101,12 @@ class AllocateProducerIdsReceived(RequestEvent[AllocateProducerIdsRequest, Alloc
         self.answer(AllocateProducerIdsResponse(error.code))
 
 
-# Administration. A decision is the first half of an answer; who asked may then wait for what follows from it.
+# Administration. A decision is returned at once; the caller may then wait for its effects.
 
 
 class CreateTopicsDecision(Struct, frozen=True):
-    """One result per topic of the request. `leaders_elected`: for each topic created, whether all its partitions
-    got a leader while the controller that created it was active.
+    """One result per topic of the request. `leaders_elected`: per created topic, a future as of
+    `ActiveController.leaders_elected`.
     """
 
     results: tuple[CreatableTopicResult, ...]
@@ -117,7 +119,7 @@ class CreateTopicsReceived(RequestEvent[CreateTopicsRequest, CreateTopicsDecisio
 
 
 class CreatePartitionsDecision(Struct, frozen=True):
-    """The same for topics that gain partitions."""
+    """One result per topic of the request. `leaders_elected`: the same for topics that gain partitions."""
 
     results: tuple[CreatePartitionsResult, ...]
     leaders_elected: "dict[str, Future[bool]]"
@@ -129,8 +131,8 @@ class CreatePartitionsReceived(RequestEvent[CreatePartitionsRequest, CreateParti
 
 
 class DeleteTopicsDecision(Struct, frozen=True):
-    """One result per topic of the request. `deleted`: for each topic accepted, whether it went while the controller
-    that accepted it was active.
+    """One result per topic of the request. `deleted`: per accepted topic, a future as of
+    `ActiveController.topic_deleted`.
     """
 
     results: tuple[DeletableTopicResult, ...]
@@ -163,8 +165,8 @@ class ListPartitionReassignments(
 
 
 class ElectLeadersDecision(Struct, frozen=True):
-    """What became of each partition asked for. `leaders`: those that were elected. `delivered`: for each of them,
-    whether the broker took the news while the controller that elected it was active.
+    """The result per requested partition. `leaders`: partition -> elected leader. `delivered`: per such leader, a
+    future that is True once the broker acknowledged, False if the controller resigned before.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -192,6 +194,6 @@ Query = (
 
 
 class QueryReceived(RequestEvent[Query, object], frozen=True):
-    """A question about the context, which only the event loop reads."""
+    """A read of the context, which only the event loop may access."""
 
     state = ControllerState.IDLE

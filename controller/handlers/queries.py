@@ -1,4 +1,4 @@
-"""What the active controller knows, for those who ask."""
+"""Answers requests that only read the controller context."""
 
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
@@ -38,7 +38,7 @@ _Query = (
 
 
 async def answer_query(active: ActiveController, query: _Query) -> object:
-    """The response that belongs to the request."""
+    """The response to a query."""
     match query:
         case DescribeClusterRequest():
             return await describe_cluster(active)
@@ -103,7 +103,7 @@ def list_topics(context: ControllerContext) -> ListTopicsResponse:
 
 
 async def describe_topics(active: ActiveController, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
-    """Unknown topics are answered one by one with UNKNOWN_TOPIC_OR_PARTITION."""
+    """Describe the requested topics; unknown ones get UNKNOWN_TOPIC_OR_PARTITION each."""
     context = active.context
     names = sorted(context.topics) if request.topics is None else list(dict.fromkeys(request.topics))
     configs = await active.store.read_topic_configs([name for name in names if name in context.topics])

@@ -1,13 +1,13 @@
-"""Callers who wait for what their request leads to, while the event loop goes on (TP-4)."""
+"""Waits for the effects of a request outside the event loop (TP-4)."""
 
 import asyncio
 from collections.abc import Mapping
 
 
 async def late(waiting: Mapping[str, asyncio.Future[bool]], timeout_ms: int) -> set[str]:
-    """Which of the topics did not get there within `timeout_ms`, or whose controller stopped being active before.
+    """The topics whose future was not True within `timeout_ms`, including those whose controller resigned.
 
-    Without a positive time, none does.
+    With a timeout of 0 or less, all of them.
     """
     if waiting and timeout_ms > 0:
         await asyncio.wait(waiting.values(), timeout=timeout_ms / 1000)

@@ -1,4 +1,4 @@
-"""Blocks of producer ids for brokers. Source: Kafka KafkaController.processAllocateProducerIds, ZkProducerIdManager."""
+"""Allocates blocks of producer ids. Source: Kafka KafkaController.processAllocateProducerIds, ZkProducerIdManager."""
 
 import structlog
 
@@ -13,9 +13,9 @@ _log = structlog.stdlib.get_logger()
 async def allocate_producer_ids(
     active: ActiveController, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    """Give the broker the next block, which ZooKeeper has recorded as given (AX-1 to AX-4).
+    """Allocate the next block of producer ids to the broker, after it was written to ZooKeeper (AX-1 to AX-4).
 
-    Raises ApiError when there is no node to record it in, which must not be made here (D-14), or no block left.
+    Raises ApiError if the znode is missing, which must not be created here (D-14), or if no block is left.
     """
     code = refuse_allocation(active.context, request.broker_id, request.broker_epoch)
     if code is not ErrorCode.NONE:

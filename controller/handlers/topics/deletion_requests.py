@@ -1,4 +1,4 @@
-"""Topics deleted through the API: their markers are written here, the rest is the deletion's own affair.
+"""DeleteTopics requests: writes the deletion markers; `deletions` does the rest.
 
 Source: Kafka KafkaApis.handleDeleteTopicsRequest, ZkAdminManager.deleteTopics.
 """
@@ -14,9 +14,9 @@ from controller.request_events import DeleteTopicsDecision
 
 
 async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) -> DeleteTopicsDecision:
-    """Mark the topics that may be deleted (TP-3); one marked before is marked all the same.
+    """Mark the topics that may be deleted; marking a marked topic succeeds (TP-3).
 
-    Raises ControllerMovedError when the write is fenced; some topics may be marked then.
+    Raises ControllerMovedError when the write is fenced; some topics may have been marked by then.
     """
     names = [_name(active, topic) for topic in request.topics]
     repeated = {name for name, count in Counter(names).items() if name is not None and count > 1}
@@ -65,9 +65,9 @@ def _check(active: ActiveController, topic: TopicToDelete, name: str | None, rep
 
 
 async def wait_for_deletions(decided: DeleteTopicsDecision, timeout_ms: int) -> tuple[DeletableTopicResult, ...]:
-    """The results once every topic is gone, at most `timeout_ms` later (TP-4).
+    """Return the results once every topic is deleted, at the latest after `timeout_ms` (TP-4).
 
-    A topic that is still there then answers REQUEST_TIMED_OUT, and is deleted all the same.
+    A topic that still exists then gets REQUEST_TIMED_OUT and is deleted all the same.
     """
     waiting = await late(decided.deleted, timeout_ms)
     return tuple(

@@ -1,7 +1,7 @@
-"""Topics created through the API: checked and written here, their partitions created by TopicChange.
+"""CreateTopics and CreatePartitions requests: validated and written here; TopicChange creates the partitions.
 
-So a topic that a tool wrote into ZooKeeper and one that was asked for come into being the same way.
-Source: Kafka ZkAdminManager.createTopics, AdminZkClient.
+A topic requested through the API and one that a tool wrote to ZooKeeper are therefore created the same way. Source:
+Kafka ZkAdminManager.createTopics, AdminZkClient.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ from controller.request_events import CreatePartitionsDecision, CreateTopicsDeci
 
 
 async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> CreateTopicsDecision:
-    """Decide on each topic by itself, then write those accepted (TP-1).
+    """Decide on each topic separately, then write the accepted ones (TP-1).
 
-    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may exist then.
+    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may exist by then.
     """
     marked = await active.store.marked_for_deletion([topic.name for topic in request.topics if topic.name])
     repeated = duplicate_names(request.topics)
@@ -44,7 +44,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
         except ApiError as error:
             results[position] = refused_topic(topic.name, error)
         else:
-            # Two new topics of one request may collide with each other as well.
+            # Two new topics of one request may collide with each other, too.
             taken.add(topic.name)
     outcomes = await active.store.create_topics(
         {request.topics[i].name: (assignment, request.topics[i].configs) for i, assignment in accepted.items()}
@@ -111,10 +111,11 @@ def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
 
 
 async def wait_for_leaders(decided: CreateTopicsDecision, timeout_ms: int) -> tuple[CreatableTopicResult, ...]:
-    """The results once every created topic has all its leaders, at most `timeout_ms` later (TP-4).
+    """Return the results once all partitions of every created topic have a leader, at the latest after `timeout_ms`
+    (TP-4).
 
-    Runs outside the event loop's turn, which goes on to create the partitions. A topic that is not led in time,
-    or whose controller stopped being active, answers REQUEST_TIMED_OUT, although it exists.
+    Runs outside the event loop, which meanwhile creates the partitions. A topic without all leaders in time, or whose
+    controller resigned, gets REQUEST_TIMED_OUT although it exists.
     """
     waiting = await late(decided.leaders_elected, timeout_ms)
     return tuple(
@@ -133,9 +134,9 @@ async def wait_for_leaders(decided: CreateTopicsDecision, timeout_ms: int) -> tu
 
 
 async def create_partitions(active: ActiveController, request: CreatePartitionsRequest) -> CreatePartitionsDecision:
-    """Decide on each topic by itself, then write those accepted (TP-2); PartitionModifications does the rest.
+    """Decide on each topic separately, then write the accepted ones; PartitionModifications does the rest (TP-2).
 
-    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may have grown then.
+    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may have grown by then.
     """
     context = active.context
     names = [item.name for item in request.topics]
@@ -187,7 +188,9 @@ def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -
 async def wait_for_new_partitions(
     decided: CreatePartitionsDecision, timeout_ms: int
 ) -> tuple[CreatePartitionsResult, ...]:
-    """The results once every grown topic has all its leaders, at most `timeout_ms` later (TP-4)."""
+    """Return the results once all partitions of every grown topic have a leader, at the latest after `timeout_ms`
+    (TP-4).
+    """
     waiting = await late(decided.leaders_elected, timeout_ms)
     why = "the partitions are created, but not all had a leader in time"
     return tuple(
