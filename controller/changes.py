@@ -250,13 +250,13 @@ DeletionsChange = DeletionsQueued | DeletionsWithdrawn | DeletionsIneligible | D
 
 
 class ControllerActivated(Struct, frozen=True):
-    """This controller became active and loaded the cluster state."""
+    """The controller became active and loaded the cluster state."""
 
     controller: ControllerId
 
 
 class ControllerResigned(Struct, frozen=True):
-    """This controller resigned."""
+    """The controller resigned."""
 
     controller: ControllerId
 

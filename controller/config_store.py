@@ -1,4 +1,4 @@
-"""Settings in ZooKeeper, as an active controller reads and writes them: where Kafka's own tools do."""
+"""Config znodes of topics and brokers, read and written by the active controller; same layout as Kafka's tools."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,14 +20,14 @@ _log = structlog.stdlib.get_logger()
 
 
 class StoredConfig(Struct, frozen=True):
-    """Overrides of one entity and the data version of their node; None where there is no node."""
+    """Overrides of an entity and the data version of its znode; version None if there is no znode."""
 
     overrides: dict[str, str]
     version: int | None
 
 
 def overrides_of(stored: StoredConfig | None) -> Mapping[str, str]:
-    """Those of a node that cannot be read count as none."""
+    """The overrides; empty if the znode is missing or malformed."""
     return {} if stored is None else stored.overrides
 
 
@@ -39,7 +39,7 @@ class ConfigStore:
         self._writer = writer
 
     async def read(self, entities: Sequence[ConfigEntity]) -> dict[ConfigEntity, StoredConfig | None]:
-        """None for a node that cannot be read."""
+        """Read config znodes; None for a malformed one."""
         znodes = await self._zookeeper.get_many([entity.path for entity in entities])
         found: dict[ConfigEntity, StoredConfig | None] = {}
         for entity, znode in zip(entities, znodes, strict=True):
@@ -53,12 +53,14 @@ class ConfigStore:
         return found
 
     async def write(self, configs: Mapping[ConfigEntity, StoredConfig]) -> dict[ConfigEntity, Outcome]:
-        """Per entity its settings and the announcement in one transaction; a Conflict where the node has changed."""
+        """Write each entity's config and its change notification in one transaction; Conflict if
+        the znode has changed.
+        """
         units: list[tuple[Op, Op]] = []
         for entity, config in configs.items():
             body = encode_config(config.overrides)
             announcement = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequential=True)
-            # The settings last: what shows them shows that the announcement was made as well.
+            # The config last: if it is visible, the notification was written, too.
             settings: Op = (
                 Create(entity.path, body) if config.version is None else SetData(entity.path, body, config.version)
             )

@@ -1,4 +1,4 @@
-"""Which handler each event of an active controller goes to, and where its answer goes."""
+"""Maps each event of the active controller to its handler, and the handler's result to the reply."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -86,7 +86,7 @@ _log = structlog.stdlib.get_logger()
 
 
 async def dispatch(active: ActiveController, event: Event) -> None:
-    """Carry out what the event asks of this controller, and answer who asked."""
+    """Call the handler of an event and answer its caller."""
     assert type(event) in _REACTIONS, f"{type(event).__name__} is no event of an active controller"
     await _REACTIONS[type(event)](active, event)
 
@@ -126,7 +126,7 @@ async def _answer_query(active: ActiveController, query: Query) -> object:
 async def _alter_partition(active: ActiveController, event: AlterPartitionReceived) -> None:
     changes = await alter_partition(active, event.request)
     event.answer(changes)
-    # Leaders need not wait for what their new ISRs complete (IS-17).
+    # After the reply: leaders need not wait for reassignments that their new ISRs complete (IS-17).
     await complete_reassignments(active, changed_partitions(active.context, changes))
 
 
@@ -175,4 +175,4 @@ _REACTIONS: Final = dict(
     )
 )
 EVENTS: Final = frozenset(_REACTIONS)
-"""What an active controller reacts to."""
+"""The events that an active controller handles."""

@@ -1,6 +1,7 @@
-"""Requests that are only to be tried: what they would come to, by a rehearsal of what carries them out.
+"""Dry runs: the result and the plan of a request, by rehearsing its handler without changing
+anything.
 
-Source: `validate_only` of Kafka's admin requests, which there stops at the checks.
+Source: `validate_only` of Kafka's admin requests, which only validates there.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -60,7 +61,7 @@ Rehearsable = (
     | AlterConfigsRequest
     | AlterPartitionReassignmentsRequest
 )
-"""Requests with `validate_only`."""
+"""Requests that have `validate_only`."""
 
 
 async def carry_out_or_rehearse(
@@ -68,7 +69,7 @@ async def carry_out_or_rehearse(
     request: DryRequest,
     handle: Callable[[ActiveController, DryRequest], Awaitable[Planned]],
 ) -> Planned:
-    """What `handle` answers; with `validate_only` what it would answer, and the plan, and nothing is changed."""
+    """Run `handle`; with `validate_only` rehearse it and return its result and the plan, with no effect."""
     if not request.validate_only:
         return await handle(active, request)
     rehearsal = Rehearsal(active, _topics(active.context, request))
@@ -79,7 +80,7 @@ async def carry_out_or_rehearse(
 async def plan_controlled_shutdown(
     active: ActiveController, request: PlanControlledShutdownRequest
 ) -> PlanControlledShutdownResponse:
-    """What the shutdown of a broker would do now. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
+    """Plan the controlled shutdown of a broker. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
     context, broker = active.context, request.broker_id
     if broker not in context.broker_epochs:
         raise ApiError(
@@ -101,7 +102,7 @@ async def plan_controlled_shutdown(
 async def plan_feature_updates(
     active: ActiveController, request: PlanFeatureUpdatesRequest
 ) -> PlanFeatureUpdatesResponse:
-    """What UpdateFeatures would answer and finalize; raises what it raises."""
+    """Plan UpdateFeatures; raises what UpdateFeatures raises."""
     rehearsal = Rehearsal(active, ())
     updates = UpdateFeaturesRequest(request.feature_updates)
     answer = await rehearsal.run(update_features(rehearsal.active, updates))
@@ -110,7 +111,7 @@ async def plan_feature_updates(
 
 
 def _topics(context: ControllerContext, request: Rehearsable) -> Iterable[str]:
-    """The topics that the handler of the request looks at, and those that follow from it."""
+    """The topics that the handler of the request reads or changes."""
     match request:
         case CreateTopicsRequest() | CreatePartitionsRequest() | AlterPartitionReassignmentsRequest():
             return [topic.name for topic in request.topics]
@@ -125,7 +126,7 @@ def _topics(context: ControllerContext, request: Rehearsable) -> Iterable[str]:
 
 
 def _as_planned(answer: Planned, plan: Plan) -> Planned:
-    """The answer without what there is to wait for, and without the ids of topics that do not come to be."""
+    """The result without futures to wait for and without ids of topics that are not created."""
     match answer:
         case CreateTopicsDecision():
             results = tuple(replace(result, topic_id=None) for result in answer.results)

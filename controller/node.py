@@ -1,4 +1,4 @@
-"""A controller process as the wire sees it: requests in, answers out, whatever its role is at the moment."""
+"""A controller process as a request handler: routes requests, whether this process is active or standby."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -62,7 +62,7 @@ from controller.request_events import (
 )
 
 REDIRECT_TIMEOUT_S: Final = 2
-"""How long a standby looks for the active controller before it refuses without an address."""
+"""Timeout for a standby to find the active controller, before it refuses without an address."""
 _log = structlog.stdlib.get_logger()
 
 _EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any]], Event]]] = {
@@ -70,7 +70,7 @@ _EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any]], Event]
     AlterPartitionReassignmentsRequest: ApiPartitionReassignment,
     UpdateFeaturesRequest: UpdateFeaturesReceived,
 }
-"""Those whose answer is complete when they are decided upon."""
+"""Requests whose response is complete once decided."""
 ReadStateChanges = Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
 
 
@@ -84,10 +84,10 @@ class ControllerNode:
         self._answered = AnsweredRequests()
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer a request of ControllerService or ClusterService.
+        """Handle a request of ControllerService or ClusterService.
 
-        Between nodes an error is a code in the answer. Administrative requests raise ApiError; NOT_CONTROLLER
-        then carries the address of the active controller, if there is one.
+        Between nodes an error is a code in the response. Administrative requests raise ApiError; NOT_CONTROLLER then
+        carries the address of the active controller, if there is one.
         """
         match request:
             case AlterPartitionRequest():
@@ -124,7 +124,7 @@ class ControllerNode:
     async def _answer_node(
         self, request: Request, event: Callable[[Request, asyncio.Future[Any]], RequestEvent[Request, Any]]
     ) -> Any:
-        """The event loop's answer to a broker; while not active the answer's code says so."""
+        """The event loop's response to a broker; if not active, an error code in it says so."""
         asked = event(request, asyncio.get_running_loop().create_future())
         if self._controller.is_active:
             self._controller.events.put(asked)
@@ -160,7 +160,7 @@ class ControllerNode:
     async def _decide(
         self, context: RequestContext, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]
     ) -> Any:
-        """The event loop's answer to a mutation; the first one where the same request comes again."""
+        """The event loop's response to a mutation; a repeated request gets the first response."""
         return await self._answered.first_answer(
             context.request_id, request, lambda reply: self._enqueue(event(request, reply))
         )
@@ -169,7 +169,7 @@ class ControllerNode:
         return await self._ask(query, QueryReceived)
 
     async def _ask(self, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]) -> Any:
-        """The event loop's answer to what changes nothing."""
+        """The event loop's response to a read."""
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._enqueue(event(request, reply))
         return await reply
@@ -197,7 +197,7 @@ class ControllerNode:
         return address if address else None
 
     async def _describe_cluster(self, request: DescribeClusterRequest) -> Any:
-        """The active controller tells what it knows; a standby at least who is active."""
+        """The active controller describes the cluster; a standby only who is active."""
         try:
             described = await self._query(request)
         except ApiError as error:

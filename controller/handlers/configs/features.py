@@ -69,8 +69,7 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
 
 
 async def describe_features(active: ActiveController) -> DescribeFeaturesResponse:
-    """Describe every feature that is finalized or supported by this controller or a registered broker, sorted by name.
-    """
+    """Describe every feature finalized, or supported by this controller or a registered broker, sorted by name."""
     if not active.config.protocol_version.has_features:
         return DescribeFeaturesResponse(enabled=False)
     finalized = finalized_levels(await active.unfenced.read_features())
