@@ -1,4 +1,4 @@
-"""ISR changes on their way to the controller: one AlterPartition request in flight per agent.
+"""Sends ISR changes to the controller: one AlterPartition request in flight per agent.
 
 Source: Kafka AlterPartitionManager; KIP-497.
 """
@@ -23,13 +23,13 @@ from cluster.requests.agents import (
 RETRY_MS: Final = 50
 
 Completion = Callable[[AlterPartitionResult], None]
-"""Called once per submission, when nothing of it is kept any more: it may submit the next change."""
+"""Called once per submission, after it was removed from the queue: it may submit the next change."""
 
 _log = structlog.stdlib.get_logger()
 
 
 class IsrProposals:
-    """Collects proposals and sends them until they are answered. `run` does the sending."""
+    """Collects proposals and retries them until they are answered. `run` does the sending."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class IsrProposals:
         self._submitted = asyncio.Event()
 
     def submit(self, item: AlterPartitionItem, complete: Completion) -> None:
-        """Queue a proposal; a second one for its partition is answered OPERATION_NOT_ATTEMPTED at once (R8.25)."""
+        """Queue a proposal; a second one for its partition gets OPERATION_NOT_ATTEMPTED at once (R8.25)."""
         tp = TopicPartition(item.topic_name, item.partition_index)
         if tp in self._waiting:
             complete(_failure(item, ErrorCode.OPERATION_NOT_ATTEMPTED))
@@ -58,7 +58,7 @@ class IsrProposals:
         self._submitted.set()
 
     async def run(self) -> None:
-        """Send what waits, for ever. Without an answer, or without progress, try again after 50 ms (R8.26)."""
+        """Send queued proposals until cancelled. Retries after 50 ms without a response or progress (R8.26)."""
         while True:
             await self._submitted.wait()
             self._submitted.clear()

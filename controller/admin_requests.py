@@ -86,6 +86,6 @@ class AdminRequests:
             self.unresolved.add(op.path)
             stat = await self._zookeeper.exists(op.path, watch=True)
             if stat is None or stat.version != version:
-                # The change came while the znode was unresolved, so its event has already been enqueued.
+                # It changed before the watch was armed: read it again.
                 return Conflict(0, exists=False)
         return outcome
