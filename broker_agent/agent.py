@@ -240,7 +240,7 @@ class Agent:
             async with asyncio.timeout(timeout_s):
                 await step
         except Exception:
-            _log.exception("a step of the shutdown failed", step=name)
+            _log.exception("Shutdown step failed", step=name)
 
     async def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

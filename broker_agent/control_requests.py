@@ -109,7 +109,7 @@ class ControlRequests:
             if code is ErrorCode.NONE:
                 listeners = {tuple(sorted(e.listener for e in broker.endpoints)) for broker in request.live_brokers}
                 if len(listeners) > 1:
-                    _log.error("brokers offer different listeners", listeners=sorted(listeners))
+                    _log.error("Brokers have different listeners", listeners=sorted(listeners))
                 self._manager.metadata.apply(request)
                 # A dead broker no longer holds back the low watermark.
                 self._manager.delete_records_purgatory.check_all()
@@ -147,7 +147,7 @@ class ControlRequests:
             self.known_controller_epoch = request.controller_epoch
             self._handled += 1
         else:
-            _log.warning("control request refused", request=type(request).__name__, code=code.name)
+            _log.warning("Control request refused", request=type(request).__name__, code=code.name)
         return code
 
     async def _change_roles(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
@@ -234,7 +234,7 @@ class ControlRequests:
             self._manager.complete_delayed(tp)
         failures = await self._manager.logs.delete(deleted)
         for tp, error in failures.items():
-            _log.error("log could not be deleted", partition=str(tp), error=str(error))
+            _log.error("Deleting a log failed", partition=str(tp), error=str(error))
         self._sink.append([_stop_change(self._manager.own_id, state, cause, failures) for state in states])
         self._fetchers.stop_idle()
         return {tp: getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR) for tp, error in failures.items()}

@@ -48,10 +48,10 @@ class ControlledShutdown:
                 await asyncio.sleep(self._settings.controlled_shutdown_retry_backoff_ms / 1000)
             why_not = await self._attempt()
             if why_not is None:
-                _log.info("controlled shutdown succeeded", broker=self._own_id, attempts=attempt + 1)
+                _log.info("Controlled shutdown succeeded", broker=self._own_id, attempts=attempt + 1)
                 return True
-            _log.warning("controlled shutdown attempt failed", attempt=attempt + 1, of=attempts, why=why_not)
-        _log.warning("shutting down although partitions may be led here", broker=self._own_id)
+            _log.warning("Controlled shutdown attempt failed", attempt=attempt + 1, of=attempts, why=why_not)
+        _log.warning("Shutting down without a completed controlled shutdown", broker=self._own_id)
         return False
 
     async def _attempt(self) -> str | None:

@@ -41,7 +41,7 @@ class ControllerFinder:
                 await self._read()
             except ZooKeeperError as error:
                 # After an expiry the next session calls `refresh`; the pause covers all other errors.
-                _log.debug("controller cannot be looked up", error=str(error))
+                _log.debug("Finding the active controller failed", error=str(error))
                 self._forget()
                 await self._pause()
                 continue
@@ -57,10 +57,10 @@ class ControllerFinder:
         try:
             endpoint = None if address is None else decode_controller_registration(controller, address.data)
         except MalformedZnodeError as error:
-            _log.warning("controller registration cannot be read", error=str(error))
+            _log.warning("Skipped a malformed controller registration", error=str(error))
             endpoint = None
         if (controller, endpoint) != (self.controller_id, self.endpoint):
-            _log.info("controller found", controller=controller, address=endpoint and endpoint.address)
+            _log.info("Active controller changed", controller=controller, address=endpoint and endpoint.address)
         self.controller_id, self.endpoint = controller, endpoint
 
     async def _pause(self) -> None:

@@ -59,7 +59,7 @@ class DirectoryFailures:
 
     def _take_out(self, directory: str) -> None:
         """Mark its partitions offline (P25); waiting requests are completed at once."""
-        _log.error("log directory failed; its partitions are offline", directory=directory)
+        _log.error("Log directory failed; its partitions went offline", directory=directory)
         self._count.inc()
         self._offline_gauge(directory).set(1)
         lost = [
@@ -102,5 +102,5 @@ class DirectoryFailures:
                 continue  # Told twice does no harm, told never does.
             except ZooKeeperError as error:
                 # The next registration makes the controller send LeaderAndIsr, whose response reports the failure, too.
-                _log.warning("log directory failure not announced", error=str(error))
+                _log.warning("Notifying the controller of a log directory failure failed", error=str(error))
             return

@@ -64,6 +64,6 @@ def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
     except ValueError:
         number = 0
     if number < 1:
-        _log.warning("broker setting is not valid; it is passed over", key=_NUM_REPLICA_FETCHERS, value=text)
+        _log.warning("Ignored an invalid broker config", key=_NUM_REPLICA_FETCHERS, value=text)
         return None
     return number

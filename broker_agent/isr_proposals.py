@@ -77,10 +77,10 @@ class IsrProposals:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 response = await self._client.alter_partition(controller, request)
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("ISR changes could not be sent", controller=controller.address, error=str(error))
+            _log.debug("Sending AlterPartition failed", controller=controller.address, error=str(error))
             return False
         if response.error_code is not ErrorCode.NONE:
-            _log.info("ISR changes refused", controller=controller.address, code=response.error_code.name)
+            _log.info("Controller refused AlterPartition", controller=controller.address, code=response.error_code.name)
             return False
         self._complete(sent, response)
         return any(self._waiting.get(tp, (None,))[0] is not item for tp, (item, _) in sent.items())
@@ -99,7 +99,7 @@ class IsrProposals:
                 try:
                     complete(answer)
                 except Exception:  # One partition must not keep the others from their ISR (R8.8).
-                    _log.exception("answer to an ISR change could not be applied", partition=str(tp))
+                    _log.exception("Applying an AlterPartition response failed", partition=str(tp))
 
 
 def _failure(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:

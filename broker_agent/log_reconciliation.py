@@ -34,7 +34,7 @@ from cluster.requests.data import (
 )
 from state_log.record import Kind, StateChange, StateChangeSink
 
-_GIVEN_UP: Final = "replica fetching stopped until the next LeaderAndIsr"
+_GIVEN_UP: Final = "Replica fetching stopped until the next LeaderAndIsr"
 
 _T = TypeVar("_T")
 _log = structlog.stdlib.get_logger()
@@ -113,7 +113,7 @@ class LogReconciliation:
             async with asyncio.timeout(self.setup.settings.replica_socket_timeout_ms / 1000):
                 return await call()
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("leader does not answer", leader=self.leader.broker, error=str(error))
+            _log.debug("Request to the leader failed", leader=self.leader.broker, error=str(error))
             return None
 
     async def truncate_marked(self) -> None:
@@ -181,7 +181,7 @@ class LogReconciliation:
         assert log is not None, f"{tp} went offline within one step"
         end, high_watermark = log.log_end_offset, log.high_watermark
         if offset < high_watermark:
-            _log.warning("truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
+            _log.warning("Truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
         if log.truncate_to(offset):
             self._record_truncation(
                 tp, state, f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}"
@@ -271,7 +271,7 @@ class LogReconciliation:
         except StorageError as error:
             self.give_up(tp, str(error))
         except Exception as error:
-            _log.exception("truncation failed", partition=str(tp))
+            _log.exception("Truncation failed", partition=str(tp))
             self.give_up(tp, repr(error))
 
     def _record_truncation(self, tp: TopicPartition, state: FetchState, reason: str) -> None:

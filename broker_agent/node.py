@@ -93,6 +93,6 @@ class AgentNode:
             return ShutdownResponse(ErrorCode.INVALID_REQUEST)
         if request.broker_epoch not in (UNKNOWN_BROKER_EPOCH, self._agent.registration.epoch):
             return ShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
-        _log.info("shutdown requested", broker=self._agent.broker_id)
+        _log.info("Shutdown requested", broker=self._agent.broker_id)
         self._request_stop()
         return ShutdownResponse(ErrorCode.NONE)

@@ -112,9 +112,9 @@ async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependenci
     except (StartupError, ZooKeeperError) as error:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
         raise StartupError(str(error)) from error
-    _log.info("agent is running", broker=agent.broker_id, address=endpoint.address, listening=server.address)
+    _log.info("Broker agent started", broker=agent.broker_id, address=endpoint.address, listening=server.address)
     await stop.wait()
-    _log.info("agent is stopping", broker=agent.broker_id)
+    _log.info("Broker agent is shutting down", broker=agent.broker_id)
     await agent.leave()
     await server.stop()
     await agent.stop()

@@ -56,7 +56,7 @@ class Registration:
             try:
                 taken = own & {endpoint.address for endpoint in decode_broker(other, znode.data).endpoints}
             except MalformedZnodeError as error:
-                _log.warning("registration cannot be read", broker=other, error=str(error))
+                _log.warning("Skipped a malformed broker registration", broker=other, error=str(error))
                 continue
             if taken:
                 raise StartupError(
@@ -83,7 +83,7 @@ class Registration:
                 if await self._resolve_existing(path):
                     return None
             except OutcomeUnknownError:
-                _log.info("registration interrupted; looking again", path=path)
+                _log.info("Registration was interrupted; retrying", path=path)
 
     async def register_until_it_works(self) -> None:
         """Retry until registered, after an expiry (R1.15). Raises SessionExpiredError: a new session is needed."""
@@ -91,7 +91,7 @@ class Registration:
             try:
                 return await self.register()
             except IdTakenError as error:
-                _log.warning("not registered", why=str(error))
+                _log.warning("Registration failed; retrying", why=str(error))
                 await asyncio.sleep(_RETRY_S)
 
     async def _resolve_existing(self, path: str) -> bool:
@@ -115,4 +115,4 @@ class Registration:
     def _take(self, czxid: int) -> None:
         self.epoch = BrokerEpoch(czxid)
         self._session_id = self._zookeeper.session_id
-        _log.info("registered", broker=self.broker.id, epoch=czxid)
+        _log.info("Broker registered", broker=self.broker.id, epoch=czxid)

@@ -115,7 +115,7 @@ class ReplicaFetcher:
             async with asyncio.timeout(self._setup.settings.replica_socket_timeout_ms / 1000) as self._fetching:
                 return await self._setup.client.fetch(self.leader.endpoint, request)
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("leader does not answer", leader=self.leader.broker, error=str(error))
+            _log.debug("Request to the leader failed", leader=self.leader.broker, error=str(error))
             return None
         finally:
             self._fetching = None
@@ -189,14 +189,14 @@ class ReplicaFetcher:
                 self._append(tp, state, data)
         except LogAppendError as error:
             if error.code in _RETRIED_APPEND_ERRORS:
-                _log.warning("fetched records are not valid", partition=str(tp), why=error.why)
+                _log.warning("Fetched records are invalid", partition=str(tp), why=error.why)
                 reconciliation.delay(tp)
             else:
                 reconciliation.give_up(tp, str(error))
         except StorageError as error:
             reconciliation.give_up(tp, str(error))
         except Exception as error:
-            _log.exception("fetched records could not be appended", partition=str(tp))
+            _log.exception("Appending fetched records failed", partition=str(tp))
             reconciliation.give_up(tp, repr(error))
 
     def _append(self, tp: TopicPartition, state: FetchState, data: FetchPartitionData) -> None:
@@ -233,7 +233,7 @@ class ReplicaFetcher:
             if after > before:
                 self._setup.replicas.high_watermark_rose(tp)
             elif after < before:
-                _log.warning("high watermark went down", partition=str(tp), before=before, after=after)
+                _log.warning("High watermark decreased", partition=str(tp), before=before, after=after)
         start = min(data.log_start_offset, log.high_watermark)
         if start > log.log_start_offset:
             log.raise_log_start_offset(Offset(start))

@@ -157,7 +157,7 @@ class ReplicaFetchers:
         """Redistribute the partitions over another number of fetchers, with their states (R5.6)."""
         if fetchers_per_leader == self._fetchers_per_leader or self._is_closed:
             return
-        _log.info("fetchers per leader", before=self._fetchers_per_leader, now=fetchers_per_leader)
+        _log.info("Number of fetchers per leader changed", before=self._fetchers_per_leader, now=fetchers_per_leader)
         self._fetchers_per_leader = fetchers_per_leader
         for tp, key in tuple(self._placed.items()):
             wanted = key._replace(fetcher_id=self._fetcher_id(tp))
@@ -235,7 +235,7 @@ class ReplicaFetchers:
             try:
                 await fetcher.run()
             except Exception:
-                _log.exception("replica fetcher died", fetcher=name)
+                _log.exception("Replica fetcher failed", fetcher=name)
             self._dead_count.inc()
             try:
                 await asyncio.sleep(max(self._setup.settings.replica_fetch_backoff_ms, 1) / 1000)

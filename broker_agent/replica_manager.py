@@ -182,7 +182,7 @@ class ReplicaManager:
             try:
                 await self.logs.write_high_watermarks(directory, offsets)
             except StorageError as error:
-                _log.warning("high watermarks not checkpointed", directory=directory, error=str(error))
+                _log.warning("Checkpointing high watermarks failed", directory=directory, error=str(error))
 
     def expand_isr(self, partition: HostedPartition, replica: BrokerId) -> None:
         """Propose the follower for the ISR if it may join (R8.10)."""
@@ -228,11 +228,15 @@ class ReplicaManager:
             self.advance(partition)
             return
         if outcome is None:
-            _log.debug("answer to an overtaken ISR change", partition=str(partition.topic_partition), isr=item.new_isr)
+            _log.debug(
+                "Ignored the response to a superseded ISR change",
+                partition=str(partition.topic_partition),
+                isr=item.new_isr,
+            )
             return
         self.metrics.failed_isr_updates.mark()
         tp = str(partition.topic_partition)
-        _log.info("ISR change not made", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
+        _log.info("ISR change failed", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
         if outcome is IsrAnswer.SUBMIT_AGAIN:
             self._proposals.submit(item, partial(self._finish, partition, proposal, item))
 

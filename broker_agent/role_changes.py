@@ -120,7 +120,7 @@ class RoleChanges:
         tp = partition.topic_partition
         if self._manager.metadata.endpoint(state.leader) is None:
             # The log is created all the same, so that its high watermark is checkpointed.
-            _log.error("leader is not alive; its partition is not followed", partition=str(tp), leader=state.leader)
+            _log.error("Cannot follow a leader that is not live", partition=str(tp), leader=state.leader)
             await logs.attach(order)
             return
         if state.partition_epoch < partition.partition_epoch:
@@ -174,12 +174,12 @@ class RoleChanges:
                 try:
                     await work(order)
                 except StorageError:
-                    _log.exception("log cannot be opened", partition=str(tp))
+                    _log.exception("Opening a log failed", partition=str(tp))
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     self._fetchers.remove((tp,))
                     self._manager.mark_offline(tp)
                 except LogAppendError as error:
-                    _log.warning("log refused the order", partition=str(tp), why=error.why)
+                    _log.warning("Log refused a role change", partition=str(tp), why=error.why)
                     outcome.failures[tp] = error.code
 
         workers = min(_CONCURRENCY, len(orders))
@@ -194,7 +194,7 @@ class RoleChanges:
         try:
             configs = await self._configs.read(topics)
         except ZooKeeperError as error:
-            _log.warning("topic settings cannot be read; logs are not opened", topics=len(topics), error=str(error))
+            _log.warning("Reading topic configs failed; logs are not opened", topics=len(topics), error=str(error))
             configs = {}
         return LogsOfRequest(self._manager.logs, configs)
 

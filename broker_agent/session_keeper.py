@@ -62,7 +62,7 @@ class SessionKeeper:
                     if session_id == self._zookeeper.session_id:
                         await self._renew_session()
                 case SessionEvent(state=state):
-                    _log.warning("ZooKeeper session", state=state.value)
+                    _log.warning("ZooKeeper session state changed", state=state.value)
 
     async def _renew_session(self) -> None:
         """Open a new session and register, retrying until both succeed (R1.12, R1.15).
@@ -82,7 +82,7 @@ class SessionKeeper:
             except SessionExpiredError:
                 needs_session = True
             except ZooKeeperError as error:
-                _log.warning("not registered", error=str(error))
+                _log.warning("Registration failed; retrying", error=str(error))
             await asyncio.sleep(_RETRY_S)
         self.record_registration()
         self._finder.refresh()

@@ -43,4 +43,4 @@ class TopicConfigChanges:
                         # Gauges also show whether the ISR is below the minimum.
                         partition.update_status()
         if changed:
-            _log.info("settings of topics changed", topics=sorted(changed))
+            _log.info("Topic configs changed", topics=sorted(changed))

@@ -60,11 +60,11 @@ def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> L
     for key, text in overrides.items():
         field = key.replace(".", "_")
         if field not in LogConfig.__struct_fields__:
-            _log.info("topic setting is not used here", topic=topic, key=key)
+            _log.info("Ignored an unused topic config", topic=topic, key=key)
             continue
         value = _parse(field, text)
         if value is None:
-            _log.warning("topic setting is not valid; the default holds", topic=topic, key=key, value=text)
+            _log.warning("Ignored an invalid topic config; using the default", topic=topic, key=key, value=text)
         else:
             changes[field] = value
     return replace(defaults, **changes) if changes else defaults
@@ -117,5 +117,5 @@ class TopicConfigs:
         try:
             return override(self.defaults, decode_config(path, data), topic)
         except MalformedZnodeError as error:
-            _log.warning("topic configuration ignored", topic=topic, error=str(error))
+            _log.warning("Skipped a malformed topic config", topic=topic, error=str(error))
             return self.defaults

@@ -72,7 +72,7 @@ class AdminRequests:
         try:
             return decode_partitions(PREFERRED_REPLICA_ELECTION, znode.data), znode.stat.version
         except MalformedZnodeError as error:
-            _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
+            _log.warning("Skipped a malformed znode", path=error.path, data=error.data, why=error.why)
             return [], znode.stat.version
 
     async def delete_requested_elections(self, version: int) -> Outcome:

@@ -116,7 +116,9 @@ class BrokerChannels:
         """Queue a request; logged and dropped if the broker has no channel (RQ-36)."""
         channel = self._channels.get(broker)
         if channel is None:
-            _log.warning("No channel to broker: request dropped", broker=broker, request=type(request).__name__)
+            _log.warning(
+                "Dropped a request to a broker without a channel", broker=broker, request=type(request).__name__
+            )
             return
         channel.queue.put_nowait(_Queued(request, _now(), self._timings.request_queued()))
         channel.queued += 1
@@ -159,7 +161,7 @@ class BrokerChannels:
                 return await self._client.send(broker, request)
             except PeerUnreachableError as error:
                 if reachable:
-                    _log.warning("Broker does not answer; trying on", broker=broker.id, error=str(error))
+                    _log.warning("Sending a request to a broker failed; retrying", broker=broker.id, error=str(error))
                 reachable = False
             await asyncio.sleep(RETRY_PAUSE_S)
 

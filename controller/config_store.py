@@ -46,7 +46,7 @@ class ConfigStore:
             try:
                 overrides = {} if znode is None else decode_config(entity.path, znode.data)
             except MalformedZnodeError as error:
-                _log.warning("Settings cannot be read", path=error.path, data=error.data, why=error.why)
+                _log.warning("Reading configs failed", path=error.path, data=error.data, why=error.why)
                 found[entity] = None
             else:
                 found[entity] = StoredConfig(overrides, None if znode is None else znode.stat.version)

@@ -97,7 +97,9 @@ class ControllerElection:
             if stat.ephemeral_owner == session:
                 break
             if stat.ephemeral_owner not in self._former_sessions:
-                _log.warning("Another session is registered under this id; waiting", path=path, id=self._config.id)
+                _log.warning(
+                    "Waiting for another session's registration under this id to expire", path=path, id=self._config.id
+                )
                 return False
             await self._remove_predecessor(path)
         self._former_sessions.add(session)
@@ -113,7 +115,7 @@ class ControllerElection:
         znode = await self._zookeeper.get(CONTROLLER, watch=True)
         found = None if znode is None else decode_controller(znode.data)
         if znode is not None and found is None:
-            _log.warning("Skipping a malformed znode", path=CONTROLLER, data=znode.data, why="it names no controller")
+            _log.warning("Skipped a malformed znode", path=CONTROLLER, data=znode.data, why="it names no controller")
         self.active_controller_id = NO_CONTROLLER if found is None else found
         self.is_taken = znode is not None
         owned = znode is not None and znode.stat.ephemeral_owner == self._zookeeper.session_id
@@ -188,7 +190,7 @@ class ControllerElection:
                 None if registration is None else decode_controller_registration(found, registration.data)
             )
         except MalformedZnodeError as error:
-            _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
+            _log.warning("Skipped a malformed znode", path=error.path, data=error.data, why=error.why)
             endpoint = None
         return (NO_CONTROLLER, "") if endpoint is None else (found, endpoint.address)
 

@@ -132,7 +132,7 @@ async def _alter_partition(active: ActiveController, event: AlterPartitionReceiv
 
 async def _metadata_answered(_active: ActiveController, event: UpdateMetadataResponseReceived) -> None:
     if event.response.error_code is not ErrorCode.NONE:
-        _log.warning("UpdateMetadata was refused", broker=event.broker, error=event.response.error_code.name)
+        _log.warning("Broker refused UpdateMetadata", broker=event.broker, error=event.response.error_code.name)
 
 
 _REACTIONS: Final = dict(

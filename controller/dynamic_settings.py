@@ -37,7 +37,7 @@ def _unclean_override(overrides: Mapping[str, str]) -> bool | None:
     try:
         return parse_unclean_override(overrides)
     except ValueError as error:
-        _log.warning("A setting is not valid", error=str(error))
+        _log.warning("Ignored an invalid setting", error=str(error))
         return None
 
 
@@ -83,7 +83,7 @@ class ConfigListener:
         self.settings.override(own=own, of_all=of_all)
         now = self.settings.unclean_leader_election_enable
         if now is not before:
-            _log.info("Unclean elections", allowed=now)
+            _log.info("Unclean leader election setting changed", allowed=now)
         if now and not before:
             self._put(UncleanLeaderElectionEnable())
 

@@ -55,7 +55,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         if config.metrics_listen is not None:
             address, close_metrics = serve_metrics(metrics, config.metrics_listen)
             cleanup.callback(close_metrics)
-            _log.info("Metrics served", address=address)
+            _log.info("Metrics endpoint started", address=address)
         endpoint = config.advertised_endpoint(server.port)
         controller = Controller(
             config=ControllerConfig.from_settings(ControllerId(config.id), endpoint, config.settings),

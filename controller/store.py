@@ -176,7 +176,7 @@ class ControllerStore:
             if not left:
                 break
         if left:
-            _log.error("Topic nodes cannot be deleted", topics=left)
+            _log.error("Deleting topic znodes failed", topics=left)
         await self._delete_trees([topic_config_path(topic) for topic in gone])
         await self.delete_markers(gone)
         return gone
@@ -294,4 +294,4 @@ def _decode_registration(broker: BrokerId, znode: Znode | None) -> RegisteredBro
 
 
 def _report(error: MalformedZnodeError) -> None:
-    _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
+    _log.warning("Skipped a malformed znode", path=error.path, data=error.data, why=error.why)

@@ -194,7 +194,7 @@ class FileStateChangeLog:
             taken = not self._spare_unaudited or audited.get(path.name, -1) >= status.st_size
             if taken and status.st_mtime * 1000 < deadline_ms:
                 path.unlink(missing_ok=True)
-                _log.info("state-change log segment deleted", path=str(path))
+                _log.info("State-change log segment deleted", path=str(path))
 
     def _write(self, first_seq: int, block: bytes, now_ms: int) -> None:
         if self._current is not None and self._is_full(now_ms):
@@ -228,7 +228,7 @@ class FileStateChangeLog:
 
     def _fail(self, error: OSError, *, lost: int) -> None:
         self.failures += 1
-        _log.error("state-change log cannot be written", directory=str(self._directory), error=str(error), lost=lost)
+        _log.error("Writing the state-change log failed", directory=str(self._directory), error=str(error), lost=lost)
         if self._on_failure is not None:
             self._on_failure(StorageError(str(self._directory), str(error)))
 

@@ -109,7 +109,7 @@ def _behaviour(method: Method, handler: RequestHandler, metrics: RequestMetrics)
                 await _abort(call, error)
             except Exception as error:
                 measured.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-                _log.exception("request failed", method=method.path, peer=context.peer, request_id=context.request_id)
+                _log.exception("Request failed", method=method.path, peer=context.peer, request_id=context.request_id)
                 await _abort(call, ApiError(measured.error_code, f"{type(error).__name__}: {error}"))
 
     return behave
@@ -125,7 +125,7 @@ def _streaming(method: Method, handler: RequestHandler) -> Callable[[bytes, _Ser
         except ClusterError as error:
             await _abort(call, error)
         except Exception as error:
-            _log.exception("stream failed", method=method.path, peer=context.peer)
+            _log.exception("Stream failed", method=method.path, peer=context.peer)
             await _abort(call, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
 
     return behave

@@ -42,7 +42,7 @@ async def read_overrides(zookeeper: ZooKeeper, entities: Sequence[ConfigEntity])
         try:
             found.append({} if znode is None else decode_config(entity.path, znode.data))
         except MalformedZnodeError as error:
-            _log.warning("Settings cannot be read and count as none", path=error.path, why=error.why)
+            _log.warning("Skipped a malformed config znode", path=error.path, why=error.why)
             found.append({})
     return found
 
@@ -79,7 +79,7 @@ class ConfigChanges:
                 await self._catch_up(is_new_session=is_new_session)
             except Exception as error:
                 # Whatever it is, the process goes on with the settings it has.
-                _log.warning("Changes of settings cannot be read", error=repr(error))
+                _log.warning("Reading config changes failed", error=repr(error))
                 self._is_new_session |= is_new_session
                 await asyncio.sleep(_NEXT_ATTEMPT_S)
                 self._woken.set()
@@ -125,5 +125,5 @@ def _entities(changes: Sequence[tuple[str, Znode]]) -> tuple[ConfigEntity, ...]:
         try:
             found[decode_config_change(path, znode.data)] = None
         except MalformedZnodeError as error:
-            _log.warning("A change of settings names nobody", path=path, data=znode.data, why=error.why)
+            _log.warning("Skipped a malformed config change notification", path=path, data=znode.data, why=error.why)
     return tuple(found)

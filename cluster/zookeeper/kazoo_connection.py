@@ -218,5 +218,5 @@ def _decode(request: Request, buffer: bytes, offset: int) -> Any:
     try:
         return request.deserialize(buffer, offset)
     except Exception as error:
-        logger.exception("Undecodable answer of ZooKeeper")
+        logger.exception("Decoding a ZooKeeper response failed")
         return error

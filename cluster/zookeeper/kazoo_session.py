@@ -186,7 +186,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         while not self._over.wait(self.granted_timeout_seconds / 10):
             silence = monotonic() - self._last_beat
             if silence > self.granted_timeout_seconds:
-                logger.error("The event loop was stuck for %.1f s: closing the ZooKeeper session", silence)
+                logger.error("Event loop blocked for %.1f s; closing the ZooKeeper session", silence)
                 self._ask_to_close()
                 return
 

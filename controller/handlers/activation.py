@@ -55,7 +55,7 @@ async def activate(active: ActiveController) -> None:
     timings.sent(clock.time())
     context = active.context
     _log.info(
-        "Active",
+        "Controller failover completed",
         controller_epoch=context.epoch,
         brokers=sorted(context.live_broker_ids),
         topics=len(context.topics),

@@ -27,7 +27,7 @@ async def resume_procedures(active: ActiveController) -> None:
     In the order of a failover. A write that is refused again schedules the next retry.
     """
     context = active.context
-    _log.info("Taking up what ZooKeeper refused")
+    _log.info("Retrying procedures stopped by refused writes")
     await broker_change(active)
     await topic_change(active)
     await record_missing_ids(active)

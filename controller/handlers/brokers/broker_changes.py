@@ -67,7 +67,7 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
     if (changed.endpoints, changed.features) == (known.endpoints, known.features):
         return
     active.commit(BrokerModified(registered))
-    _log.info("Broker changed its registration", broker=broker)
+    _log.info("Broker registration changed", broker=broker)
     batch = active.new_batch()
     batch.add_update_metadata_for_all()
     active.send(batch)
@@ -88,9 +88,13 @@ async def admissible_brokers(
         broker = candidate.broker
         unsupported = incompatible_features(broker, levels)
         if broker.endpoint(listener) is None:
-            _log.warning("Broker does not offer the listener for its channel", broker=broker.id, listener=listener)
+            _log.warning(
+                "Skipped a broker without the listener for controller requests", broker=broker.id, listener=listener
+            )
         elif unsupported:
-            _log.warning("Broker lacks finalized features", broker=broker.id, features=unsupported)
+            _log.warning(
+                "Skipped a broker that does not support the finalized features", broker=broker.id, features=unsupported
+            )
         else:
             admitted.append(candidate)
     return admitted
@@ -102,7 +106,7 @@ async def _finalized_levels(active: ActiveController) -> dict[str, int]:
     try:
         features = await active.unfenced.read_features()
     except MalformedZnodeError as error:
-        _log.warning("Finalized features are unreadable and count as none", error=str(error))
+        _log.warning("Reading finalized features failed; assuming none", error=str(error))
         return {}
     return features.levels if features is not None and features.enabled else {}
 

@@ -41,7 +41,7 @@ async def controlled_shutdown(
     await move_replicas(active, {broker: duties.followed}, ReplicaState.OFFLINE)
     remaining = context.partition_leaders_on_broker(broker)
     _log.info(
-        "Broker shuts down",
+        "Controlled shutdown of a broker processed",
         broker=broker,
         led=len(duties.led),
         followed=len(duties.followed),

@@ -37,7 +37,7 @@ async def log_dir_event_notification(active: ActiveController) -> None:
     try:
         announced = sorted(set(_decoded(found, decode_log_dir_event)))
         if announced:
-            _log.warning("Log directories failed", brokers=announced)
+            _log.warning("Brokers reported failed log directories", brokers=announced)
         # An unregistered broker gets no request, and its replicas are offline already.
         registered = [broker for broker in announced if broker in context.live_or_shutting_down_ids]
         await move_replicas(active, {b: context.partitions_on_broker(b) for b in registered}, ReplicaState.ONLINE)
@@ -65,11 +65,11 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
     """
     context = active.context
     if response.error_code is not ErrorCode.NONE:
-        _log.warning("LeaderAndIsr was refused", broker=broker, error=response.error_code.name)
+        _log.warning("Broker refused LeaderAndIsr", broker=broker, error=response.error_code.name)
         return
     codes = Counter(e.error_code.name for e in response.partition_errors if e.error_code is not ErrorCode.NONE)
     if codes:
-        _log.warning("LeaderAndIsr was refused for partitions", broker=broker, errors=dict(codes))
+        _log.warning("Broker refused LeaderAndIsr for partitions", broker=broker, errors=dict(codes))
     if broker not in context.live_or_shutting_down_ids:
         # The broker was seen to fail before this response; its replicas are offline already.
         return
@@ -78,7 +78,7 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
     )
     active.commit(OfflineReplicasReported(broker, news.offline))
     if news.lost:
-        _log.warning("Replicas are on failed log directories", broker=broker, partitions=len(news.lost))
+        _log.warning("Replicas went offline in failed log directories", broker=broker, partitions=len(news.lost))
         await replicas_went_offline(active, {broker: news.lost})
 
 
@@ -102,4 +102,4 @@ def _decoded(found: Mapping[str, bytes | None], decode: Callable[[str, bytes], _
         try:
             yield decode(path, data)
         except MalformedZnodeError as error:
-            _log.warning("A notification is malformed", path=path, data=data, why=error.why)
+            _log.warning("Skipped a malformed notification", path=path, data=data, why=error.why)

@@ -19,7 +19,7 @@ async def allocate_producer_ids(
     """
     code = refuse_allocation(active.context, request.broker_id, request.broker_epoch)
     if code is not ErrorCode.NONE:
-        _log.info("No producer ids for a broker", broker=request.broker_id, error=code.name)
+        _log.info("Producer id allocation refused", broker=request.broker_id, error=code.name)
         return AllocateProducerIdsResponse(code)
     while True:
         found = await active.unfenced.read_producer_id_block()
@@ -28,5 +28,5 @@ async def allocate_producer_ids(
         last, version = found
         block = next_block(last, request.broker_id)
         if await active.unfenced.write_producer_id_block(block, version):
-            _log.info("Producer ids given", broker=block.broker, start=block.start, end=block.end)
+            _log.info("Producer ids allocated", broker=block.broker, start=block.start, end=block.end)
             return AllocateProducerIdsResponse(ErrorCode.NONE, block.start, BLOCK_SIZE)

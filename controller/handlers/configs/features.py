@@ -32,7 +32,7 @@ async def set_up_features(active: ActiveController) -> None:
         found = await active.unfenced.read_features()
     except MalformedZnodeError as error:
         # Not overwritten: that could lose levels finalized by an operator.
-        _log.error("Finalized features are unreadable and count as none", error=str(error))
+        _log.error("Reading finalized features failed; assuming none", error=str(error))
         return
     wanted = features_at_failover(
         found, active.config.supported_features, versioning=version.has_features, version=version.feature_znode_version

@@ -46,7 +46,7 @@ async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) 
     elections = classify_elections(context, request.election_type, asked)
     outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
     refusals, elected = _election_results(elections, request.election_type, outcomes)
-    _log.info("Elections on request", asked=len(asked), elected=len(elected), refused=len(refusals))
+    _log.info("Requested leader elections processed", asked=len(asked), elected=len(elected), refused=len(refusals))
     leaders = {tp: leadership.leader for tp, leadership in elected.items()}
     delivered = {leader: active.channels.delivered(leader) for leader in sorted(set(leaders.values()))}
     return ElectLeadersDecision(asked, refusals, leaders, delivered)
@@ -87,14 +87,14 @@ async def replica_leader_election(active: ActiveController) -> None:
         outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
         refusals, elected = _election_results(elections, PREFERRED, outcomes)
         _log.info(
-            "Elections asked for in ZooKeeper",
+            "Leader elections requested in ZooKeeper processed",
             elected=len(elected),
             refused={str(tp): refusal.message for tp, refusal in refusals.items()},
         )
     finally:
         outcome = await active.admin_requests.delete_requested_elections(version)
         if isinstance(outcome, Failed):
-            _log.error("The request for elections cannot be removed", outcome=str(outcome))
+            _log.error("Deleting the leader election request failed", outcome=str(outcome))
         else:
             active.enqueue(ReplicaLeaderElection())
 
@@ -107,7 +107,7 @@ async def balance_leaders(active: ActiveController) -> None:
         for broker, partitions in moves.items():
             outcomes = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
             won = sum(isinstance(outcome, LeaderAndIsr) for outcome in outcomes.values())
-            _log.info("Leadership goes back", broker=broker, partitions=len(partitions), elected=won)
+            _log.info("Preferred leaders elected", broker=broker, partitions=len(partitions), elected=won)
     finally:
         # The interval starts at the end of this run, so that long runs do not queue up.
         active.balance_later(config.leader_imbalance_check_interval_seconds)

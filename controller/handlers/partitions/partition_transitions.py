@@ -58,7 +58,9 @@ async def move_partitions(
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        _log.error("Partitions cannot be moved", target=target.value, partitions=len(partitions), error=str(error))
+        _log.error(
+            "Partition state transition failed", target=target.value, partitions=len(partitions), error=str(error)
+        )
         active.resume_later()
         results = dict.fromkeys(partitions, ElectionFailure(str(error), error.code))
     # Also after an error: brokers must get what was written before it.
@@ -92,7 +94,11 @@ async def _move(
     if moves.refused:
         first, state = next(iter(moves.refused.items()))
         _log.error(
-            "Partitions refused a state", target=target.value, count=len(moves.refused), first=str(first), state=state
+            "Invalid partition state transition",
+            target=target.value,
+            count=len(moves.refused),
+            first=str(first),
+            state=state,
         )
     if target is not PartitionState.ONLINE:
         active.commit(PartitionsMoved(moves.valid, target))
@@ -116,7 +122,7 @@ async def _initialise(active: ActiveController, batch: ControlBatch, partitions:
     active.commit(LeadersElected(written, "initialised"))
     for tp, leadership in written.items():
         batch.add_leader_and_isr(leadership.isr, tp, leadership, context.assignment(tp), is_new=True)
-    _report_failures("Partitions stay new", plan.failures | refusals(outcomes))
+    _report_failures("Creating partition states failed", plan.failures | refusals(outcomes))
 
 
 async def _elect(
@@ -144,7 +150,7 @@ async def _elect(
             batch.add_leader_and_isr(elections[tp].recipients, tp, leadership, batch.assignment(tp), is_new=False)
 
     elected, failures = await write_in_rounds(active, partitions, decide, conclude)
-    _report_failures("Partitions have no new leader", failures)
+    _report_failures("Leader election failed", failures)
     return {**elected, **failures}
 
 

@@ -71,7 +71,7 @@ async def move_replicas(
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        _log.error("Replicas cannot be moved", target=target.value, error=str(error))
+        _log.error("Replica state transition failed", target=target.value, error=str(error))
         active.resume_later()
     # Also after an error: brokers must get what was written before it.
     active.send(batch)
@@ -110,7 +110,7 @@ async def _move_on_broker(
     if moves.refused:
         first, state = next(iter(moves.refused.items()))
         _log.error(
-            "Replicas refused a state",
+            "Invalid replica state transition",
             broker=broker,
             target=target.value,
             count=len(moves.refused),
@@ -143,7 +143,9 @@ def _start_new(
         leadership = context.leaderships.get(tp)
         if leadership is not None:
             if leadership.leader == broker:
-                _log.error("A new replica cannot lead", partition=str(tp), broker=broker)
+                _log.error(
+                    "Cannot create a new replica on the broker recorded as leader", partition=str(tp), broker=broker
+                )
                 continue
             batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=True)
         moved.append(tp)
@@ -208,5 +210,5 @@ async def _remove_from_isrs(
     removed, failures = await write_in_rounds(active, partitions, decide, apply)
     active.commit(LeadershipsRead(unchanged))
     for tp, failure in failures.items():
-        _log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
+        _log.error("Removing a replica from the ISR failed", partition=str(tp), broker=broker, reason=failure.reason)
     return unchanged | removed

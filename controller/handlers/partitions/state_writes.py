@@ -66,7 +66,7 @@ async def write_in_rounds(
         failures |= {tp: failure for tp, failure in refusals(outcomes).items() if tp not in moved_on}
         rounds += 1
         if moved_on and rounds >= _ROUNDS_WITHOUT_PAUSE:
-            _log.warning("State nodes keep changing", partitions=len(moved_on), rounds=rounds)
+            _log.warning("Partition state znodes keep changing; retrying", partitions=len(moved_on), rounds=rounds)
             await pauses.pause()
         current = await _read(active, list(moved_on))
     return written, failures

@@ -64,7 +64,7 @@ async def reassign(active: ActiveController, moves: Moves) -> Refusals:
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        _log.error("Partitions cannot be moved to other brokers", partitions=len(moves), error=str(error))
+        _log.error("Partition reassignments failed", partitions=len(moves), error=str(error))
         active.resume_later()
         failures = dict.fromkeys(moves, RefusedMove(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
     active.reassignments_to_resume |= failures.keys()
@@ -130,9 +130,9 @@ async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
         failures |= await _start(active, waiting)
     if complete:
         failures |= await _complete(active, complete)
-    _log.info("Reassignments", started=len(waiting), completed=len(complete), failed=len(failures))
+    _log.info("Partition reassignments processed", started=len(waiting), completed=len(complete), failed=len(failures))
     for tp, refusal in failures.items():
-        _log.error("A partition cannot be moved to other brokers", partition=str(tp), reason=refusal.message)
+        _log.error("Partition reassignment failed", partition=str(tp), reason=refusal.message)
     return failures
 
 

@@ -43,12 +43,12 @@ async def drop_reassignment_entries(
         if isinstance(outcome, Conflict | Missing):
             continue
         if not isinstance(outcome, Written):
-            _log.error("Reassignment requests cannot be removed", outcome=str(outcome))
+            _log.error("Removing reassignment requests failed", outcome=str(outcome))
             return
         if not remaining:
             # Re-arms the watch, or processes a znode created in between.
             active.enqueue(ZkPartitionReassignment())
-        _log.info("Reassignment requests done", done=len(found.targets) - len(remaining), remaining=len(remaining))
+        _log.info("Reassignment requests removed", done=len(found.targets) - len(remaining), remaining=len(remaining))
         return
 
 

@@ -44,7 +44,7 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
     try:
         found = await active.admin_requests.read_reassignments(watch=True)
     except MalformedZnodeError as error:
-        _log.error("Requested reassignments are unreadable and stay until somebody removes them", error=str(error))
+        _log.error("Reassignment request is malformed; it stays until it is removed", error=str(error))
         return set()
     if found is None:
         return set()
@@ -54,7 +54,7 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
         _sort(tp, plan_znode_submission(active.context, tp, target), moves, failures)
     failures |= await _trigger(active, moves)
     if failures:
-        _log.warning("Requested reassignments fail", partitions={str(tp): r.message for tp, r in failures.items()})
+        _log.warning("Requested reassignments refused", partitions={str(tp): r.message for tp, r in failures.items()})
         await drop_reassignment_entries(active, lambda tp, _target: tp in failures)
     return found.targets.keys() - failures.keys()
 
@@ -168,7 +168,7 @@ async def _stop_strays(active: ActiveController) -> None:
     strays = stray_replicas(context)
     if not strays:
         return
-    _log.warning("Replicas are in sync without being assigned", partitions={b: len(tps) for b, tps in strays.items()})
+    _log.warning("Found unassigned replicas in ISRs", partitions={b: len(tps) for b, tps in strays.items()})
     for broker, partitions in strays.items():
         state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.OFFLINE
         active.commit(ReplicaStatesDerived(broker, tuple(partitions), state))

@@ -38,7 +38,7 @@ async def topic_change(active: ActiveController) -> None:
     active.commit(TopicsListed(listed))
     if vanished:
         # Not the deletion procedure: somebody removed the znodes; no replica is deleted.
-        _log.warning("Topics vanished from ZooKeeper", topics=vanished)
+        _log.warning("Topics were removed from ZooKeeper without a deletion", topics=vanished)
         active.commit(TopicsRemoved(tuple(vanished), deleted=False))
         await drop_reassignments_of_topics(active, vanished)
     await record_topics(active, topics)
@@ -110,7 +110,7 @@ async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssign
             if isinstance(outcome, Written):
                 ids[topic] = fresh[topic]
             else:
-                _log.error("A topic cannot be given an id", topic=topic, outcome=str(outcome))
+                _log.error("Assigning a topic id failed", topic=topic, outcome=str(outcome))
     return ids
 
 
@@ -120,7 +120,7 @@ async def _record_ids(active: ActiveController, topics: Mapping[str, TopicAssign
             active.commit(TopicIdRead(topic, topic_id))
         except TopicIdConflictError as error:
             # Somebody edited the znode. The topic is served without an id rather than under that of another topic.
-            _log.error("A topic id contradicts another", topic=topic, error=str(error))
+            _log.error("Topic id conflict", topic=topic, error=str(error))
 
 
 async def _restore_partitions(active: ActiveController, topic: str) -> None:

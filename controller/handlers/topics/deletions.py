@@ -55,7 +55,7 @@ async def initialise_deletions(active: ActiveController) -> None:
     held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
     active.commit(DeletionsIneligible(frozenset(held)))
     if marked:
-        _log.info("Topics wait for their deletion", **_some(marked), on_hold=len(held | moving))
+        _log.info("Found topics marked for deletion", **_some(marked), on_hold=len(held | moving))
 
 
 async def try_deletions(active: ActiveController) -> None:
@@ -75,7 +75,7 @@ async def topic_deletion(active: ActiveController) -> None:
     new = [topic for topic in marked if topic in context.topics and not context.is_marked_for_deletion(topic)]
     moving = _queue(active, new, recorded=True)
     if new:
-        _log.info("Topics are to be deleted", **_some(new), on_hold=len(moving))
+        _log.info("Topics queued for deletion", **_some(new), on_hold=len(moving))
     await _resume_all(active)
 
 
@@ -120,7 +120,7 @@ async def deletions_failed(active: ActiveController, replicas: Replicas) -> None
         await move_replicas(active, deletable_replicas(active.context, failed), ReplicaState.DELETION_INELIGIBLE)
         topics = sorted({tp.topic for partitions in failed.values() for tp in partitions})
         active.commit(DeletionsIneligible(frozenset(topics)))
-        _log.info("Deletions are on hold", **_some(topics), brokers=sorted(failed))
+        _log.info("Topic deletion blocked", **_some(topics), brokers=sorted(failed))
         await _resume_all(active)
 
 
@@ -146,7 +146,7 @@ async def deletion_answered(active: ActiveController, event: TopicDeletionStopRe
     failed = [tp for tp, code in event.results.items() if refused or code is not ErrorCode.NONE]
     deleted = [tp for tp, code in event.results.items() if not refused and code is ErrorCode.NONE]
     if failed:
-        _log.warning("Replicas were not deleted", broker=event.broker, count=len(failed), first=str(failed[0]))
+        _log.warning("Replica deletion failed", broker=event.broker, count=len(failed), first=str(failed[0]))
         await deletions_failed(active, {event.broker: failed})
     if deleted:
         await _complete(active, {event.broker: deleted})
@@ -188,7 +188,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     await move_replicas(active, plan.alive, ReplicaState.DELETION_STARTED)
     active.commit(DeletionsIneligible(frozenset(plan.held)))
     if plan.held:
-        _log.info("Deletions wait for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
+        _log.info("Topic deletion waits for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
 
 
 async def _finish(active: ActiveController, topics: Collection[str]) -> None:
@@ -199,7 +199,7 @@ async def _finish(active: ActiveController, topics: Collection[str]) -> None:
     await move_replicas(active, replicas_of(context, partitions), ReplicaState.NON_EXISTENT)
     active.commit(TopicsRemoved(tuple(gone), deleted=True))
     await drop_reassignments_of_topics(active, gone)
-    _log.info("Topics are deleted", **_some(gone))
+    _log.info("Topics deleted", **_some(gone))
 
 
 def _some(topics: Iterable[str]) -> dict[str, object]:
@@ -210,5 +210,5 @@ def _some(topics: Iterable[str]) -> dict[str, object]:
 
 async def _drop_markers(active: ActiveController, topics: Collection[str]) -> None:
     if topics:
-        _log.warning("Deletions are refused", **_some(topics), enabled=active.config.delete_topic_enable)
+        _log.warning("Ignored deletion markers", **_some(topics), enabled=active.config.delete_topic_enable)
         await active.store.delete_markers(topics)
