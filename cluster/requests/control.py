@@ -1,4 +1,6 @@
-"""Controller to broker: roles, metadata, ends of replicas. Source: the control requests of Kafka."""
+"""Requests from the controller to brokers: LeaderAndIsr, StopReplica, UpdateMetadata. Source:
+Kafka's control requests.
+"""
 
 from typing import Any
 
@@ -47,8 +49,8 @@ class LiveLeader(Struct, frozen=True):
 
 
 class LeaderAndIsrRequest(Struct, frozen=True):
-    """`encoded` is a scratch pad that all requests of one batch share: the codec keeps the bytes of
-    partition states there, so that a state which several requests carry is serialised once.
+    """`encoded`: a cache shared by all requests of one batch, in which the codec keeps encoded partition states, so
+    that a state in several requests is encoded once.
     """
 
     controller_id: ControllerId
@@ -114,7 +116,7 @@ class UpdateMetadataTopicState(Struct, frozen=True):
 
 
 class UpdateMetadataRequest(Struct, frozen=True):
-    """`live_brokers` carries id, endpoints and rack; features stay behind. `encoded`: see LeaderAndIsrRequest."""
+    """`live_brokers`: id, endpoints and rack; features are not sent. `encoded`: see LeaderAndIsrRequest."""
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch

@@ -1,8 +1,8 @@
-"""LeaderAndIsr and UpdateMetadata as bytes, each part that several requests carry serialised once.
+"""Encodes LeaderAndIsr and UpdateMetadata; parts shared by several requests are encoded once.
 
-On the wire a repeated message is its tag, its length and its bytes, and concatenating serialised messages
-merges them. So the bytes of a partition state can be made once, kept in the batch's scratch pad
-(`request.encoded`) and joined into the requests of all brokers that host the partition.
+On the wire an element of a repeated message field is its tag, its length and its bytes, and concatenated messages
+merge. So a partition state can be encoded once, cached for the batch (`request.encoded`) and copied into the requests
+of all brokers that host the partition.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def encode_update_metadata(request: UpdateMetadataRequest) -> bytes:
 def _once(encoded: dict[int, Any], part: Any, serialise: Callable[..., bytes], *more: Any) -> bytes:
     kept = encoded.get(id(part))
     if kept is None:
-        # The part is kept beside its bytes: were it collected, another object could come by its id.
+        # The part is kept beside its bytes: if it were collected, another object could get its id.
         kept = encoded[id(part)] = (part, serialise(part, *more))
     data: bytes = kept[1]
     return data

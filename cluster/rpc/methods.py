@@ -1,4 +1,4 @@
-"""Every remote call: its service, its name and the codecs of its two messages. Servers and clients share it."""
+"""Every RPC: service, name and the codecs of its messages; used by servers and clients."""
 
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from klamm.v1 import (
 
 
 class Method(NamedTuple):
-    """One call. `request_type` is the domain type that a handler gets; `streams`: its answer is many responses."""
+    """One RPC. `request_type`: the domain type passed to the handler; `streams`: whether the response is a stream."""
 
     service: str
     name: str
@@ -39,7 +39,7 @@ DOMAIN_TYPES: Final[dict[str, Any]] = {
     for module in (agents, cluster, configs, control, data, elections, reassignments, topics)
     for name, found in vars(module).items()
 }
-"""Every request and answer by its name, which is that of its message."""
+"""Every request and response type by name, which is the name of its message."""
 _STREAMED: Final = frozenset({"Watch"})
 
 
@@ -108,9 +108,9 @@ METHOD_OF_REQUEST: Final = {m.request_type: m for m in (*CLUSTER_SERVICE, *CONTR
 
 
 def encode_request(request: Any) -> bytes:
-    """The bytes of any request; control requests of one batch share the parts they have in common.
+    """Encode a request; control requests of one batch share their common parts.
 
-    Raises ApiError(INVALID_REQUEST) naming the field of a number that is too large for it.
+    Raises ApiError(INVALID_REQUEST) that names the field of a number that is too large.
     """
     match request:
         case control.LeaderAndIsrRequest():

@@ -210,5 +210,9 @@ def _some(topics: Iterable[str]) -> dict[str, object]:
 
 async def _drop_markers(active: ActiveController, topics: Collection[str]) -> None:
     if topics:
-        _log.warning("Ignored deletion markers", **_some(topics), enabled=active.config.delete_topic_enable)
+        _log.warning(
+            "Removing deletion markers without deleting the topics",
+            **_some(topics),
+            enabled=active.config.delete_topic_enable,
+        )
         await active.store.delete_markers(topics)
