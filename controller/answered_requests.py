@@ -16,7 +16,7 @@ ANSWERS_MAX: Final = 1_000
 """Far more than clients have in flight; the oldest is removed first."""
 
 Ask = Callable[[asyncio.Future[Any]], None]
-"""Enqueues the event that will complete the future. Raises ApiError if that is not possible."""
+"""Sees to it that the future is resolved: by an event in the queue, or at once where there can be none."""
 
 
 class _Answered(NamedTuple):

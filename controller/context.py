@@ -10,14 +10,8 @@ from typing import assert_never
 from cluster.state_machines import PartitionState, ReplicaState
 from controller.changes import (
     AssignmentsRead,
-    BrokerModified,
-    BrokersBounced,
-    BrokersDied,
-    BrokerShuttingDown,
-    BrokersJoined,
+    BrokersChange,
     Change,
-    ControllerActivated,
-    ControllerResigned,
     DeletionsChange,
     DeletionsEligible,
     DeletionsIneligible,
@@ -27,7 +21,6 @@ from controller.changes import (
     LeadersElected,
     LeadershipsRead,
     LeadershipsWritten,
-    OfflineReplicasReported,
     PartitionsMoved,
     PartitionStatesDerived,
     ReassignmentsCompleted,
@@ -50,38 +43,14 @@ class ControllerContext(PartitionImage):
 
     def apply(self, change: Change) -> None:
         """Apply one change. Raises TopicIdConflictError; the context is then unchanged."""
-        match change:
-            case (
-                BrokersJoined()
-                | BrokersBounced()
-                | BrokersDied()
-                | BrokerModified()
-                | BrokerShuttingDown()
-                | OfflineReplicasReported()
-            ):
-                self._apply_to_brokers(change)
-            case (
-                DeletionsQueued()
-                | DeletionsWithdrawn()
-                | DeletionsIneligible()
-                | DeletionsEligible()
-                | DeletionsStarted()
-            ):
-                self._apply_to_deletions(change)
-            case (
-                LeadershipsRead()
-                | LeadersElected()
-                | LeadershipsWritten()
-                | PartitionsMoved()
-                | PartitionStatesDerived()
-                | ReplicasMoved()
-                | ReplicaStatesDerived()
-            ):
-                self._apply_to_states(change)
-            case ControllerActivated() | ControllerResigned():
-                pass
-            case _:
-                self._apply_to_topics(change)
+        if isinstance(change, BrokersChange):
+            self._apply_to_brokers(change)
+        elif isinstance(change, TopicsChange):
+            self._apply_to_topics(change)
+        elif isinstance(change, StatesChange):
+            self._apply_to_states(change)
+        elif isinstance(change, DeletionsChange):
+            self._apply_to_deletions(change)
 
     def _apply_to_topics(self, change: TopicsChange) -> None:
         match change:

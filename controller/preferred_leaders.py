@@ -5,7 +5,6 @@ KafkaController.checkAndTriggerAutoLeaderRebalance, which groups all partitions 
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from cluster.broker import BrokerId
@@ -55,20 +54,6 @@ class PreferredLeaders:
 
     def _as_counts(self) -> dict[BrokerId, tuple[int, set[TopicPartition]]]:
         return {b: (size, set(self.led_by_others(b))) for b, size in self._meant_to_lead.items() if size}
-
-
-def count_preferred_leaders(
-    assignments: Mapping[TopicPartition, ReplicaAssignment], leaderships: Mapping[TopicPartition, LeaderAndIsr]
-) -> PreferredLeaders:
-    """Build the index from scratch; an updated index must equal it."""
-    counted = PreferredLeaders()
-    for tp, assignment in assignments.items():
-        if assignment.replicas:
-            preferred, leadership = assignment.replicas[0], leaderships.get(tp)
-            counted.count(preferred, +1)
-            if leadership is not None and leadership.leader != preferred:
-                counted.mark(preferred, tp, +1)
-    return counted
 
 
 def is_imbalanced(assignment: ReplicaAssignment, leadership: LeaderAndIsr) -> bool:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, Format, FormatOption, connect, run
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, run
 from admin.cli.output import say, write, write_table
 from admin.cli.parsing import parse_partition_names
 from cluster.errors import PeerUnreachableError, StartupError
+from cluster.process.documents import Format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +56,7 @@ def story(
 
 
 def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) -> None:
-    """The reigns first, because who led when is what is mostly asked; then all that happened."""
+    """Print who led when, which is what is asked most, and then every record."""
     import msgspec
 
     from state_log.story import leadership_history, story

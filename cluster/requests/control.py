@@ -1,10 +1,9 @@
-"""Requests from the controller to brokers: LeaderAndIsr, StopReplica, UpdateMetadata. Source:
-Kafka's control requests.
+"""Controller to broker: roles, metadata, ends of replicas. Source: the control requests of Kafka.
+
+The parts that several requests carry can be referred to weakly: the codec keeps their bytes as long as they exist.
 """
 
-from typing import Any
-
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cluster.broker import (
     NO_LEADER_EPOCH,
@@ -22,7 +21,7 @@ from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED
 
 
-class LeaderAndIsrPartitionState(Struct, frozen=True):
+class LeaderAndIsrPartitionState(Struct, frozen=True, weakref=True):
     partition_index: int
     controller_epoch: ControllerEpoch
     leader: BrokerId
@@ -49,16 +48,11 @@ class LiveLeader(Struct, frozen=True):
 
 
 class LeaderAndIsrRequest(Struct, frozen=True):
-    """`encoded`: a cache shared by all requests of one batch, in which the codec keeps encoded partition states, so
-    that a state in several requests is encoded once.
-    """
-
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     topic_states: tuple[LeaderAndIsrTopicState, ...] = ()
     live_leaders: tuple[LiveLeader, ...] = ()
-    encoded: dict[int, Any] = field(default_factory=dict)
 
 
 class LeaderAndIsrPartitionError(Struct, frozen=True):
@@ -109,21 +103,20 @@ class UpdateMetadataPartitionState(Struct, frozen=True):
     offline_replicas: tuple[BrokerId, ...] = ()
 
 
-class UpdateMetadataTopicState(Struct, frozen=True):
+class UpdateMetadataTopicState(Struct, frozen=True, weakref=True):
     topic_name: str
     topic_id: TopicId | None
     partition_states: tuple[UpdateMetadataPartitionState, ...]
 
 
 class UpdateMetadataRequest(Struct, frozen=True):
-    """`live_brokers`: id, endpoints and rack; features are not sent. `encoded`: see LeaderAndIsrRequest."""
+    """`live_brokers` carries id, endpoints and rack; features stay behind."""
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     topic_states: tuple[UpdateMetadataTopicState, ...] = ()
     live_brokers: tuple[Broker, ...] = ()
-    encoded: dict[int, Any] = field(default_factory=dict)
 
 
 class UpdateMetadataResponse(Struct, frozen=True):

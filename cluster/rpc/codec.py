@@ -23,9 +23,7 @@ from cluster.broker import ZERO_TOPIC_ID, TopicId
 from cluster.errors import ApiError, ErrorCode
 
 # Fields of domain types that are not sent.
-_LEFT_OUT: Final = frozenset({("LeaderAndIsrRequest", "encoded"), ("UpdateMetadataRequest", "encoded")}) | frozenset(
-    {("Broker", "features")}
-)
+_LEFT_OUT: Final = frozenset({("Broker", "features")})
 _REQUIRED: Final = object()
 
 # `wire` below is a FieldDescriptor; its stubs declare every message type optional, so it is untyped.

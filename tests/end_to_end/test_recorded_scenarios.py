@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.local.zookeeper import EmbeddedZooKeeper
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from tests.recorded.compare import differences, load_golden
 from tests.recorded.engine import replay
 from tests.recorded.real_cluster import real_cluster
@@ -14,7 +14,7 @@ from tests.recorded.scenario import all_names, load
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 
-# What was drawn at random adds nothing that processes could do in another way than twins.
+# Random scenarios run on the in-memory fakes only: real processes add nothing to them.
 NAMES = [name for name in all_names() if "random" not in load(name).tags]
 
 _chroots = itertools.count()
