@@ -51,8 +51,7 @@ class DifferenceError(Exception):
 
 
 def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False) -> int:
-    """Measure and print; returns 0, or 1 if an agent's table differed from ZooKeeper or a process
-    failed.
+    """Measure and print; returns 0, or 1 if an agent's table differed from ZooKeeper or a process failed.
 
     Progress goes to stderr. Raises StartupError if ZooKeeper does not start.
     """

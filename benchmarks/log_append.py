@@ -1,5 +1,4 @@
-"""Benchmarks an append: a batch through the whole log, with the checksum and the bare write as
-lower bounds.
+"""Benchmarks an append: a batch through the whole log, with the checksum and the bare write as lower bounds.
 
 Run as `python -m benchmarks.log_append [--size BYTES] [--count N] [--data DIR]`.
 """

@@ -1,5 +1,4 @@
-"""Broker agents without logs, for benchmarks of the controller: real registrations and real gRPC
-servers.
+"""Broker agents without logs, for benchmarks of the controller: real registrations and real gRPC servers.
 
 A stub parses every request and keeps it before it responds, as an agent that hosts nothing would; the table is built
 from the requests only when it is read, so that the controller has the machine's cores during the measurement. `python

@@ -1,5 +1,4 @@
-"""Benchmarks reads and writes of the cluster state: MultiRead and fenced transactions on a real
-server.
+"""Benchmarks reads and writes of the cluster state: MultiRead and fenced transactions on a real server.
 
     python -m benchmarks.zookeeper_throughput [--nodes 100000] [--zookeeper HOST:PORT]
 

@@ -1,5 +1,4 @@
-"""The broker agent: hosts partition replicas on disk, controlled by the controller
-(ARCHITECTURE.md).
+"""The broker agent: hosts partition replicas on disk, controlled by the controller (ARCHITECTURE.md).
 
 `program` builds the process, `agent` starts and stops its parts. Requests enter through `node`: those of the controller
 go to `control_requests`, which lets `role_changes` carry them out; data requests of clients and followers go to the

@@ -54,8 +54,8 @@ _log = structlog.stdlib.get_logger()
 class AgentDependencies(Struct, frozen=True):
     """The adapters and settings of an agent, and the queues on which adapters report events.
 
-    `zookeeper_events` is fed by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` begins the
-    orderly end of the process, as its signals do. `apis`: what it answers beside those of agents.
+    `zookeeper_events` is filled by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` starts the
+    graceful shutdown of the process, as its signals do. `apis`: further APIs of the process.
     """
 
     settings: Settings
@@ -74,8 +74,7 @@ class AgentDependencies(Struct, frozen=True):
 
 
 class Agent:
-    """`start` registers the agent, which then serves; `leave` and then `stop` shut it down
-    gracefully.
+    """`start` registers the agent, which then serves; `leave` and then `stop` shut it down gracefully.
 
     `broker` has no endpoints yet: they are known once the server is bound, and passed to `start`.
     """
@@ -214,8 +213,7 @@ class Agent:
         await self._step("controlled shutdown", shutdown.run(), timeout_s=None)
 
     async def stop(self) -> None:
-        """Shut down gracefully after the server has stopped accepting requests (R12.3). A second
-        call has no effect.
+        """Shut down gracefully after the server has stopped accepting requests (R12.3). A second call has no effect.
 
         A step that fails or exceeds its timeout is abandoned, so that the later ones still run (R12.5).
         """

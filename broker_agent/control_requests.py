@@ -116,8 +116,7 @@ class ControlRequests:
             return UpdateMetadataResponse(code)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Complete a request even if its sender disconnects meanwhile, as a controller that fails
-        does.
+        """Complete a request even if its sender disconnects meanwhile, as a controller that fails does.
 
         A half-done role change could not be repaired: the repeated request has the same leader epoch and is ignored.
         """

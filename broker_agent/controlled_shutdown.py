@@ -36,8 +36,7 @@ class ControlledShutdown:
         self._client = client
 
     async def run(self) -> bool:
-        """Repeat the request until nothing is led here, at most `controlled.shutdown.max.retries`
-        times (R12.1, CS-16).
+        """Repeat the request until nothing is led here, at most `controlled.shutdown.max.retries` times (R12.1, CS-16).
 
         Returns whether that succeeded; the agent stops in either case. Takes at most that many times
         `controller.socket.timeout.ms` plus the pauses.

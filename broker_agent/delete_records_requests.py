@@ -1,5 +1,4 @@
-"""DeleteRecords: raises the log start on the leader and waits until the live followers have done
-so.
+"""DeleteRecords: raises the log start on the leader and waits until the live followers have done so.
 
 Records below the log start can no longer be read; their segments are deleted by the next retention check. Source: Kafka
 ReplicaManager.deleteRecords, DelayedDeleteRecords; KIP-107.

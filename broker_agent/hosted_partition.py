@@ -1,5 +1,4 @@
-"""One partition replica on this agent: role, epochs, log, and as leader the progress of the
-followers.
+"""One partition replica on this agent: role, epochs, log, and as leader the progress of the followers.
 
 All methods are synchronous, hence atomic on the event loop: no reader sees a new leader epoch with an old ISR (R0.6).
 The exception is a role change that must be flushed to disk first; until it is done, appends wait and ISR changes are
@@ -118,8 +117,7 @@ class HostedPartition:
     def make_leader(
         self, state: LeaderAndIsrPartitionState, *, epoch_start_offset: Offset | None, now_ms: float
     ) -> bool:
-        """Become leader with this ISR and assignment (R3.4 to R3.7b); returns whether another
-        broker led before.
+        """Become leader with this ISR and assignment (R3.4 to R3.7b); returns whether another broker led before.
 
         `epoch_start_offset`: the log end at which the new leader epoch was written to disk, None if the leader epoch is
         not newer. A pending ISR change is dropped, as the controller has decided anew.
@@ -230,8 +228,7 @@ class HostedPartition:
         return proposal
 
     def epochs_of_members(self, proposal: PendingIsr) -> tuple[BrokerEpoch, ...]:
-        """The broker epoch with which the joining replica fetched, in the order of the proposed ISR
-        (KIP-903).
+        """The broker epoch with which the joining replica fetched, in the order of the proposed ISR (KIP-903).
 
         If that broker has restarted since, it may have lost records; the controller detects it by this epoch.
         """
@@ -259,8 +256,7 @@ class HostedPartition:
         return proposal
 
     def finish_isr_change(self, proposal: PendingIsr, answer: AlterPartitionResult) -> IsrAnswer | None:
-        """Apply the response to a proposal (R8.14 to R8.16); None if a role change superseded the
-        proposal.
+        """Apply the response to a proposal (R8.14 to R8.16); None if a role change superseded the proposal.
 
         It is superseded as soon as the role change starts: the controller's request is newer than its response.
         """

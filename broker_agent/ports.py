@@ -47,8 +47,7 @@ class ClusterClient(Protocol):
 
 
 class AppendInfo(Struct, frozen=True):
-    """The result of an append. `last_offset` is inclusive; both offsets are -1 if nothing was
-    appended.
+    """The result of an append. `last_offset` is inclusive; both offsets are -1 if nothing was appended.
 
     `duplicate`: an idempotent producer sent this batch before; the offsets are those of the first append.
     """
@@ -141,8 +140,7 @@ class Log(Protocol):
         ...
 
     def append_as_follower(self, records: bytes, max_epoch: LeaderEpoch) -> AppendInfo:
-        """Append batches as given (R10.7), without a trailing partial one; none above `max_epoch`
-        (R5.30).
+        """Append batches as given (R10.7), without a trailing partial one; none above `max_epoch` (R5.30).
 
         Raises LogAppendError (nothing appended) or StorageError.
         """
@@ -221,8 +219,7 @@ class LogDirectories(Protocol):
         ...
 
     async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
-        """Rename to `-delete` at once, rewrite checkpoints, delete the files later (R4.3 step 4,
-        R10.16).
+        """Rename to `-delete` at once, rewrite checkpoints, delete the files later (R4.3 step 4, R10.16).
 
         Returns the failures; partitions without a log are not failures.
         """
@@ -243,8 +240,7 @@ class LogDirectories(Protocol):
         ...
 
     async def flush_due(self) -> None:
-        """Fsync the logs for which flush.ms, flush.messages or a roll requires it (R10.15); called
-        periodically.
+        """Fsync the logs for which flush.ms, flush.messages or a roll requires it (R10.15); called periodically.
 
         Rewrites the recovery points of directories in which a log was truncated (R10.13) and deletes files and
         directories whose delay is over.

@@ -1,5 +1,4 @@
-"""Carries out role changes of a LeaderAndIsr request: log I/O first, many partitions at a time,
-then the change.
+"""Carries out role changes of a LeaderAndIsr request: log I/O first, many partitions at a time, then the change.
 
 The caller holds the replica state change lock. A partition's role change itself is one synchronous step, made as soon
 as its own disk I/O is done. Source: Kafka ReplicaManager.makeLeaders, makeFollowers.
@@ -209,8 +208,7 @@ class LogsOfRequest:
         self._reading = asyncio.Lock()
 
     async def attach(self, order: BecomeLeaderOrFollower) -> Log | None:
-        """The partition's log, opened or created if it has none yet (R3.11); None if its config is
-        unknown.
+        """The partition's log, opened or created if it has none yet (R3.11); None if its config is unknown.
 
         Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) for a log that has another topic id.
         """

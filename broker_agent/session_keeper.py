@@ -1,5 +1,4 @@
-"""An agent's ZooKeeper session: processes its events, and replaces it after an expiry, with a new
-registration.
+"""An agent's ZooKeeper session: processes its events, and replaces it after an expiry, with a new registration.
 
 Source: Kafka ZooKeeperClient, KafkaZkClient; agent rules R1.12 to R1.15.
 """

@@ -150,8 +150,7 @@ class FieldViolation(Struct, frozen=True):
 
 
 class ApiError(ClusterError):
-    """An administrative request, or one item of it, is refused; as a whole it becomes a gRPC
-    status.
+    """An administrative request, or one item of it, is refused; as a whole it becomes a gRPC status.
 
     `field` and `value`: the invalid field; `violations`: all invalid fields; `leader_address`: address of the active
     controller (NOT_CONTROLLER only).

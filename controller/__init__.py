@@ -1,5 +1,4 @@
-"""The controller service: elected through ZooKeeper, runs the partition and replica state machines
-(ARCHITECTURE.md).
+"""The controller service: elected through ZooKeeper, runs the partition and replica state machines (ARCHITECTURE.md).
 
 `program` builds the process, `controller` is the candidate in it. Requests enter through `node`, ZooKeeper
 notifications through `watched_znodes`; both only enqueue events. `event_loop` processes them one by one and `dispatch`

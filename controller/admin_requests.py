@@ -38,8 +38,7 @@ class AdminRequests:
         """
 
     async def read_reassignments(self, *, watch: bool = False) -> RequestedMoves | None:
-        """The requested reassignments, None if the znode is missing; `watch` also arms a watch for
-        its creation.
+        """The requested reassignments, None if the znode is missing; `watch` also arms a watch for its creation.
 
         Raises MalformedZnodeError; after a read with `watch` the znode is then in `unresolved`.
         """
@@ -60,8 +59,7 @@ class AdminRequests:
         return await self._write_request(op, version)
 
     async def read_requested_elections(self) -> tuple[list[TopicPartition], int] | None:
-        """Partitions with a requested preferred election, and the data version of the znode; arms a
-        watch.
+        """Partitions with a requested preferred election, and the data version of the znode; arms a watch.
 
         None if the znode is missing; a malformed one requests nothing.
         """

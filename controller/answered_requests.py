@@ -16,7 +16,7 @@ ANSWERS_MAX: Final = 1_000
 """Far more than clients have in flight; the oldest is removed first."""
 
 Ask = Callable[[asyncio.Future[Any]], None]
-"""Sees to it that the future is resolved: by an event in the queue, or at once where there can be none."""
+"""Makes sure that the future is completed: by an event in the queue, or at once if that is not possible."""
 
 
 class _Answered(NamedTuple):
@@ -31,8 +31,7 @@ class AnsweredRequests:
         self._answered: dict[str, _Answered] = {}
 
     async def first_answer(self, request_id: str, request: object, ask: Ask) -> Any:
-        """The response to `request`, enqueued unless it was before. Without an id nothing is
-        stored.
+        """The response to `request`, enqueued unless it was before. Without an id nothing is stored.
 
         A failure is not stored, since then nothing was decided. Raises ApiError(INVALID_REQUEST) if the id was used by
         another request.

@@ -48,8 +48,7 @@ class AuxiliaryStore:
             return
 
     async def read_producer_id_block(self) -> tuple[ProducerIdBlock | None, int] | None:
-        """The last allocated block, None if there was none, and the version of its znode; None if
-        the znode is missing.
+        """The last allocated block, None if there was none, and the version of its znode; None if the znode is missing.
 
         Raises MalformedZnodeError.
         """

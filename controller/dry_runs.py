@@ -1,5 +1,4 @@
-"""Dry runs: the result and the plan of a request, by rehearsing its handler without changing
-anything.
+"""Dry runs: the result and the plan of a request, by rehearsing its handler without changing anything.
 
 Source: `validate_only` of Kafka's admin requests, which only validates there.
 """
@@ -53,7 +52,7 @@ Planned = TypeVar(
     AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
 )
-"""What handlers answer to a request with `validate_only`."""
+"""Results of handlers for requests with `validate_only`."""
 
 
 async def rehearse(
@@ -62,9 +61,9 @@ async def rehearse(
     handle: Callable[[ActiveController, _Request], Awaitable[Planned]],
     topics: Iterable[str],
 ) -> Planned:
-    """What `handle` would answer, and the plan; nothing is changed.
+    """The result of `handle` and the plan; nothing is changed.
 
-    `topics`: those that the handler looks at, and those that follow from the request.
+    `topics`: those that the handler reads or changes.
     """
     rehearsal = Rehearsal(active, topics)
     answer = await rehearsal.run(handle(rehearsal.active, request))
@@ -125,7 +124,7 @@ def topics_to_elect(context: ControllerContext, request: ElectLeadersRequest) ->
 
 
 def topics_to_alter(context: ControllerContext, request: AlterConfigsRequest) -> Iterable[str]:
-    """Also those for which a setting may allow an election."""
+    """The topics of the request, and those for which a config may allow an election."""
     named = [r.resource_name for r in request.resources if r.resource_type == TOPIC_RESOURCE]
     return dict.fromkeys((*named, *(tp.topic for tp in context.partitions_awaiting_leader())))
 

@@ -13,16 +13,16 @@ from controller.controller_state import ControllerState
 
 
 class Event(Struct, frozen=True):
-    """Any of them."""
+    """Base of all events."""
 
     @property
     def name(self) -> str:
-        """What the state-change log calls it as a cause."""
+        """The name of the event as a cause in the state-change log."""
         return type(self).__name__
 
     @property
     def state(self) -> ControllerState:
-        """What the controller is said to be busy with meanwhile, and timed by (EV-3)."""
+        """The controller state while the event is processed, for metrics (EV-3)."""
         return ControllerState.IDLE
 
 

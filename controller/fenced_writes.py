@@ -151,8 +151,7 @@ class FencedWriter:
         return [rest[:middle], rest[middle:]]
 
     async def _resolve_unknown(self, chunk: list[_Pending], outcomes: list[Outcome | None]) -> list[_Pending]:
-        """After a lost response: store the outcomes of units that are visibly written; returns the
-        others for a retry.
+        """After a lost response: store the outcomes of units that are visibly written; returns the others for a retry.
 
         The retry is safe: a unit that was applied after all fails with a conflict and is then read back. Reading alone
         could be too early for a transaction that is still in flight.

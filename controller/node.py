@@ -27,7 +27,7 @@ REDIRECT_TIMEOUT_S: Final = 2
 
 
 class ControllerNode:
-    """The RequestHandler of a controller process. `apis`: what it answers beside those of controllers."""
+    """The RequestHandler of a controller process. `apis`: further APIs of the process."""
 
     def __init__(self, controller: Controller, zookeeper: ZooKeeper, apis: Iterable[DirectApi[Any]]) -> None:
         self._controller = controller
@@ -63,7 +63,9 @@ class ControllerNode:
         raise ApiError(ErrorCode.NOT_CONTROLLER, message, leader_address=await self._active_address())
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
-        """The event loop's answer, finished; to a mutation that comes again, the first one."""
+        """The response from the event loop, after what the caller waits for; a repeated mutation gets the first
+        response.
+        """
 
         def put(reply: asyncio.Future[Any]) -> None:
             event = RequestEvent(api, request, reply, context)

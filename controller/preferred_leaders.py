@@ -12,8 +12,7 @@ from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
 class PreferredLeaders:
-    """Partitions by preferred replica, which is the first of the assignment; without topics queued
-    for deletion.
+    """Partitions by preferred replica, which is the first of the assignment; without topics queued for deletion.
 
     Invariant: equal to an index built from all assignments and leaderships, whenever the context is consistent. Ordered
     sets are dicts with None values.

@@ -1,5 +1,4 @@
-"""Dry run: runs the real handler on a copy of the context, with stores and channels that only
-record.
+"""Dry run: runs the real handler on a copy of the context, with stores and channels that only record.
 
 The copy is an ActiveController of its own. Its context has all brokers and the topics concerned, its ZooKeeper responds
 as the real one would, its channels record. What follows at once from a request is carried out, too: watches fire and

@@ -38,8 +38,7 @@ _Record = Callable[..., StateChange]
 
 
 def state_changes(change: Change, context: ControllerContext, cause: Cause) -> list[StateChange]:
-    """The records of `change`, not yet applied to `context`; empty for changes that are not
-    recorded.
+    """The records of `change`, not yet applied to `context`; empty for changes that are not recorded.
 
     Records about a topic carry its id, which distinguishes it from an earlier topic of the same name.
     """

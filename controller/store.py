@@ -161,8 +161,7 @@ class ControllerStore:
         await self._writer.write([(Delete(delete_topic_path(topic)),) for topic in topics])
 
     async def delete_topics(self, topics: Collection[str]) -> list[str]:
-        """Delete topic znodes with their children, then configs, then markers; returns the deleted
-        topics (TD-15).
+        """Delete topic znodes with their children, then configs, then markers; returns the deleted topics (TD-15).
 
         The markers are deleted last, so that the next controller can finish a partial deletion (INV-9). A topic remains
         if somebody keeps adding znodes to it.
@@ -228,8 +227,7 @@ class ControllerStore:
         return dict(zip(leaderships, await self._writer.write(units), strict=True))
 
     async def create_states(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
-        """Create state znodes and their missing parents; a Conflict means that there is a state
-        already.
+        """Create state znodes and their missing parents; a Conflict means that there is a state already.
 
         One small round creates `/partitions` per topic; then each partition is a unit of its znode and its state. If
         the former exists, from an interrupted creation, only the state is created.

@@ -70,8 +70,7 @@ class ClusterSimulation(Simulation):
 
 
 class LoadedClusterSimulation(ClusterSimulation):
-    """The same with producers, elections, config changes, network partitions and, in some runs,
-    power failures.
+    """The same with producers, elections, config changes, network partitions and, in some runs, power failures.
 
     No acknowledged record may be lost without a power failure; the replicas end with the same records in any case.
     """

@@ -43,8 +43,7 @@ class Order(NamedTuple):
 
 
 def execute(order: Order, run: Callable[[int, float], Run] = run_seed) -> int:
-    """Run every seed with `run` (seed, virtual minutes), print the results and return the exit
-    code.
+    """Run every seed with `run` (seed, virtual minutes), print the results and return the exit code.
 
     Raises ConfigError for invalid options.
     """

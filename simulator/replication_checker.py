@@ -30,8 +30,7 @@ from simulator.violations import violated
 
 
 class ReplicationChecker:
-    """`observe` is called after each callback of the loop; the simulation adds what clients sent
-    and received.
+    """`observe` is called after each callback of the loop; the simulation adds what clients sent and received.
 
     Every method that finds a violation raises ViolationError.
     """

@@ -1,5 +1,4 @@
-"""Simulates one partition under load with crashes, pauses, power failures, broken links and leader
-changes.
+"""Simulates one partition under load with crashes, pauses, power failures, broken links and leader changes.
 
 No committed record may be lost, and replicas must never disagree about one. A checker observes all replicas after every
 callback of the event loop.

@@ -31,8 +31,7 @@ def parse_seeds(text: str) -> range:
 
 
 def run_all(seeds: Sequence[int], work: Callable[[int], T], jobs: int) -> Iterator[T]:
-    """Yield the result of `work` for each seed, in the order of completion; with `jobs` > 1 it must
-    be picklable.
+    """Yield the result of `work` for each seed, in the order of completion; with `jobs` > 1 it must be picklable.
 
     Raises what `work` raises, and StartupError if the system has killed a worker process.
     """

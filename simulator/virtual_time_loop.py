@@ -32,8 +32,7 @@ class StepLimitError(AssertionError):
 
 
 class Process:
-    """A unit that is paused and resumed: every callback, timer and task scheduled in `context`,
-    transitively.
+    """A unit that is paused and resumed: every callback, timer and task scheduled in `context`, transitively.
 
     Input from elsewhere (a response, a watch event) must be scheduled in `context` by its sender.
     """

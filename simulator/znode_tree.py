@@ -1,5 +1,4 @@
-"""The data of a simulated ZooKeeper: znodes, versions and transactions, with the real server's
-results.
+"""The data of a simulated ZooKeeper: znodes, versions and transactions, with the real server's results.
 
 Pure: no time, no sessions except the owners of ephemerals, no watches. Changes are returned as the watch events that a
 watcher of the path would get.

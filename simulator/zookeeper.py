@@ -186,8 +186,7 @@ class ServerSession:
 
 
 class Connection:
-    """One direction of a connection: messages arrive in order, each after its latency, unless it is
-    cut.
+    """One direction of a connection: messages arrive in order, each after its latency, unless it is cut.
 
     They arrive in the receiver's context: a paused process receives them on resumption.
     """

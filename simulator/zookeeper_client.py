@@ -1,5 +1,4 @@
-"""The client of the simulated ZooKeeper: implements `cluster.zookeeper.port`, with injectable
-faults.
+"""The client of the simulated ZooKeeper: implements `cluster.zookeeper.port`, with injectable faults.
 
 It behaves like the real client: the same requests are repeated, lost or of unknown outcome in the same situations.
 """

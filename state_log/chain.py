@@ -59,8 +59,7 @@ def extend(segment: ChainSegment | None, record: LoggedStateChange, line: bytes)
 
 
 def join(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, list[tuple[str, str]]]:
-    """Join the next segment of an incarnation: returns the new log, and (rule, message) of each
-    fault found.
+    """Join the next segment of an incarnation: returns the new log, and (rule, message) of each fault found.
 
     A segment that arrives late and fills a gap is counted; the gap has been reported, because the files of an
     incarnation are read in order and a gap in them is a loss.

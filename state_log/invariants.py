@@ -1,5 +1,4 @@
-"""Invariants over state-change records: pure functions used by the audit, the simulator and the
-tests.
+"""Invariants over state-change records: pure functions used by the audit, the simulator and the tests.
 
 Each rule has a readable id. Rules on single records are in `RECORD_RULES`, rules between the records of a partition in
 `state_log.histories`, rules about missing and altered lines in `state_log.chain`. Source: controller rules INV-1 to

@@ -40,8 +40,7 @@ def complete_lines(path: Path) -> Iterator[bytes]:
 
 
 def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """(byte offset, line) of the complete lines between two byte offsets; `start` must be the start
-    of a line.
+    """(byte offset, line) of the complete lines between two byte offsets; `start` must be the start of a line.
 
     Empty for a segment that was deleted meanwhile.
     """
@@ -72,8 +71,7 @@ def read_state_changes(
 def read_lines(
     directory: Path, topic: str = "", partition: int = -1, limit_bytes: int = 16 << 20
 ) -> ReadStateChangesResponse:
-    """The latest lines of one node's directory that concern a partition, oldest first, as in the
-    files.
+    """The latest lines of one node's directory that concern a partition, oldest first, as in the files.
 
     An empty topic selects everything, partition -1 the whole topic. `truncated`: older lines did not fit.
     """
@@ -92,8 +90,7 @@ def read_lines(
 def merge(
     lines: Iterable[bytes], topic: str | None = None, partition: int | None = None
 ) -> Iterator[LoggedStateChange]:
-    """Records of several nodes in one order: by controller epoch, node, incarnation and sequence
-    number.
+    """Records of several nodes in one order: by controller epoch, node, incarnation and sequence number.
 
     A record without a controller epoch gets the highest one its incarnation had recorded before, so that every
     incarnation keeps its own order.

@@ -70,8 +70,7 @@ class LoadedPartition(Struct, frozen=True, array_like=True):
 
 
 class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The fields set by the writer; the sink adds version, sequence number, chain, node,
-    incarnation and time.
+    """The fields set by the writer; the sink adds version, sequence number, chain, node, incarnation and time.
 
     None (absent) if a field does not apply. `leader` -1 is none. States have the names of the state tables, e.g.
     `OnlinePartition`, `OfflineReplica`. `topic_id` distinguishes a topic from an earlier one of the same name, whose

@@ -123,7 +123,7 @@ class FileStateChangeLog:
 
     @property
     def head(self) -> ChainHead:
-        """After everything appended so far, whether or not it could be written, or is on the disk yet."""
+        """The head after everything appended so far, whether or not it could be written or was flushed."""
         return self._stamper.head
 
     def append(self, changes: Sequence[StateChange]) -> None:
@@ -239,7 +239,7 @@ class FileStateChangeLog:
 
 
 def boot_id() -> str:
-    """Which start of the machine this is, as Linux names it; empty elsewhere."""
+    """The id of this boot of the machine, from Linux; empty elsewhere."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -247,7 +247,7 @@ def boot_id() -> str:
 
 
 def open_state_change_log(settings: Settings, data: Sequence[str], node: str, clock: WallClock) -> FileStateChangeLog:
-    """The log of this process, in `klamm.state.change.log.dir` if set, else below the first data folder."""
+    """Open the log of this process, in `klamm.state.change.log.dir` or below the first data directory."""
     configured = settings.klamm_state_change_log_dir
     directory = Path(data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
     return FileStateChangeLog(

@@ -23,8 +23,7 @@ def validate_deletion(offset: Offset, *, high_watermark: Offset, cleanup_policy:
 def low_watermark(
     leader_start: Offset, remote: Mapping[BrokerId, ReplicaProgress], *, alive: Collection[BrokerId]
 ) -> Offset:
-    """The lowest log start offset of the leader and its live followers; -1 while one of them is
-    unknown.
+    """The lowest log start offset of the leader and its live followers; -1 while one of them is unknown.
 
     Dead followers do not count: they learn of the deletion when they return.
     """

@@ -33,8 +33,7 @@ def record_fetch(
     broker_epoch: BrokerEpoch,
     now_ms: float,
 ) -> ReplicaProgress:
-    """The progress after a fetch at `fetch_offset`, when the leader's log end was
-    `leader_end_offset` (R6.10).
+    """The progress after a fetch at `fetch_offset`, when the leader's log end was `leader_end_offset` (R6.10).
 
     A follower is caught up now if it fetches at the log end; and as of its previous fetch if it fetches at the log end
     of that time, which keeps it in sync under constant writes. The end offset may decrease.

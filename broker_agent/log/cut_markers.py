@@ -1,5 +1,4 @@
-"""Empty marker files: the log was truncated at this offset, and the recovery-point checkpoint may
-be above it.
+"""Empty marker files: the log was truncated at this offset, and the recovery-point checkpoint may be above it.
 
 A truncation must not wait for an fsync, but a recovery point above the truncation would let the next start skip what
 was appended since. The marker is created before the truncation, as a name only, so that a file system that keeps the

@@ -85,8 +85,7 @@ class EpochHistory:
         return self._epochs[index] if index >= 0 else None
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
-        """The largest known epoch not above `epoch`, and its end offset (exclusive). Both -1 if
-        unknown.
+        """The largest known epoch not above `epoch`, and its end offset (exclusive). Both -1 if unknown.
 
         For an epoch below the first known one, returns that epoch itself: its records, if there ever were any, end
         where the history starts.

@@ -1,5 +1,4 @@
-"""All logs of one agent in its log directories: creation, deletion, checkpoints, retention,
-shutdown.
+"""All logs of one agent in its log directories: creation, deletion, checkpoints, retention, shutdown.
 
 Source: Kafka LogManager; KIP-112 for the failure of single directories.
 """

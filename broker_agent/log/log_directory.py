@@ -17,8 +17,7 @@ OnFailure = Callable[[str, OSError], None]
 
 
 class LogDirectory:
-    """A context manager: an OSError inside fails the directory for good and is raised as
-    StorageError.
+    """A context manager: an OSError inside fails the directory for good and is raised as StorageError.
 
     Entering a failed directory raises StorageError at once. Everything runs on the event loop.
     """

@@ -1,5 +1,4 @@
-"""Record batch headers, version 2: parse, validate, iterate, set leader fields. Records stay
-opaque.
+"""Record batch headers, version 2: parse, validate, iterate, set leader fields. Records stay opaque.
 
 No single record is read: a batch costs one header and one checksum, however many records it has. All integers are
 big-endian. Source: Kafka DefaultRecordBatch; KIP-98.
@@ -133,8 +132,7 @@ def whole_batches(buffer: Buffer, upper_bound: int) -> int:
 
 
 def stamp(batch: Buffer, base_offset: Offset, leader_epoch: LeaderEpoch) -> tuple[bytes, memoryview]:
-    """Set base offset and leader epoch: returns the new header start and the rest of the batch, not
-    copied.
+    """Set base offset and leader epoch: returns the new header start and the rest of the batch, not copied.
 
     Both fields are outside the checksum, so the producer's checksum stays valid.
     """

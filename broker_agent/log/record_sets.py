@@ -67,8 +67,7 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
 def check_set_of_leader(
     records: bytes, log_end_offset: Offset, latest_epoch: LeaderEpoch | None, max_epoch: LeaderEpoch
 ) -> list[PlacedBatch]:
-    """The batches of a fetched set to append: those before the first that is truncated or above
-    `max_epoch`.
+    """The batches of a fetched set to append: those before the first that is truncated or above `max_epoch`.
 
     The first one may start below the log end if it ends above it; the log handles that. Raises LogAppendError:
     CORRUPT_MESSAGE if a batch is malformed (a retry may help), UNKNOWN_SERVER_ERROR if it does not continue this log (a

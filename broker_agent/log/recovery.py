@@ -1,5 +1,4 @@
-"""Loads one log from its files: by its checkpoints after a clean shutdown, otherwise batch by
-batch.
+"""Loads one log from its files: by its checkpoints after a clean shutdown, otherwise batch by batch.
 
 Everything here blocks and runs in a worker thread, before the log is in use. Source: Kafka LogLoader,
 LogSegment.recover.
@@ -143,8 +142,7 @@ def _recover(
     walk_from: Offset | None,
     on_segments_left: Callable[[int], None],
 ) -> list[Segment]:
-    """Check the segments that reach beyond `walk_from` (None: none do), and the last one if it is
-    torn.
+    """Check the segments that reach beyond `walk_from` (None: none do), and the last one if it is torn.
 
     Returns the segments up to the first that had to be truncated; the later ones are deleted.
     """

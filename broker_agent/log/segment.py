@@ -90,8 +90,7 @@ class Segment:
             self._rewrite(suffix, b"")
 
     def load(self) -> bool:
-        """Load the indexes, rebuild them unless they match the file, and scan the batches they do
-        not cover.
+        """Load the indexes, rebuild them unless they match the file, and scan the batches they do not cover.
 
         Returns whether every byte of the file belongs to a complete batch. Checksums are not verified.
         """
@@ -131,8 +130,7 @@ class Segment:
         return end == self.size
 
     def recover(self) -> Iterator[BatchHeader]:
-        """Check every batch with its checksum; truncate the file at the first invalid one. Yields
-        the valid ones.
+        """Check every batch with its checksum; truncate the file at the first invalid one. Yields the valid ones.
 
         Invalid: short, malformed, wrong checksum, or starting below the end of its predecessor. The file is truncated
         when the iteration ends. Indexes are rebuilt on the way.
@@ -237,8 +235,7 @@ class Segment:
         self.next_offset = Offset(header.last_offset + 1)
 
     def has_room(self, incoming_size: int, last_offset: int, config: LogConfig) -> bool:
-        """Whether a set fits by size, by the width of relative offsets, and by the size of the
-        indexes.
+        """Whether a set fits by size, by the width of relative offsets, and by the size of the indexes.
 
         The time index reserves a slot for the entry added when the segment is full.
         """

@@ -83,8 +83,7 @@ class Segments:
         return [path for segment in dropped for path in segment.mark_deleted()]
 
     def drop_after(self, offset: Offset) -> list[str]:
-        """Remove the segments whose base offset is above `offset`, except the first; returns paths
-        as above.
+        """Remove the segments whose base offset is above `offset`, except the first; returns paths as above.
 
         The last segment is removed first, so that a crash leaves a log without a gap.
         """

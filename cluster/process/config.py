@@ -1,5 +1,4 @@
-"""The configuration of one process: a TOML file, overridden by environment variables, overridden by
-flags.
+"""The configuration of one process: a TOML file, overridden by environment variables, overridden by flags.
 
 All errors are reported at once, each with the name of its field, so that an operator need not restart once per error.
 """
@@ -147,8 +146,7 @@ def load_config(
     *,
     defaults: Mapping[str, Any] | None = None,
 ) -> NodeConfig:
-    """Merge `defaults`, the file, `KLAMM_*` variables and `overrides`; later ones win, None values
-    are ignored.
+    """Merge `defaults`, the file, `KLAMM_*` variables and `overrides`; later ones win, None values are ignored.
 
     `settings` are merged by key. Raises ConfigError with all errors.
     """

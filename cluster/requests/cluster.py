@@ -80,8 +80,7 @@ class DescribeLogHeadsResponse(Struct, frozen=True):
 
 
 class WatchRequest(Struct, frozen=True):
-    """Subscribe to cluster events from now on, or after `cursor` of an earlier stream. The response
-    is a stream.
+    """Subscribe to cluster events from now on, or after `cursor` of an earlier stream. The response is a stream.
 
     `topics` None: all; events without a topic are always included.
     """

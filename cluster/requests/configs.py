@@ -13,8 +13,7 @@ DELETE_CONFIG = 1
 
 
 class ConfigResource(Struct, frozen=True):
-    """`resource_type`: TOPIC_RESOURCE or BROKER_RESOURCE; an empty broker name is the cluster-wide
-    default.
+    """`resource_type`: TOPIC_RESOURCE or BROKER_RESOURCE; an empty broker name is the cluster-wide default.
 
     `configuration_keys` None: all.
     """

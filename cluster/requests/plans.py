@@ -28,8 +28,7 @@ class PlannedChange(Struct, frozen=True):
 
 
 class PlannedRequest(Struct, frozen=True):
-    """A control request that would be sent to `broker_id`, and its number of partitions; `name`: of
-    the API.
+    """A control request that would be sent to `broker_id`, and its number of partitions; `name`: of the API.
 
     `delete`: a StopReplica that deletes replicas.
     """

@@ -38,8 +38,7 @@ class _Connection:
 
 
 class RpcClient:
-    """Sends any request of `cluster.requests` to any node. Channels are opened on first use and
-    kept.
+    """Sends any request of `cluster.requests` to any node. Channels are opened on first use and kept.
 
     The timeout of a connection attempt is `connect_timeout_ms`, doubled with every consecutive failure up to
     `connect_timeout_max_ms`, as in Kafka (KIP-601).

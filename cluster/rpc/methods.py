@@ -1,6 +1,6 @@
-"""Every remote call: its service, its name and the codecs of its two messages. Servers and clients share it.
+"""Every RPC: service, name and the codecs of its messages; used by servers and clients.
 
-All of it is derived: the calls from the services of `klamm.v1`, their types from `cluster.requests`, by name.
+Derived by name: the methods from the services of `klamm.v1`, their types from `cluster.requests`.
 """
 
 from importlib import import_module

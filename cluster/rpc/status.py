@@ -1,5 +1,4 @@
-"""Maps errors to gRPC statuses and back: the code is for gRPC's tools, `google.rpc.ErrorInfo` for
-klamm's.
+"""Maps errors to gRPC statuses and back: the code is for gRPC's tools, `google.rpc.ErrorInfo` for klamm's.
 
 ErrorInfo's reason is Kafka's name of the error; its metadata may have `field`, `value` and `leader_address`.
 `google.rpc.BadRequest` lists every invalid field.

@@ -61,8 +61,7 @@ def encode_features(features: FinalizedFeatures) -> bytes:
 
 
 def decode_features(data: bytes) -> FinalizedFeatures:
-    """Decode `/feature`. Version, status, features and each feature's levels are required, whatever
-    the status (ZK-8).
+    """Decode `/feature`. Version, status, features and each feature's levels are required, whatever the status (ZK-8).
 
     Raises MalformedZnodeError. Source: Kafka FeatureZNode.decode.
     """

@@ -92,8 +92,7 @@ def encode_state(leadership: LeaderAndIsr) -> bytes:
 
 
 def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoch) -> LeaderAndIsr | None:
-    """Decode a partition state; None if it is not JSON (ZK-28). Raises MalformedZnodeError if a
-    field is missing.
+    """Decode a partition state; None if it is not JSON (ZK-28). Raises MalformedZnodeError if a field is missing.
 
     A duplicate broker in the ISR is dropped; otherwise nobody could be removed from it.
     """

@@ -61,8 +61,7 @@ T = TypeVar("T")
 
 
 class KazooZooKeeper:
-    """Implements `cluster.zookeeper.port.ZooKeeper` on a real server. Created and used on one event
-    loop.
+    """Implements `cluster.zookeeper.port.ZooKeeper` on a real server. Created and used on one event loop.
 
     `connect`: "host:port,host:port/chroot". `max_in_flight`: limit of requests without a response, over all callers;
     further ones wait in order. `credentials` None: anonymous sessions. `sets_acl`: set the ACLs of

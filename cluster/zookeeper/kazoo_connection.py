@@ -1,5 +1,4 @@
-"""kazoo's connection to the servers: sockets, authentication, sending requests and reading
-responses.
+"""kazoo's connection to the servers: sockets, authentication, sending requests and reading responses.
 
 Everything runs on the connection's own thread, which passes it on in the order received.
 """

@@ -79,8 +79,7 @@ class ControlBatch:
         *,
         is_new: bool,
     ) -> None:
-        """Send the leadership to `brokers`, and to every registered broker through UpdateMetadata
-        (RQ-4).
+        """Send the leadership to `brokers`, and to every registered broker through UpdateMetadata (RQ-4).
 
         A later entry for the partition replaces an earlier one, but `is_new` stays True within this batch.
         """
@@ -123,8 +122,7 @@ class ControlBatch:
         self.add_update_metadata((), partitions)
 
     def requests(self, controller: ControllerId, settings: "RequestSettings") -> list[tuple[BrokerId, ControlRequest]]:
-        """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica requests, brokers sorted
-        by id (RQ-10).
+        """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica requests, brokers sorted by id (RQ-10).
 
         Brokers that are not registered now are omitted; the others get their current broker epoch (RQ-12).
         """

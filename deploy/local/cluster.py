@@ -66,8 +66,7 @@ class LocalCluster:
         settings: Mapping[str, Any] | None = None,
         owns_nodes: bool = False,
     ) -> "LocalCluster":
-        """A directory's cluster, created or extended to these counts (None: unchanged; 3 of each in
-        a new one).
+        """A directory's cluster, created or extended to these counts (None: unchanged; 3 of each in a new one).
 
         `zookeeper`: an already running server. `settings` (Kafka keys) are kept for all members. `owns_nodes`: znodes
         created from now on get ACLs of this cluster. Raises StartupError for counts that would drop members and for a
@@ -173,8 +172,7 @@ class LocalCluster:
         processes.send_signal(self.member(name).process, signal.SIGCONT)
 
     def restart_exited(self) -> list[str]:
-        """Restart members that exited by themselves; call it periodically. Returns the names of
-        those started.
+        """Restart members that exited by themselves; call it periodically. Returns the names of those started.
 
         An agent that finds its predecessor's registration exits and must be restarted until that has expired, as by a
         supervisor. A killed member is not restarted; see `given_up` for the others.

@@ -21,8 +21,7 @@ _DOWNGRADES: Final = (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
 def features_at_failover(
     found: FinalizedFeatures | None, supported: Mapping[str, FeatureRange], *, versioning: bool, version: int
 ) -> FinalizedFeatures:
-    """The required content of `/feature` after a controller failover; `found` is None if the znode
-    is missing (FO-1).
+    """The required content of `/feature` after a controller failover; `found` is None if the znode is missing (FO-1).
 
     A new cluster finalizes all features that this process supports, at the highest level. A cluster without versioning
     so far finalizes none, as the features of its brokers are unknown. `version`: format version to write.

@@ -11,8 +11,7 @@ _PER_CENT = 100
 
 
 def plan_leader_balance(view: ContextView, percentage: int) -> dict[BrokerId, tuple[TopicPartition, ...]]:
-    """Broker -> partitions to elect their preferred leader for, for brokers above the imbalance
-    limit.
+    """Broker -> partitions to elect their preferred leader for, for brokers above the imbalance limit.
 
     The limit is exceeded if strictly more than `percentage` of the partitions with this preferred replica have another
     leader (EP-21). For an offline broker all count, and none can be moved to it (EP-24). Brokers with nothing to move

@@ -49,8 +49,7 @@ Strategy = Offline | Reassign | Preferred | ControlledShutdown
 def choose_offline_leader(
     replicas: Sequence[BrokerId], isr: Sequence[BrokerId], online: AbstractSet[BrokerId], *, allow_unclean: bool
 ) -> LeaderChoice | None:
-    """The first assigned replica that is online and in sync; None if the partition has to stay
-    offline.
+    """The first assigned replica that is online and in sync; None if the partition has to stay offline.
 
     The new ISR is the old one without offline members, in the same order. Only if no ISR member is online, an unclean
     election may choose the first online assigned replica, which becomes the only ISR member (PS-20).
@@ -88,8 +87,7 @@ def choose_leader_for_shutdown(
     online: AbstractSet[BrokerId],
     shutting_down: AbstractSet[BrokerId],
 ) -> LeaderChoice | None:
-    """The first assigned replica that is in sync and not shutting down; shutting-down brokers leave
-    the ISR.
+    """The first assigned replica that is in sync and not shutting down; shutting-down brokers leave the ISR.
 
     `online` includes brokers that are shutting down.
     """
@@ -100,8 +98,7 @@ def choose_leader_for_shutdown(
 
 
 class Election(Struct, frozen=True):
-    """An elected leadership, to be written if the partition epoch is still
-    `leadership.partition_epoch` - 1.
+    """An elected leadership, to be written if the partition epoch is still `leadership.partition_epoch` - 1.
 
     `recipients` get LeaderAndIsr after the write; unregistered ones are dropped on sending.
     """
@@ -113,8 +110,7 @@ class Election(Struct, frozen=True):
 
 
 class ElectionFailure(NamedTuple):
-    """Why a partition keeps its state; an expected outcome that callers translate for the
-    requester.
+    """Why a partition keeps its state; an expected outcome that callers translate for the requester.
 
     `code`: set if the reason is something other than the lack of an eligible leader.
     """
@@ -146,8 +142,7 @@ def plan_elections(
     *,
     mark_recovering: bool,
 ) -> ElectionPlan:
-    """Elect a leader for each partition of `current`, or return the reason why not (PS-10 to
-    PS-15).
+    """Elect a leader for each partition of `current`, or return the reason why not (PS-10 to PS-15).
 
     `current`: the leadership in ZooKeeper, None without a state znode. `unclean_allowed`: for topics of partitions
     without an online ISR member, whether their config allows an unclean leader, or why it could not be read.

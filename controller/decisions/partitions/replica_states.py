@@ -54,8 +54,7 @@ def remove_from_isr(
 
 
 class IsrRemovalPlan(Struct, frozen=True):
-    """`writes`: to be written if the partition epoch in ZooKeeper is one less. `unchanged`: only
-    sent again (RM-11).
+    """`writes`: to be written if the partition epoch in ZooKeeper is one less. `unchanged`: only sent again (RM-11).
 
     `ignored`: without a state znode and of a topic queued for deletion; these keep their replica state, too (RM-12).
     """

@@ -32,8 +32,7 @@ def duplicate_names(topics: Sequence[NewTopic | NewPartitions]) -> AbstractSet[s
 
 
 class TakenNames:
-    """Names that a new topic must not have or collide with; in metric names '.' and '_' are the
-    same.
+    """Names that a new topic must not have or collide with; in metric names '.' and '_' are the same.
 
     Built once per request, however many topics there are.
     """

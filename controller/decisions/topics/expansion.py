@@ -19,8 +19,7 @@ def plan_expansion(
     brokers: Collection[Broker],
     shutting_down: AbstractSet[BrokerId] = frozenset(),
 ) -> dict[int, ReplicaAssignment]:
-    """The added partitions of a topic whose znode holds `topic`. Raises ApiError that names what is
-    invalid.
+    """The added partitions of a topic whose znode holds `topic`. Raises ApiError that names what is invalid.
 
     Registered `brokers` that are shutting down get a replica only if they are named explicitly.
     """

@@ -64,7 +64,7 @@ def _check(active: ActiveController, topic: TopicToDelete, name: str | None, rep
 
 
 async def wait_for_deletions(decided: DeleteTopicsDecision, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """The response once every topic is gone, at most the request's time later (TP-4).
+    """Return the response once every topic is deleted, at the latest after the request's timeout (TP-4).
 
     A topic that still exists then gets REQUEST_TIMED_OUT and is deleted all the same.
     """

@@ -189,7 +189,9 @@ def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -
 async def wait_for_new_partitions(
     decided: CreatePartitionsDecision, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """The response once every grown topic has all its leaders, at most the request's time later (TP-4)."""
+    """Respond once all partitions of every grown topic have a leader, at the latest after the
+    request's timeout (TP-4).
+    """
     waiting = await late(decided.leaders_elected, request.timeout_ms)
     why = "the partitions are created, but not all had a leader in time"
     results = tuple(
