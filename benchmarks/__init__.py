@@ -1,1 +1,1 @@
-"""Measurements of the whole system at work, on real processes; each prints figures and checks what it measured."""
+"""Benchmarks of the whole system on real processes; each prints figures and verifies the result."""

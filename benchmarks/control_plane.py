@@ -1,8 +1,8 @@
-"""How long a controller takes: failover, death and return of an agent, creation of a large topic.
+"""Benchmarks the controller: failover, failure and return of an agent, creation of a large topic.
 
-A real ZooKeeper, a real controller process, and stub agents in processes of their own. A clock starts at what
-ZooKeeper notes as the time of the cause and stops at the last acknowledgement of an agent. After each case every
-agent's table is compared with ZooKeeper, and a difference fails the run.
+A real ZooKeeper, a real controller process, and stub agents in separate processes. The clock starts at ZooKeeper's time
+of the cause and stops at the last acknowledgement of an agent. After each case every agent's table is compared with
+ZooKeeper; a difference fails the run.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ VICTIM = BROKERS[2]
 REPLICATION_FACTOR = 3
 PARTITIONS_PER_TOPIC = 50
 STUB_PROCESSES = 2
-# With 100,000 partitions in the default heap, it would be Java's garbage collector that is measured.
+# With 100,000 partitions in the default heap, Java's garbage collector would be measured.
 ZOOKEEPER = ServerSettings(heap_mb=2048)
 IDLE_S = 1.0
 TIMEOUT_S = 15.0
@@ -47,13 +47,13 @@ REQUESTS = "klamm_zookeeper_client_requests_total"
 
 
 class DifferenceError(Exception):
-    """An agent was told something that is not so in ZooKeeper. The message has one line for each difference."""
+    """An agent received something that differs from ZooKeeper. The message has a line per difference."""
 
 
 def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False) -> int:
-    """Measure and print; 0, or 1 when an agent's table differed from ZooKeeper or a process failed.
+    """Measure and print; returns 0, or 1 if an agent's table differed from ZooKeeper or a process failed.
 
-    Progress goes to stderr. Raises StartupError when ZooKeeper does not start.
+    Progress goes to stderr. Raises StartupError if ZooKeeper does not start.
     """
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
         try:
@@ -71,13 +71,13 @@ def run(partitions: int = 10_000, runs: int = 3, output_json: bool = False) -> i
 
 
 async def measure(partitions: int, runs: int, folder: Path) -> Report:
-    """Every case `runs` times, each round on a chroot, a controller and agents of its own."""
+    """Run every case `runs` times, each round with its own chroot, controller and agents."""
     topics = max(1, partitions // PARTITIONS_PER_TOPIC)
     shape = Shape(topics, min(partitions, PARTITIONS_PER_TOPIC), REPLICATION_FACTOR, BROKERS)
     found: dict[str, list[CaseRun]] = {}
     program = asyncio.current_task()
     assert program is not None, "coroutines run in tasks"
-    # Processes of the measurement are ended in `finally` blocks, which a plain SIGTERM would skip.
+    # Child processes are ended in `finally` blocks, which a plain SIGTERM would skip.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, program.cancel)
     with EmbeddedZooKeeper(folder / "zookeeper", settings=ZOOKEEPER) as server:
         for number in range(1, runs + 1):
@@ -91,9 +91,9 @@ async def measure(partitions: int, runs: int, folder: Path) -> Report:
 
 
 async def measure_round(connect: str, shape: Shape, directory: Path) -> dict[str, CaseRun]:
-    """All cases once, on an empty chroot, in the order in which each finds what it needs.
+    """Run all cases once, on an empty chroot, in the order in which they depend on each other.
 
-    Raises DifferenceError, TimeoutError when a case does not come to its end, and ProcessFailedError.
+    Raises DifferenceError, TimeoutError if a case does not complete, and ProcessFailedError.
     """
     zookeeper = KazooZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=30_000)
     zookeeper.listen(lambda event: None)
@@ -159,7 +159,7 @@ class Round:
                 await asyncio.sleep(0.01)
 
     async def _agent_death(self) -> tuple[CaseRun, CaseRun]:
-        """Until every partition that it led has another leader; until no ISR of more than one names it."""
+        """Until every partition that it led has another leader; until no ISR of more than one contains it."""
         before = await read_partitions(self._zookeeper)
         led = {tp for tp, p in before.items() if p.leadership is not None and p.leadership.leader == VICTIM}
         since_ms = await self._stubs.drop(VICTIM)
@@ -178,12 +178,12 @@ class Round:
             "shrinks written": _last_written(after[tp] for tp in after if after[tp] != before[tp]) - since_ms,
             "shrinks acknowledged": _last_acknowledged(received) - since_ms,
         }
-        # Both figures come of one cause, so both show all that it cost.
+        # Both figures have one cause, so both include all of its costs.
         second = await self._case(max(shrunk.values()), shrunk, received)
         return replace(second, ms=max(moved.values()), phases=moved), second
 
     async def _agent_return(self) -> CaseRun:
-        """From its registration until everybody knows it and it knows everything."""
+        """From its registration until all brokers have its metadata and it has all of its partitions."""
         await self._stubs.register(VICTIM)
         registered = await self._zookeeper.exists(broker_path(VICTIM))
         assert registered is not None, "it just registered"
@@ -195,7 +195,7 @@ class Round:
         return await self._case(_last_acknowledged(received) - registered.ctime, {}, received)
 
     async def _topic_creation(self) -> CaseRun:
-        """One topic with as many partitions as all others together: from its node to the last acknowledgement."""
+        """One topic with as many partitions as all others together: from its znode to the last acknowledgement."""
         shape = replace(self._shape, topics=1, partitions_per_topic=self._shape.partitions, prefix="created")
         topic, assignment = shape.topic(0), shape.assignment(0)
         await self._zookeeper.multi([Create(topic_path(topic), encode_topic(assignment))])
@@ -214,10 +214,10 @@ class Round:
         return await self._case(_last_acknowledged(received) - since_ms, phases, received)
 
     async def _until_idle(self, done: Callable[[Sequence[Received]], Awaitable[bool]]) -> list[Received]:
-        """All requests since the cause, once it is `done` and every agent knows what ZooKeeper holds.
+        """All requests since the cause, once it is `done` and every agent has what ZooKeeper holds.
 
-        Looks only while no requests come, so that looking takes no time from the controller. Raises DifferenceError
-        when an agent is still wrong after TIMEOUT_S without a request.
+        Checks only while no requests arrive, so as not to slow down the controller. Raises DifferenceError if an agent
+        is still wrong after TIMEOUT_S without a request.
         """
         loop = asyncio.get_running_loop()
         received: list[Received] = []
@@ -236,7 +236,7 @@ class Round:
                 return received
             elif now > next_check:
                 differences = await self._stubs.differences() if await done(received) else None
-                # What arrived while looking has to be counted first.
+                # Requests that arrived during the check have to be counted first.
                 is_known_everywhere = differences == []
                 if differences and now - last_request > TIMEOUT_S:
                     raise DifferenceError("\n".join(differences))
@@ -261,7 +261,7 @@ class Round:
 
 
 def _names_the_victim(partition: PartitionInZooKeeper) -> bool:
-    """As its leader, or in an ISR that could do without it: the last member stays when it dies."""
+    """As its leader, or in an ISR that it can leave: the last member stays when it dies."""
     state = partition.leadership
     return state is not None and (state.leader == VICTIM or (VICTIM in state.isr and len(state.isr) > 1))
 

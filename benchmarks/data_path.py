@@ -1,7 +1,8 @@
-"""The data path on real processes: latency and throughput of produce, throughput of consume, what idle partitions cost.
+"""Benchmarks the data path on real processes: produce latency and throughput, consume throughput, cost of idle
+partitions.
 
-Run as `python -m benchmarks.data_path --data FOLDER` against a cluster of `klamm up`. CPU is that of the processes
-themselves, so that it means something on a busy machine as well.
+Run as `python -m benchmarks.data_path --data FOLDER` against a cluster of `klamm up`. CPU time is that of the processes
+themselves, so it is valid on a busy machine, too.
 """
 
 import argparse
@@ -30,13 +31,13 @@ _TIMEOUT_MS = 30_000
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used."""
+    """User and system time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 class Clients:
-    """Requests to whoever leads a partition."""
+    """Sends requests to partition leaders."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -58,7 +59,7 @@ class Clients:
         assert answer.partitions[0].error_code is ErrorCode.NONE, answer.partitions[0]
 
     async def fetch_all(self, address: str, tp: TopicPartition) -> int:
-        """Read from the beginning to the high watermark; bytes."""
+        """Read from the beginning to the high watermark; returns the number of bytes."""
         offset, total = Offset(0), 0
         while True:
             item = FetchPartition(tp.topic, None, tp.partition, offset, 8 << 20)
@@ -94,7 +95,7 @@ async def latency(clients: Clients, topic: str, acks: int, count: int) -> dict[s
 
 
 async def throughput(clients: Clients, topic: str, *, acks: int, size: int, count: int) -> dict[str, float]:
-    """Many batches at once, to all partitions in turn; then all of it is read."""
+    """Send many batches at once, to all partitions in turn; then read all of it."""
     leaders, batch = await clients.leaders(topic), encode_batch(bytes(size), 100)
     turns = asyncio.Semaphore(32)
 
@@ -119,7 +120,7 @@ async def throughput(clients: Clients, topic: str, *, acks: int, size: int, coun
 
 
 async def idle(clients: Clients, seconds: float) -> dict[str, float]:
-    """Share of one core that each agent uses while nobody writes, in per cent."""
+    """CPU usage of each agent while nobody writes, in per cent of one core."""
     cpu, started = clients.cpu(), time.perf_counter()
     await asyncio.sleep(seconds)
     agents = len(clients.cluster.members(BROKER))

@@ -1,4 +1,4 @@
-"""What one append costs: a batch through the whole log, and the checksum and the write alone as the floor.
+"""Benchmarks an append: a batch through the whole log, with the checksum and the bare write as lower bounds.
 
 Run as `python -m benchmarks.log_append [--size BYTES] [--count N] [--data DIR]`.
 """

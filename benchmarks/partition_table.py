@@ -1,4 +1,4 @@
-"""What one agent was told about partitions, kept as a table, and compared with what ZooKeeper holds."""
+"""The partition states received by a stub agent, and their comparison with ZooKeeper."""
 
 from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
@@ -12,7 +12,7 @@ Message = pb.LeaderAndIsrRequest | pb.UpdateMetadataRequest | pb.StopReplicaRequ
 
 
 class ReceivedState(NamedTuple):
-    """One partition as a request described it."""
+    """One partition as in a request."""
 
     leader: int
     leader_epoch: int
@@ -22,11 +22,10 @@ class ReceivedState(NamedTuple):
 
 
 class PartitionTable:
-    """Everything the requests that an agent accepted add up to.
+    """The combined content of the requests that an agent accepted.
 
-    `hosted` is what LeaderAndIsr and StopReplica said, `metadata` and `live_brokers` what UpdateMetadata said.
-    `violations` are promises of the controller that a request broke: addressed to another incarnation of the agent,
-    or older than one before it.
+    `hosted`: from LeaderAndIsr and StopReplica; `metadata` and `live_brokers`: from UpdateMetadata. `violations`:
+    requests with a wrong broker epoch, or with epochs lower than before.
     """
 
     def __init__(self, broker: BrokerId, broker_epoch: BrokerEpoch) -> None:
@@ -39,7 +38,7 @@ class PartitionTable:
         self._controller_epoch = 0
 
     def apply(self, message: Message, acknowledged_at_ms: float) -> None:
-        """Requests must be applied in the order in which they came."""
+        """Apply a request; must be called in the order of arrival."""
         if message.broker_epoch != self.broker_epoch:
             self.violations.append(f"sent to broker epoch {message.broker_epoch}, this is {self.broker_epoch}")
         if message.controller_epoch < self._controller_epoch:
@@ -83,7 +82,7 @@ class PartitionTable:
     def differences(
         self, cluster: Mapping[TopicPartition, PartitionInZooKeeper], registered: Set[int]
     ) -> Iterator[str]:
-        """One line for each partition that this agent sees otherwise than ZooKeeper, and for each violation."""
+        """One line for each partition that differs from ZooKeeper, and for each violation."""
         yield from self.violations
         if self.live_brokers != registered:
             yield f"knows the brokers {sorted(self.live_brokers)}, registered are {sorted(registered)}"

@@ -1,4 +1,4 @@
-"""The processes of a measurement: one controller, and stub agents that are told by lines on a pipe what to do."""
+"""The processes of a benchmark: one controller, and stub agents controlled through a pipe."""
 
 import asyncio
 import subprocess
@@ -23,13 +23,13 @@ FAILOVER_PHASES = {
     "first acknowledgement": "klamm_controller_failover_firstacknowledgementms",
     "last acknowledgement": "klamm_controller_failover_lastacknowledgementms",
 }
-# Whatever proxy the environment names: these processes are on this machine.
+# Ignores proxies in the environment: these processes are on this machine.
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _T = TypeVar("_T")
 
 
 class ProcessFailedError(Exception):
-    """A process of the measurement ended by itself; the message has its last words."""
+    """A process of the benchmark ended by itself; the message has the end of its log."""
 
 
 class ControllerProcess:
@@ -58,7 +58,7 @@ class ControllerProcess:
             )
 
     def check_alive(self) -> None:
-        """Raises ProcessFailedError with the end of its log when the controller has ended."""
+        """Raise ProcessFailedError with the end of its log if the controller has ended."""
         assert self._process is not None, "not started"
         if self._process.poll() is not None:
             raise ProcessFailedError(f"the controller ended: {self._log.read_text(errors='replace')[-2000:]}")
@@ -69,7 +69,7 @@ class ControllerProcess:
             self._process.wait()
 
     def peak_rss_bytes(self) -> int | None:
-        """High-water mark of its resident memory; None where /proc does not tell."""
+        """Peak of its resident memory; None if /proc does not have it."""
         assert self._process is not None, "not started"
         status = Path(f"/proc/{self._process.pid}/status")
         if not status.exists():
@@ -78,7 +78,7 @@ class ControllerProcess:
         return int(kilobytes) * 1024
 
     async def metrics(self) -> dict[str, float]:
-        """Every sample without labels, by exposition name."""
+        """Every sample without labels, by metric name."""
         text = await asyncio.to_thread(_fetch, f"http://{self._metrics}/metrics")
         families = text_string_to_metric_families(text)
         return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
@@ -99,7 +99,7 @@ class StubProcesses:
         self._processes: list[asyncio.subprocess.Process] = []
 
     async def start(self) -> None:
-        """Returns when all agents are registered."""
+        """Start; returns once all agents are registered."""
         for _ in range(self._count):
             self._processes.append(
                 await asyncio.create_subprocess_exec(
@@ -114,7 +114,7 @@ class StubProcesses:
         await self._ask(self._host(broker), Command("register", broker), type(None))
 
     async def drop(self, broker: BrokerId) -> float:
-        """End its session; the time just before, in ms since the Unix epoch."""
+        """End its session; returns the time just before, in ms since the Unix epoch."""
         return await self._ask(self._host(broker), Command("drop", broker), float)
 
     async def received(self) -> list[Received]:
@@ -122,11 +122,11 @@ class StubProcesses:
         return [r for p in self._processes for r in await self._ask(p, Command("received"), list[Received])]
 
     async def differences(self) -> list[str]:
-        """What any agent was told that is not so in ZooKeeper; empty when all is well."""
+        """The differences between any agent's table and ZooKeeper; empty if there are none."""
         return [line for p in self._processes for line in await self._ask(p, Command("compare"), list[str])]
 
     async def new_leaders_at_ms(self) -> dict[str, float]:
-        """Per partition, when the last agent had acknowledged who leads it now."""
+        """Per partition, when the last agent acknowledged its current leader."""
         latest: dict[str, float] = {}
         for process in self._processes:
             for partition, at_ms in (await self._ask(process, Command("leaders"), dict[str, float])).items():

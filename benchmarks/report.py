@@ -1,4 +1,4 @@
-"""What a measurement found: medians over runs, beside what Apache Kafka needs and what the machine's limits are."""
+"""Benchmark results: medians over runs, with Apache Kafka's figures and lower bounds of the machine."""
 
 import os
 import platform
@@ -23,8 +23,8 @@ KAFKA_MS = {
     ("agent-death-isr-shrunk", 100_000): 33_000,
 }
 
-# What the bare calls cost in Python on two cores, per partition: reading and decoding the cluster with MultiRead,
-# building indexes, and serialising the requests of a failover; fenced multis that write what a death changes.
+# Lower bounds in Python on two cores, per partition: reading and decoding the cluster with MultiRead, building indexes
+# and serialising the requests of a failover; fenced multis that write the changes of a broker failure.
 FLOOR_US_PER_PARTITION = {
     "failover": 15.5,
     "failover-warm": 15.5,
@@ -34,7 +34,7 @@ FLOOR_US_PER_PARTITION = {
 
 
 class CaseRun(Struct, frozen=True):
-    """One case measured once. `requests`: kind -> the most that any one agent received, and bytes of all agents."""
+    """One run of a case. `requests`: kind -> the maximum received by one agent, and bytes of all agents."""
 
     ms: float
     phases: dict[str, float]
@@ -53,7 +53,7 @@ class Requests(Struct, frozen=True):
 
 
 class Case(Struct, frozen=True):
-    """Keys are an interface: programs read them."""
+    """The keys are an interface for programs."""
 
     name: str
     size: int
@@ -71,7 +71,7 @@ class Report(Struct, frozen=True):
 
 
 def summarise(name: str, size: int, runs: Sequence[CaseRun]) -> Case:
-    """Medians over the runs, per phase too; the greatest of the peaks of memory."""
+    """Medians over the runs, also per phase; the maximum of the memory peaks."""
     phases = dict.fromkeys(phase for run in runs for phase in run.phases)
     peaks = [run.peak_rss_bytes for run in runs if run.peak_rss_bytes is not None]
     floor_us = FLOOR_US_PER_PARTITION.get(name)

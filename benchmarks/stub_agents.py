@@ -1,9 +1,9 @@
-"""Broker agents without logs, for measuring a controller: real registrations and real gRPC servers.
+"""Broker agents without logs, for benchmarks of the controller: real registrations and real gRPC servers.
 
-A stub parses every request and keeps it before it answers, as an agent that hosts nothing would; the table of what
-it was told is made of the requests when it is asked for, so that the machine's cores are the controller's while the
-clock runs. `python -m benchmarks.stub_agents --zookeeper HOST:PORT/CHROOT` takes commands as JSON lines on stdin and
-answers each with a line on stdout.
+A stub parses every request and keeps it before it responds, as an agent that hosts nothing would; the table is built
+from the requests only when it is read, so that the controller has the machine's cores during the measurement. `python
+-m benchmarks.stub_agents --zookeeper HOST:PORT/CHROOT` reads commands as JSON lines from stdin and responds to each
+with a line on stdout.
 """
 
 import argparse
@@ -33,7 +33,7 @@ STOP_GRACE_S = 0.2
 
 
 class Command(Struct, frozen=True):
-    """`register` and `drop` a broker; `received` since the last time; `compare` with ZooKeeper; `leaders`."""
+    """`register` and `drop` a broker; `received` since the last call; `compare` with ZooKeeper; `leaders`."""
 
     do: Literal["register", "drop", "received", "compare", "leaders", "quit"]
     broker: BrokerId = BrokerId(-1)
@@ -51,7 +51,7 @@ class Received(Struct, frozen=True):
 
 
 class StubAgent:
-    """One registered broker that answers NONE to every request of the controller."""
+    """One registered broker that responds NONE to every request of the controller."""
 
     def __init__(self, broker: BrokerId, zookeeper: str) -> None:
         self._broker = broker
@@ -83,7 +83,7 @@ class StubAgent:
         self._table.broker_epoch = BrokerEpoch(stat.czxid)
 
     async def drop(self) -> None:
-        """End the session, which ends the registration, and then the server: what a death looks like from outside."""
+        """End the session, which deletes the registration, and then the server, as a failed broker would."""
         await self._client.close()
         await self._server.stop(STOP_GRACE_S)
 
@@ -130,7 +130,7 @@ def _count_partitions(message: Message) -> int:
 
 
 class StubProcess:
-    """The agents of this process, and the answers to commands about them."""
+    """The agents of this process, and the handler of commands."""
 
     def __init__(self, zookeeper: str) -> None:
         self._zookeeper = zookeeper
@@ -159,7 +159,7 @@ class StubProcess:
                 return None
 
     def _new_leaders(self) -> dict[str, float]:
-        """When the last of this process's agents was told the present leader, per partition, in ms."""
+        """When the last of this process's agents received the current leader, per partition, in ms."""
         latest: dict[str, float] = {}
         for agent in self._agents.values():
             for tp, at_ms in agent.table().new_leaders_at_ms.items():

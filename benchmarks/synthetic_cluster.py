@@ -1,4 +1,4 @@
-"""A synthetic cluster in ZooKeeper: topics and partition states as an earlier controller would have left them."""
+"""A synthetic cluster in ZooKeeper: topics and partition states as written by an earlier controller."""
 
 import base64
 import random
@@ -32,7 +32,7 @@ from cluster.zookeeper.port import Create, Op, Stat, ZooKeeper
 
 OPS_PER_TRANSACTION = 500
 FORMER_EPOCH = ControllerEpoch(1)
-"""Of the controller that is supposed to have written the states."""
+"""The epoch of the earlier controller."""
 
 
 class Shape(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Shape(Struct, frozen=True):
         return f"{self.prefix}-{index:05d}"
 
     def assignment(self, index: int) -> TopicAssignment:
-        """Leaders go round robin; followers shift so that every pair of brokers shares partitions."""
+        """Leaders are assigned round robin; followers are shifted so that every pair of brokers shares partitions."""
         partitions = {p: ReplicaAssignment(self._replicas(index, p)) for p in range(self.partitions_per_topic)}
         return TopicAssignment(partitions, _topic_id(f"{self.prefix}-{index}"))
 
@@ -68,7 +68,7 @@ class Shape(Struct, frozen=True):
 
 
 class PartitionInZooKeeper(Struct, frozen=True):
-    """One partition as ZooKeeper has it; `leadership` and `stat` are None without a state node."""
+    """One partition in ZooKeeper; `leadership` and `stat` are None without a state znode."""
 
     replicas: tuple[BrokerId, ...]
     leadership: LeaderAndIsr | None
@@ -76,7 +76,7 @@ class PartitionInZooKeeper(Struct, frozen=True):
 
 
 async def populate(zookeeper: ZooKeeper, shape: Shape) -> None:
-    """Create everything below an empty chroot. Raises RuntimeError if ZooKeeper refuses."""
+    """Create all znodes below an empty chroot. Raises RuntimeError if ZooKeeper refuses."""
     ops: list[Op] = [Create(path) for path in _base_paths()]
     ops.append(Create(CONTROLLER_EPOCH, encode_controller_epoch(FORMER_EPOCH)))
     ops.extend(op for index in range(shape.topics) for op in _topic_znodes(shape, index))
@@ -134,6 +134,6 @@ def _led_by_the_first(replicas: Sequence[BrokerId]) -> LeaderAndIsr:
 
 
 def _topic_id(name: str) -> TopicId:
-    """Random in form, the same in every run; never with a dash in front."""
+    """A topic id that looks random but is the same in every run; never starts with a dash."""
     text = base64.urlsafe_b64encode(random.Random(name).randbytes(16)).decode().rstrip("=")
     return TopicId("A" + text[1:] if text.startswith("-") else text)

@@ -1,8 +1,8 @@
-"""How fast the cluster's state can be read and written: MultiRead and fenced transactions on a real server.
+"""Benchmarks reads and writes of the cluster state: MultiRead and fenced transactions on a real server.
 
     python -m benchmarks.zookeeper_throughput [--nodes 100000] [--zookeeper HOST:PORT]
 
-Without an address an embedded server is started in a temporary folder, with fsync on.
+Without an address an embedded server is started in a temporary directory, with fsync on.
 """
 
 import argparse
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 async def measure(name: str, size: int, round_trips: Meter, work: Awaitable[T], cases: list[dict[str, Any]]) -> T:
-    """Await `work` and note the time it took."""
+    """Await `work` and record its duration."""
     trips, start = round_trips.count, time.perf_counter()
     result = await work
     seconds = time.perf_counter() - start
@@ -60,7 +60,7 @@ def parents(paths: list[str]) -> list[str]:
 
 
 def batches(ops: list[Op], size: int, fence: Op | None = None) -> list[list[Op]]:
-    """Transactions of `size` operations, each behind the fence."""
+    """Transactions of `size` operations, each with the fence."""
     first = [] if fence is None else [fence]
     return [first + ops[start : start + size] for start in range(0, len(ops), size)]
 
@@ -73,7 +73,7 @@ def expect_success(results: list[list[OpResult] | Exception]) -> None:
 
 
 async def run(address: str, znodes: int, max_in_flight: int) -> list[dict[str, Any]]:
-    """Create, read and write `nodes` partition states under a chroot of their own."""
+    """Create, read and write partition states under a temporary chroot."""
     metrics = Metrics()
     round_trips = metrics.meter("klamm.zookeeper", "Client", "RoundTrips")
     client = KazooZooKeeper(
@@ -106,7 +106,7 @@ async def run(address: str, znodes: int, max_in_flight: int) -> list[dict[str, A
 
 @contextlib.contextmanager
 def server(address: str | None) -> Iterator[str]:
-    """The given server, or one of our own."""
+    """The given server, or an embedded one."""
     if address is not None:
         yield address
         return

@@ -1,7 +1,7 @@
-"""The broker agent: hosts partition replicas on disk and obeys the controller (ARCHITECTURE.md).
+"""The broker agent: hosts partition replicas on disk, controlled by the controller (ARCHITECTURE.md).
 
-`program` makes the process, `agent` its parts, their start and their end. Requests come in through `node`: the
-controller's orders go to `control_requests`, which has `role_changes` carry them out; the data of clients and
-followers goes to the `…_requests` of each kind. `replica_manager` knows every `hosted_partition`; `replica_fetchers`
-copy from leaders; `isr_proposals` tells the controller. What is decided is in `decisions/`, files are in `log/`.
+`program` builds the process, `agent` starts and stops its parts. Requests enter through `node`: those of the controller
+go to `control_requests`, which lets `role_changes` carry them out; data requests of clients and followers go to the
+`…_requests` module of each kind. `replica_manager` holds every `hosted_partition`; `replica_fetchers` copy from
+leaders; `isr_proposals` sends ISR changes to the controller. Pure decisions are in `decisions/`, files in `log/`.
 """

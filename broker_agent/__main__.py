@@ -15,7 +15,7 @@ from cluster.process.tasks import run_program
 
 
 def main(config: Path | None) -> int:
-    """Run with that TOML file; the exit code."""
+    """Run with that TOML file; returns the exit code."""
     configure_diagnostics("broker")
     try:
         node = load_config(config)
@@ -27,7 +27,9 @@ def main(config: Path | None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Each segment holds a descriptor, so the usual soft limit of 1024 would end with the first thousand partitions."""
+    """Raise the soft limit of open files. Each segment holds a descriptor, so 1024 would end at the first thousand
+    partitions.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""One broker agent: its parts put together, its start and its end. What it is asked comes in through `node`.
+"""Builds one broker agent from its parts, starts and stops it. Requests enter through `node`.
 
 Everything runs on one event loop. Source: Kafka KafkaServer.
 """
@@ -46,16 +46,16 @@ NOT_RUNNING: Final = 0
 
 _STEP_TIMEOUT_S: Final = 10.0
 _FLUSH_CHECK_MS: Final = 1000
-"""How often logs are looked at for a due flush; rolled segments are always due, whatever the settings say."""
+"""Interval of the check for due flushes; rolled segments are always due, whatever the settings."""
 
 _log = structlog.stdlib.get_logger()
 
 
 class AgentDependencies(Struct, frozen=True):
-    """What an agent is given: its adapters, its settings, and the queues through which adapters call back.
+    """The adapters and settings of an agent, and the queues on which adapters report events.
 
-    `zookeeper_events` is fed by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` begins the
-    orderly end of the process, as its signals do. `apis`: what it answers beside those of agents.
+    `zookeeper_events` is filled by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` starts the
+    graceful shutdown of the process, as its signals do. `apis`: further APIs of the process.
     """
 
     settings: Settings
@@ -74,9 +74,9 @@ class AgentDependencies(Struct, frozen=True):
 
 
 class Agent:
-    """`start` registers it, after which it serves; `leave` and then `stop` end it in order.
+    """`start` registers the agent, which then serves; `leave` and then `stop` shut it down gracefully.
 
-    `broker` has no endpoints yet: they are known when the server is bound, and given to `start`.
+    `broker` has no endpoints yet: they are known once the server is bound, and passed to `start`.
     """
 
     def __init__(self, broker: Broker, dependencies: AgentDependencies, tasks: TaskSet) -> None:
@@ -85,7 +85,7 @@ class Agent:
         self._tasks = tasks
         self._background: list[asyncio.Task[None]] = []
         self.is_serving = asyncio.Event()
-        """Set when the start is over, and then for good."""
+        """Set when startup is complete; never cleared."""
         self._is_stopping = False
         settings = dependencies.settings
         self.metrics = AgentMetrics(dependencies.metrics, per_partition=settings.klamm_metrics_partitions)
@@ -136,9 +136,9 @@ class Agent:
         ).changes
 
     async def start(self, endpoint: Endpoint) -> None:
-        """Register, and serve from then on; logs are loaded and `endpoint` is bound (R1.10 j to m).
+        """Register and start to serve; logs must be loaded and `endpoint` bound (R1.10 j to m).
 
-        Raises StartupError when the id or the address is taken.
+        Raises StartupError if the id or the address is in use.
         """
         self.registration.advertise(endpoint, self._dependencies.settings.listener_names)
         await self.registration.check_address_is_free()
@@ -191,15 +191,16 @@ class Agent:
             self._background.append(self._tasks.start(coroutine, name=name))
 
     async def leave(self) -> None:
-        """Have the controller move leaderships away and take this broker out of ISRs, if that is enabled (R12.1).
+        """Request a controlled shutdown from the controller, if enabled: leaderships move and this broker leaves ISRs
+        (R12.1).
 
-        Requests are served meanwhile, so the server stops only afterwards (R12.2). Whatever happens, the end comes:
-        a second call does nothing, and no failure is raised (R12.5).
+        Requests are served meanwhile; the server stops afterwards (R12.2). Failures are not raised, and a second call
+        has no effect (R12.5).
         """
         settings = self._dependencies.settings
         if self.control.is_stopping or not settings.controlled_shutdown_enable or not self.is_serving.is_set():
             return
-        # New followers need not fetch any more: they are in no ISR, and would only ask to be let in again (R12.4).
+        # Demoted replicas need not fetch any more: they are in no ISR, and would only propose to rejoin (R12.4).
         self.control.is_stopping = True
         self.metrics.broker_state.set(PENDING_CONTROLLED_SHUTDOWN)
         shutdown = ControlledShutdown(
@@ -212,9 +213,9 @@ class Agent:
         await self._step("controlled shutdown", shutdown.run(), timeout_s=None)
 
     async def stop(self) -> None:
-        """Graceful end (R12.3); the server has stopped taking requests. A second call does nothing.
+        """Shut down gracefully after the server has stopped accepting requests (R12.3). A second call has no effect.
 
-        A step that fails or hangs is given up, so that the later ones still run (R12.5).
+        A step that fails or exceeds its timeout is abandoned, so that the later ones still run (R12.5).
         """
         if self._is_stopping:
             return
@@ -237,7 +238,7 @@ class Agent:
             async with asyncio.timeout(timeout_s):
                 await step
         except Exception:
-            _log.exception("a step of the shutdown failed", step=name)
+            _log.exception("Shutdown step failed", step=name)
 
     async def _every(self, interval_ms: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -248,7 +249,7 @@ class Agent:
         self.manager.shrink_isrs()
 
     async def _checkpoint_high_watermarks(self) -> None:
-        """Not before the first LeaderAndIsr: a checkpoint of an incomplete table would drop entries (R2.12)."""
+        """Only after the first LeaderAndIsr: a checkpoint of an incomplete table would drop entries (R2.12)."""
         await self.control.has_roles.wait()
         interval_ms = self._dependencies.settings.replica_high_watermark_checkpoint_interval_ms
         await self._every(interval_ms, self.manager.checkpoint_high_watermarks)

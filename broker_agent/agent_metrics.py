@@ -1,7 +1,7 @@
-"""The gauges and meters of an agent, kept up to date by what changes them and never computed at a scrape.
+"""Gauges and meters of an agent, updated on each change and never computed at scrape time.
 
-Names are those of Kafka's MBeans (kafka.server ReplicaManager and BrokerTopicMetrics, kafka.cluster
-Partition), so that existing dashboards work.
+Names are those of Kafka's MBeans (kafka.server ReplicaManager and BrokerTopicMetrics, kafka.cluster Partition), so that
+existing dashboards work.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ LEADER_METERS: Final = (
 
 
 class PartitionStatus(Struct, frozen=True):
-    """What the gauges say about one online partition; all false and zero on a follower."""
+    """The gauge values of one online partition; all false and zero on a follower."""
 
     leads: bool = False
     under_replicated: bool = False
@@ -43,7 +43,7 @@ class PartitionStatus(Struct, frozen=True):
     in_sync_replicas: int = 0
     replicas: int = 0
     last_stable_offset_lag: int = 0
-    """Always 0: without transactions what is committed is stable."""
+    """Always 0: without transactions everything committed is stable."""
 
 
 IDLE: Final = PartitionStatus()
@@ -67,7 +67,7 @@ _PRODUCE_EXPIRIES: Final = ("kafka.server", "DelayedProduceMetrics", "ExpiresPer
 
 
 class AgentMetrics:
-    """One agent's instruments. `per_partition` false leaves out the gauges of single partitions."""
+    """The metrics of one agent. With `per_partition` False there are no gauges of single partitions."""
 
     def __init__(self, metrics: Metrics, *, per_partition: bool) -> None:
         self.registry = metrics
@@ -109,7 +109,7 @@ class AgentMetrics:
         meters[name].mark(count)
 
     def drop_topic(self, topic: str) -> None:
-        """Forget a topic's meters: its leadership was given up, or its last partition left (R2.9, R4.3)."""
+        """Remove a topic's meters: it has no leader here any more, or its last partition was removed (R2.9, R4.3)."""
         if self._topic_meters.pop(topic, None) is not None:
             for name in LEADER_METERS:
                 self.registry.remove("kafka.server", _TOPIC_METRICS, name, topic=topic)
@@ -123,17 +123,17 @@ class AgentMetrics:
         self._statuses[tp] = new
 
     def add_partition(self, tp: TopicPartition) -> None:
-        """A partition is hosted: its gauges are there from now on, all 0 until it is led."""
+        """Add the gauges of a hosted partition, all 0 until it is led here."""
         self._statuses[tp] = IDLE
 
     def drop_partition(self, tp: TopicPartition, last: PartitionStatus) -> None:
-        """A partition was deleted or went offline: it counts nowhere any more."""
+        """Remove the gauges of a partition that was deleted or went offline."""
         self.change_status(tp, last, IDLE)
         del self._statuses[tp]
         self.registry.remove(*_PRODUCE_EXPIRIES, **_tags(tp))
 
     def record_expired_produces(self, partitions: Iterable[TopicPartition]) -> None:
-        """These were not replicated as far as a producer wanted, within its time-out."""
+        """Count partitions whose records were not replicated within a producer's timeout."""
         for tp in partitions:
             self.expired_produces.mark()
             if self._per_partition:

@@ -1,4 +1,4 @@
-"""What an agent tells clients about the cluster: its metadata cache, and who is active."""
+"""Answers Metadata and DescribeCluster requests of clients."""
 
 import asyncio
 from typing import Final
@@ -17,7 +17,7 @@ _TIMEOUT_S: Final = 2.0
 
 
 class ClusterDescriptions:
-    """Answers Metadata from the cache alone, and DescribeCluster with the registrations of this moment."""
+    """Answers Metadata from the cache only, DescribeCluster from the current registrations."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ClusterDescriptions:
         self._metadata = metadata
 
     async def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """Leaders and replicas as of the last UpdateMetadata (R4.13)."""
+        """Leaders and replicas from the last UpdateMetadata (R4.13)."""
         return MetadataResponse(
             brokers=self._metadata.describe_brokers(),
             cluster_id=self._cluster_id,

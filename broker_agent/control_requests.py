@@ -1,4 +1,4 @@
-"""The controller's three orders, one at a time: LeaderAndIsr, StopReplica, UpdateMetadata.
+"""Handles the controller's requests, one at a time: LeaderAndIsr, StopReplica, UpdateMetadata.
 
 Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataCache.
 """
@@ -37,7 +37,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class ControlRequests:
-    """Obeys the controller. `lock` is the replica state change lock: role changes happen only under it."""
+    """Control requests. `lock` is Kafka's replica state change lock: roles change only while it is held."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ControlRequests:
         self.lock = asyncio.Lock()
         self.known_controller_epoch: ControllerEpoch = INITIAL_CONTROLLER_EPOCH
         self.has_roles = asyncio.Event()
-        """Set by the first LeaderAndIsr: only from then on the table of partitions is complete (R2.12)."""
+        """Set by the first LeaderAndIsr: only from then on the partition table is complete (R2.12)."""
         self.is_stopping = False
         self._manager = manager
         self._fetchers = fetchers
@@ -63,11 +63,11 @@ class ControlRequests:
         self._handled = 0
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Become leader or follower of the named partitions (R2.1)."""
+        """Become leader or follower of the requested partitions."""
         return await self._to_the_end(self._leader_and_isr(request))
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop fetching the named partitions and delete those marked so (section 4.1)."""
+        """Stop fetching the requested partitions and delete those with the delete flag."""
         return await self._to_the_end(self._stop_replica(request))
 
     async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
@@ -78,7 +78,7 @@ class ControlRequests:
             try:
                 codes = await self._change_roles(request)
             except Exception:
-                # What was switched stays switched; the controller repeats the order or elects anew (R2.17).
+                # Completed role changes stay; the controller sends the request again or elects another leader (R2.17).
                 _log.exception("LeaderAndIsr failed", controller=request.controller_id)
                 return _answer(request, ErrorCode.UNKNOWN_SERVER_ERROR)
             return _answer(request, ErrorCode.NONE, codes)
@@ -103,22 +103,22 @@ class ControlRequests:
             )
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Take over the controller's view of the cluster; roles do not change (R4.8)."""
+        """Update the metadata cache; roles do not change (R4.8)."""
         async with self.lock:
             code = self._admit_request(request)
             if code is ErrorCode.NONE:
                 listeners = {tuple(sorted(e.listener for e in broker.endpoints)) for broker in request.live_brokers}
                 if len(listeners) > 1:
-                    _log.error("brokers offer different listeners", listeners=sorted(listeners))
+                    _log.error("Brokers have different listeners", listeners=sorted(listeners))
                 self._manager.metadata.apply(request)
-                # A broker that died holds no low watermark back any more.
+                # A dead broker no longer holds back the low watermark.
                 self._manager.delete_records_purgatory.check_all()
             return UpdateMetadataResponse(code)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Carry an order out even if its sender hangs up meanwhile, as a controller does that dies.
+        """Complete a request even if its sender disconnects meanwhile, as a controller that fails does.
 
-        Half of a role change could never be made good: the order repeated is not newer than its own beginning.
+        A half-done role change could not be repaired: the repeated request has the same leader epoch and is ignored.
         """
         outcome: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
 
@@ -135,7 +135,7 @@ class ControlRequests:
         return await asyncio.shield(outcome)
 
     def _admit_request(self, request: ControlRequest) -> ErrorCode:
-        """Test both epochs of the request, and remember the controller's if they are good."""
+        """Check the broker epoch and the controller epoch of a request; remember the latter if both are valid."""
         code = validate_epochs(
             broker_epoch=request.broker_epoch,
             own_broker_epoch=self._broker_epoch(),
@@ -146,11 +146,11 @@ class ControlRequests:
             self.known_controller_epoch = request.controller_epoch
             self._handled += 1
         else:
-            _log.warning("control request refused", request=type(request).__name__, code=code.name)
+            _log.warning("Control request refused", request=type(request).__name__, code=code.name)
         return code
 
     async def _change_roles(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
-        """Parts 1 to 3 of the handler: admit each state, switch roles, tidy up. Codes by partition."""
+        """Validate each partition state, change roles, clean up; returns the codes by partition."""
         codes: dict[TopicPartition, ErrorCode] = {}
         orders: dict[Admission, list[BecomeLeaderOrFollower]] = {Admission.LEAD: [], Admission.FOLLOW: []}
         refreshed: dict[TopicPartition, TopicId | None] = {}
@@ -220,7 +220,7 @@ class ControlRequests:
         return ErrorCode.NONE if partition is None else validate_stop(state.leader_epoch, partition.leader_epoch)
 
     async def _stop(self, states: list[StopReplicaPartitionState], cause: Cause) -> dict[TopicPartition, ErrorCode]:
-        """End fetching, hosting and waiting requests; the codes of those whose log could not be deleted (R4.3)."""
+        """Stop replicas and delete logs; returns the codes of partitions whose log could not be deleted (R4.3)."""
         partitions = [TopicPartition(state.topic_name, state.partition_index) for state in states]
         deleted = [tp for tp, state in zip(partitions, states, strict=True) if state.delete_partition]
         self._fetchers.remove(partitions)
@@ -233,7 +233,7 @@ class ControlRequests:
             self._manager.complete_delayed(tp)
         failures = await self._manager.logs.delete(deleted)
         for tp, error in failures.items():
-            _log.error("log could not be deleted", partition=str(tp), error=str(error))
+            _log.error("Deleting a log failed", partition=str(tp), error=str(error))
         self._sink.append([_stop_change(self._manager.own_id, state, cause, failures) for state in states])
         self._fetchers.stop_idle()
         return {tp: getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR) for tp, error in failures.items()}
@@ -242,7 +242,7 @@ class ControlRequests:
 def _answer(
     request: LeaderAndIsrRequest, code: ErrorCode, codes: dict[TopicPartition, ErrorCode] | None = None
 ) -> LeaderAndIsrResponse:
-    """The request's code and that of each of its partitions; without `codes`, all get the request's."""
+    """Build a response with the request's code and the partitions' codes; without `codes`, all get the request's."""
     return LeaderAndIsrResponse(
         code,
         tuple(

@@ -1,4 +1,4 @@
-"""Asking the controller to move everything away before this agent ends.
+"""Requests a controlled shutdown from the controller before the agent stops.
 
 Source: Kafka KafkaServer.controlledShutdown.
 """
@@ -18,7 +18,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class ControlledShutdown:
-    """The dialogue with the controller; whichever is active at each attempt."""
+    """The retry loop; each attempt uses the controller that is active then."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class ControlledShutdown:
         self._client = client
 
     async def run(self) -> bool:
-        """Ask until nothing is led here any more, at most `controlled.shutdown.max.retries` times (R12.1, CS-16).
+        """Repeat the request until nothing is led here, at most `controlled.shutdown.max.retries` times (R12.1, CS-16).
 
-        Whether that succeeded. Either way the agent goes on to end; it takes no longer than that many times
-        `controller.socket.timeout.ms` and the pauses between them.
+        Returns whether that succeeded; the agent stops in either case. Takes at most that many times
+        `controller.socket.timeout.ms` plus the pauses.
         """
         attempts = self._settings.controlled_shutdown_max_retries
         for attempt in range(attempts):
@@ -47,14 +47,14 @@ class ControlledShutdown:
                 await asyncio.sleep(self._settings.controlled_shutdown_retry_backoff_ms / 1000)
             why_not = await self._attempt()
             if why_not is None:
-                _log.info("controlled shutdown succeeded", broker=self._own_id, attempts=attempt + 1)
+                _log.info("Controlled shutdown succeeded", broker=self._own_id, attempts=attempt + 1)
                 return True
-            _log.warning("controlled shutdown attempt failed", attempt=attempt + 1, of=attempts, why=why_not)
-        _log.warning("shutting down although partitions may be led here", broker=self._own_id)
+            _log.warning("Controlled shutdown attempt failed", attempt=attempt + 1, of=attempts, why=why_not)
+        _log.warning("Shutting down without a completed controlled shutdown", broker=self._own_id)
         return False
 
     async def _attempt(self) -> str | None:
-        """One request; None if the controller has moved everything away, else what is missing."""
+        """Send one request; None if the controller moved all leaderships away, else the reason why not."""
         controller = self._controller()
         if controller is None:
             return "no active controller is known"

@@ -1,6 +1,6 @@
-"""Who the active controller is and where it listens, followed in ZooKeeper.
+"""Finds the active controller and its address, by watching ZooKeeper.
 
-`/controller` names a candidate's id and `/controllers/ids/<id>` its address; both vanish with their session.
+`/controller` holds a candidate's id and `/controllers/ids/<id>` its address; both are deleted with their session.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class ControllerFinder:
-    """Keeps `controller_id` and `endpoint` up to date; both are unset while no controller is active."""
+    """Keeps `controller_id` and `endpoint` current; both are unset while no controller is active."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self.controller_id: ControllerId = NO_CONTROLLER
@@ -31,18 +31,18 @@ class ControllerFinder:
         self._changed = asyncio.Event()
 
     def refresh(self) -> None:
-        """Something changed, or the session is a new one without watches."""
+        """Read again: a watch fired, or the session is new and has no watches."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Read and watch, for ever."""
+        """Read and watch until cancelled."""
         while True:
             self._changed.clear()
             try:
                 await self._read()
             except ZooKeeperError as error:
-                # After an expiry the next session wakes us; the pause covers what is neither.
-                _log.debug("controller cannot be looked up", error=str(error))
+                # After an expiry the next session calls `refresh`; the pause covers all other errors.
+                _log.debug("Finding the active controller failed", error=str(error))
                 self._forget()
                 await self._pause()
                 continue
@@ -58,7 +58,7 @@ class ControllerFinder:
         found = decode_each([controller], [address], lambda id_, znode: decode_controller_registration(id_, znode.data))
         endpoint = found.get(controller)
         if (controller, endpoint) != (self.controller_id, self.endpoint):
-            _log.info("controller found", controller=controller, address=endpoint and endpoint.address)
+            _log.info("Active controller changed", controller=controller, address=endpoint and endpoint.address)
         self.controller_id, self.endpoint = controller, endpoint
 
     async def _pause(self) -> None:

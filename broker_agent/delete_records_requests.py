@@ -1,7 +1,7 @@
-"""DeleteRecords: raise the log start on the leader, and wait until the live followers have raised theirs.
+"""DeleteRecords: raises the log start on the leader and waits until the live followers have done so.
 
-What lies below the log start can no longer be read; its segments go when retention next looks at the log.
-Source: Kafka ReplicaManager.deleteRecords, DelayedDeleteRecords; KIP-107.
+Records below the log start can no longer be read; their segments are deleted by the next retention check. Source: Kafka
+ReplicaManager.deleteRecords, DelayedDeleteRecords; KIP-107.
 """
 
 from msgspec import Struct
@@ -25,14 +25,14 @@ from cluster.requests.data import (
 
 
 class DeleteRecordsRequests:
-    """Answers DeleteRecords. Partitions are independent of one another."""
+    """Handles DeleteRecords. Partitions are independent of one another."""
 
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
 
     async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        """Delete at once on the leader; answer when no live replica has the records any more, or at the time-out."""
-        # From here to the watching of what is pending nothing awaits: no change falls between.
+        """Delete at once on the leader; respond when no live replica has the records any more, or after the timeout."""
+        # No await between here and registering the pending ones in the purgatory: no change can be missed.
         deletions = [self._delete(item, validate_only=request.validate_only) for item in request.partitions]
         waiting = _WaitingDeletion(self._manager, deletions)
         for key in waiting.keys:
@@ -66,14 +66,14 @@ class DeleteRecordsRequests:
 
 
 class _Deletion(Struct, frozen=True):
-    """One partition's answer; `required`: the low watermark that completes it, None if nothing is waited for."""
+    """One partition's result; `required`: the low watermark that completes it, None if there is nothing to wait for."""
 
     answer: DeleteRecordsResult
     required: Offset | None
 
 
 class _WaitingDeletion:
-    """Tells when every live replica has let go of the records, or can no longer be asked to (R7.15)."""
+    """Complete when every live replica has raised its log start, or can no longer be asked to (R7.15)."""
 
     def __init__(self, manager: ReplicaManager, deletions: list[_Deletion]) -> None:
         self._manager = manager
@@ -86,7 +86,7 @@ class _WaitingDeletion:
         self.keys = tuple(self.pending)
 
     def test(self, key: TopicPartition) -> bool:
-        """Look at one partition again; true when nothing is pending any more."""
+        """Check one partition again; True when none is pending any more."""
         required = self.pending.get(key)
         if required is not None:
             outcome = self._outcome(key, required)
@@ -96,7 +96,7 @@ class _WaitingDeletion:
         return not self.pending
 
     def answer(self, deletion: _Deletion) -> DeleteRecordsResult:
-        """What became of it: REQUEST_TIMED_OUT while it is pending, with the low watermark of its beginning."""
+        """The final result: REQUEST_TIMED_OUT if still pending, with the low watermark at the start."""
         if deletion.required is None:
             return deletion.answer
         tp = TopicPartition(deletion.answer.topic, deletion.answer.partition)

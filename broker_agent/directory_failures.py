@@ -1,4 +1,4 @@
-"""Taking a failed log directory out of service while the others go on.
+"""Takes a failed log directory out of service while the others go on.
 
 Source: Kafka ReplicaManager.handleLogDirFailure, LogDirFailureHandler; KIP-112; agent rule R11.3.
 """
@@ -21,7 +21,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class DirectoryFailures:
-    """Handles failed directories one by one, each once, under the replica state change lock."""
+    """Handles directory failures one by one, each once, under the replica state change lock."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class DirectoryFailures:
         return registry.gauge("kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=directory)
 
     async def run(self) -> None:
-        """Take failures as they come. Raises StartupError when no live directory is left: the agent must halt."""
+        """Process failures until cancelled. Raises StartupError if no live directory is left: the agent must stop."""
         while True:
             directory = await self._failed.get()
             async with self._control.lock:
@@ -58,8 +58,8 @@ class DirectoryFailures:
             await self._announce()
 
     def _take_out(self, directory: str) -> None:
-        """Its partitions are offline from now on (P25); waiting requests find that out at once."""
-        _log.error("log directory failed; its partitions are offline", directory=directory)
+        """Mark its partitions offline (P25); waiting requests are completed at once."""
+        _log.error("Log directory failed; its partitions went offline", directory=directory)
         self._count.inc()
         self._offline_gauge(directory).set(1)
         lost = [
@@ -89,7 +89,7 @@ class DirectoryFailures:
         )
 
     async def _announce(self) -> None:
-        """Tell the controller, which then asks which replicas are affected (R11.3 step 9)."""
+        """Notify the controller, which then asks which replicas are affected (R11.3 step 9)."""
         znode = Create(
             f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_", encode_log_dir_event(self._manager.own_id), sequential=True
         )
@@ -101,6 +101,6 @@ class DirectoryFailures:
             except OutcomeUnknownError:
                 continue  # Told twice does no harm, told never does.
             except ZooKeeperError as error:
-                # The next registration makes the controller send LeaderAndIsr, which tells it as well.
-                _log.warning("log directory failure not announced", error=str(error))
+                # The next registration makes the controller send LeaderAndIsr, whose response reports the failure, too.
+                _log.warning("Notifying the controller of a log directory failure failed", error=str(error))
             return

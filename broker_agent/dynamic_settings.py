@@ -1,7 +1,7 @@
-"""Settings that change while the agent runs: those of topics, and of this broker what can change.
+"""Settings that change at run time: topic configs, and the dynamic configs of this broker.
 
-A broker's own override goes before that of all brokers, and that before the file of the process.
-Source: Kafka DynamicBrokerConfig, DynamicThreadPool; KIP-226; agent rules R5.6, R15.2.
+Precedence: overrides of this broker, cluster-wide overrides, the file of the process. Source: Kafka
+DynamicBrokerConfig, DynamicThreadPool; KIP-226; agent rules R5.6, R15.2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class DynamicSettings:
-    """Follows `/config/changes` for one agent."""
+    """Watches `/config/changes` for one agent."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class DynamicSettings:
         fetchers: ReplicaFetchers,
         fetchers_of_file: int,
     ) -> None:
-        """`fetchers_of_file`: the number of fetchers per leader where nothing overrides it."""
+        """`fetchers_of_file`: the number of fetchers per leader without an override."""
         self.changes = ConfigChanges(zookeeper, clock, self._take_over)
         self._zookeeper = zookeeper
         self._layers = (ConfigEntity("brokers", str(broker)), ConfigEntity("brokers", DEFAULT_ENTITY))
@@ -45,7 +45,7 @@ class DynamicSettings:
         self._fetchers_of_file = fetchers_of_file
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
-        """Raises ZooKeeperError; the listener tries again."""
+        """Apply the changed configs. Raises ZooKeeperError; the listener retries."""
         if is_new_session or any(layer in entities for layer in self._layers):
             await self._read_broker_settings()
         await self._topics.take_over(entities, is_new_session=is_new_session)
@@ -57,7 +57,7 @@ class DynamicSettings:
 
 
 def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
-    """A value that makes no sense is passed over."""
+    """The override, None if there is none or it is invalid."""
     text = overrides.get(_NUM_REPLICA_FETCHERS)
     if text is None:
         return None
@@ -66,6 +66,6 @@ def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
     except ValueError:
         number = 0
     if number < 1:
-        _log.warning("broker setting is not valid; it is passed over", key=_NUM_REPLICA_FETCHERS, value=text)
+        _log.warning("Ignored an invalid broker config", key=_NUM_REPLICA_FETCHERS, value=text)
         return None
     return number

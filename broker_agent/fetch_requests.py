@@ -1,7 +1,7 @@
-"""Fetch on the leader: followers copying records, consumers reading them.
+"""Fetch on the leader, from followers and consumers.
 
-Source: Kafka ReplicaManager.fetchMessages, readFromLog, DelayedFetch; KIP-227 is left out (every request
-names all its partitions).
+Source: Kafka ReplicaManager.fetchMessages, readFromLog, DelayedFetch. KIP-227 is not implemented: every request names
+all its partitions.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from cluster.requests.data import EpochEndOffset, FetchPartition, FetchPartition
 
 
 class _Bounds(Struct, frozen=True):
-    """Offsets of a log taken before it is read: appends during the read must not change the answer (R6.6)."""
+    """Offsets of a log captured before it is read: appends during the read must not change the response (R6.6)."""
 
     log_start: Offset
     high_watermark: Offset
@@ -29,15 +29,15 @@ class _Bounds(Struct, frozen=True):
 
 
 class FetchRequests:
-    """Answers Fetch, at once or when enough has arrived."""
+    """Handles Fetch, at once or when enough bytes have arrived."""
 
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
 
     async def handle(self, request: FetchRequest) -> FetchResponse:
-        """Read all partitions; wait up to `max_wait_ms` for `min_bytes` unless something must be told now."""
+        """Read all partitions; wait up to `max_wait_ms` for `min_bytes` unless there is a reason to respond at once."""
         max_bytes = min(request.max_bytes, self._manager.settings.fetch_max_bytes)
-        # More than fits into an answer is not waited for.
+        # More bytes than fit into a response are not waited for.
         request = replace(request, max_bytes=max_bytes, min_bytes=min(request.min_bytes, max_bytes))
         data = self._read_all(request, request.partitions, arrival_ms=self._manager.now_ms())
         if _must_answer_now(request, data):
@@ -47,8 +47,8 @@ class FetchRequests:
         purgatory = self._manager.fetch_purgatory
         if not is_done and not await purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
             self._manager.metrics.expired_fetches["follower" if request.replica_id >= 0 else "consumer"].mark()
-        # Read again what may have changed, but without touching the follower's record: waking up is the leader's
-        # doing, and must not make a dead follower look alive (R6.16).
+        # Read again what may have changed, without updating the follower's progress: the leader completed the wait, and
+        # that must not make a dead follower look alive (R6.16).
         changed = [index for index, item in enumerate(data) if item.records or waiting.has_changed(item)]
         items = [request.partitions[index] for index in changed]
         for index, item in zip(changed, self._read_all(request, items, arrival_ms=None), strict=True):
@@ -58,7 +58,7 @@ class FetchRequests:
     def _read_all(
         self, request: FetchRequest, items: Sequence[FetchPartition], *, arrival_ms: float | None
     ) -> list[FetchPartitionData]:
-        """One result per partition. `arrival_ms`: take the follower's position from the request, as of then."""
+        """One result per partition. `arrival_ms`: update the follower's progress from the request, as of that time."""
         remaining = request.max_bytes
         is_empty = True
         results = []
@@ -108,7 +108,7 @@ class FetchRequests:
         return _answer(item, bounds, records=records)
 
     def _admit(self, request: FetchRequest, item: FetchPartition) -> HostedPartition | ErrorCode:
-        """The partition, if topic, leadership and follower fit, checked in this order (R6.1 to R6.5, R6.11)."""
+        """Validate a partition's fetch: R6.1 to R6.5 and the broker epoch fence R6.11, in that order."""
         tp = TopicPartition(item.topic, item.partition)
         if item.topic_id is not None and not self._manager.metadata.knows_topic_id(item.topic_id):
             return ErrorCode.UNKNOWN_TOPIC_ID
@@ -130,11 +130,13 @@ class FetchRequests:
     def _record_follower_fetch(
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
     ) -> None:
-        """Take the position, then see whether the follower may join, then whether a watermark rose (R6.12)."""
+        """Update the follower's progress, then propose it for the ISR if it may join, then advance
+        watermarks (R6.12).
+        """
         moved = partition.record_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
         self._manager.expand_isr(partition, request.replica_id)
         if not (moved and self._manager.advance(partition)):
-            # Its log start may have been what held the low watermark back.
+            # Its log start may have held back the low watermark.
             self._manager.delete_records_purgatory.check_and_complete(partition.topic_partition)
 
     def _count(self, item: FetchPartition, code: ErrorCode) -> None:
@@ -162,7 +164,7 @@ class FetchRequests:
 
 
 class _WaitingFetch:
-    """Tells when a waiting fetch is worth answering (R6.15). Bytes are summed over its partitions."""
+    """Decides when a waiting fetch is answered (R6.15). Bytes are summed over its partitions."""
 
     def __init__(self, request: FetchRequest, manager: ReplicaManager) -> None:
         self._request = request
@@ -174,7 +176,7 @@ class _WaitingFetch:
         self.keys = tuple(self._items)
 
     def has_changed(self, data: FetchPartitionData) -> bool:
-        """Whether anything happened to the partition since it was read, be it by this very request (R6.12)."""
+        """Whether the partition changed since it was read, possibly by this very request (R6.12)."""
         tp = TopicPartition(data.topic, data.partition)
         partition = self._manager.online(tp)
         log = None if partition is None else partition.log
@@ -182,14 +184,14 @@ class _WaitingFetch:
         return tp in self._changed or offsets != (data.high_watermark, data.log_start_offset)
 
     def test(self, key: TopicPartition) -> bool:
-        """Something happened to a partition: true if the request should be answered now."""
+        """Check after a partition changed; True if the request should be answered now."""
         self._changed.add(key)
         return self.check(key)
 
     def check(self, key: TopicPartition) -> bool:
-        """Take one partition into account; true if the request should be answered now.
+        """Include one partition in the sum; True if the request should be answered now.
 
-        Never raises for a log that has failed: whoever made the partition move is not to suffer from its readers.
+        Never raises for a failed log: its error must not reach the request that changed the partition.
         """
         try:
             return self._check(key)
@@ -223,7 +225,7 @@ class _WaitingFetch:
 def _validate_follower(partition: HostedPartition, request: FetchRequest, item: FetchPartition) -> ErrorCode:
     progress = partition.remote.get(request.replica_id)
     if progress is None:
-        # With an epoch the leader may merely not have heard yet of the new assignment (R6.5).
+        # With an epoch, the leader may only not have received the new assignment yet (R6.5).
         knows_epoch = item.current_leader_epoch != NO_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
     if request.replica_epoch != UNKNOWN_BROKER_EPOCH and request.replica_epoch < progress.broker_epoch:
@@ -232,7 +234,7 @@ def _validate_follower(partition: HostedPartition, request: FetchRequest, item: 
 
 
 def _compare_epochs(item: FetchPartition, log: Log, bounds: _Bounds) -> FetchPartitionData | None:
-    """What a follower's last fetched epoch is answered, or None to go on reading (R6.7)."""
+    """The result for a diverging last fetched epoch (R6.7), None to go on reading."""
     answer = log.end_offset_for_epoch(item.last_fetched_epoch)
     if answer.epoch == NO_LEADER_EPOCH or item.fetch_offset < bounds.log_start:
         return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -249,7 +251,7 @@ def _answer(
     records: bytes = b"",
     diverging_epoch: EpochEndOffset | None = None,
 ) -> FetchPartitionData:
-    """With the log's offsets, which a refusal tells as well."""
+    """Build a partition's result with the log's offsets, which errors carry, too."""
     return FetchPartitionData(
         topic=item.topic,
         partition=item.partition,
@@ -263,7 +265,7 @@ def _answer(
 
 
 def _must_answer_now(request: FetchRequest, data: list[FetchPartitionData]) -> bool:
-    """Whether nothing is gained by waiting: enough bytes, an error, a diverging epoch, or no time (R6.14)."""
+    """Whether the request is answered without waiting (R6.14)."""
     return (
         request.max_wait_ms <= 0
         or not data

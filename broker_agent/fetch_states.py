@@ -1,9 +1,8 @@
-"""How far one fetcher got with each of its partitions.
+"""The fetch state of each partition of one fetcher.
 
-A state is immutable and replaced at every change, so an answer belongs to the present only if the state
-object it was asked under is still the one in the table: that is how an answer which arrives after a
-removal, a new epoch, a back-off or a truncation is told and dropped (R0.5, R5.14, R5.22).
-Source: Kafka PartitionFetchState.
+States are immutable and replaced on every change. A response is current only if the state object of its request is
+still in the table; one that arrives after a removal, a new epoch, a back-off or a truncation is dropped (R0.5, R5.14,
+R5.22). Source: Kafka PartitionFetchState.
 """
 
 from collections.abc import Iterator
@@ -20,9 +19,9 @@ _LAG_METRIC: Final = ("kafka.server", "FetcherLagMetrics", "ConsumerLag")
 
 
 class FetchState(Struct, frozen=True):
-    """`fetch_offset` is the next one to request. `lag` is None before the first answer.
+    """`fetch_offset` is the next one to request. `lag` is None before the first response.
 
-    `delayed_until` is in seconds of the event loop's clock, None when ready.
+    `delayed_until` is in seconds of the event loop's clock, None if ready.
     """
 
     topic_id: TopicId | None
@@ -53,13 +52,13 @@ class FetchStates:
         return self._states.get(tp)
 
     def put(self, tp: TopicPartition, state: FetchState) -> None:
-        """Replace the state in its place, or add it at the end."""
+        """Replace the state in place, or append it."""
         self._states[tp] = state
         if self._per_partition_metrics and state.lag is not None:
             self._metrics.gauge(*_LAG_METRIC, **self._lag_tags(tp)).set(state.lag)
 
     def move_to_end(self, tp: TopicPartition) -> None:
-        """It received data: let the others come first next time (R5.11)."""
+        """Move a partition that received data to the end, so that others come first next time (R5.11)."""
         self._states[tp] = self._states.pop(tp)
 
     def remove(self, tp: TopicPartition) -> FetchState | None:
@@ -68,13 +67,13 @@ class FetchStates:
         return self._states.pop(tp, None)
 
     def delay(self, tp: TopicPartition, *, now: float, until: float) -> None:
-        """Back off; offset, epoch and state stay. A back-off that is not over yet is not made longer (R5.28)."""
+        """Delay a partition; the rest of its state stays. A running delay is not extended (R5.28)."""
         state = self._states[tp]
         if state.delayed_until is None or state.delayed_until <= now:
             self._states[tp] = replace(state, delayed_until=until)
 
     def ready(self, now: float, *, truncating: bool) -> list[tuple[TopicPartition, FetchState]]:
-        """Those that may be truncated, or fetched, now. An elapsed delay is cleared on the way."""
+        """Partitions that may be truncated, or fetched, now. Clears elapsed delays."""
         found = []
         for tp, state in self._states.items():
             if state.is_truncating is truncating and (state.delayed_until is None or state.delayed_until <= now):
@@ -82,7 +81,7 @@ class FetchStates:
         return found
 
     def seconds_until_ready(self, now: float) -> float | None:
-        """How long until the first back-off is over; None without any."""
+        """Time until the first delay ends; None without any."""
         delays = (state.delayed_until - now for state in self._states.values() if state.delayed_until is not None)
         return min(delays, default=None)
 

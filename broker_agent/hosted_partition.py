@@ -1,8 +1,8 @@
-"""One partition replica on this agent: its role and epochs, its log, and as leader its view of the followers.
+"""One partition replica on this agent: role, epochs, log, and as leader the progress of the followers.
 
-All methods are synchronous, hence atomic on the event loop: no reader sees a new leader epoch with an old
-ISR (R0.6). The one exception is a role change that must reach the disk first; while it lasts, appends wait
-and ISR changes are held off (`changing_role`). Source: Kafka Partition.scala.
+All methods are synchronous, hence atomic on the event loop: no reader sees a new leader epoch with an old ISR (R0.6).
+The exception is a role change that must be flushed to disk first; until it is done, appends wait and ISR changes are
+blocked (`changing_role`). Source: Kafka Partition.scala.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from cluster.requests.data import FetchPartition, FetchRequest
 
 
 class HostedPartition:
-    """State of one online partition. A fresh one is older than any order, and has no log yet (0.2)."""
+    """State of one online partition. A new one has an epoch below that of any request, and no log yet."""
 
     def __init__(
         self,
@@ -91,13 +91,13 @@ class HostedPartition:
 
     @property
     def low_watermark(self) -> Offset:
-        """From where on the leader and its live followers have records; -1 while it is not known of all of them."""
+        """The offset from which the leader and all live followers have records; -1 while unknown for one of them."""
         assert self.log is not None, f"{self.topic_partition} has no log"
         return low_watermark(self.log.log_start_offset, self.remote, alive=self._metadata.snapshot.brokers)
 
     @contextmanager
     def changing_role(self) -> Iterator[None]:
-        """Hold off appends and ISR changes until a role change has reached the disk and is carried out."""
+        """Block appends and ISR changes until a role change is durable and complete."""
         self._role_changed = asyncio.Event()
         try:
             yield
@@ -110,17 +110,17 @@ class HostedPartition:
         return self._role_changed is not None
 
     async def until_role_change_done(self) -> None:
-        """Return when no role change is under way; code up to the next await may rely on it."""
+        """Return when no role change is in progress; this holds until the caller's next await."""
         while self._role_changed is not None:
             await self._role_changed.wait()
 
     def make_leader(
         self, state: LeaderAndIsrPartitionState, *, epoch_start_offset: Offset | None, now_ms: float
     ) -> bool:
-        """Lead with that ISR and assignment (R3.4 to R3.7b); returns whether another broker led before.
+        """Become leader with this ISR and assignment (R3.4 to R3.7b); returns whether another broker led before.
 
-        `epoch_start_offset` is the log end at which the new leader epoch was begun on disk, None if the
-        leader epoch is not newer. A pending ISR change is forgotten: the controller decided anew.
+        `epoch_start_offset`: the log end at which the new leader epoch was written to disk, None if the leader epoch is
+        not newer. A pending ISR change is dropped, as the controller has decided anew.
         """
         is_new_leader = not self.is_leader
         self.controller_epoch = state.controller_epoch
@@ -148,7 +148,7 @@ class HostedPartition:
         return is_new_leader
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Follow the named leader (R3.10); returns whether the leader epoch rose."""
+        """Become follower of the given leader (R3.10); returns whether the leader epoch increased."""
         is_newer = state.leader_epoch > self.leader_epoch
         self.controller_epoch = state.controller_epoch
         self.leader_id = state.leader
@@ -162,7 +162,7 @@ class HostedPartition:
         return is_newer
 
     def clear(self) -> None:
-        """The partition was deleted or its directory failed: whoever still holds this object finds nothing."""
+        """Reset after deletion or a directory failure, for holders of this object."""
         self.log = None
         self.leader_id = NO_LEADER
         self.epoch_start_offset = None
@@ -173,7 +173,7 @@ class HostedPartition:
         self._status = IDLE
 
     def append_as_leader(self, records: bytes, now_ms: int) -> AppendInfo:
-        """Append one batch in the present epoch. Raises LogAppendError, StorageError."""
+        """Append one batch in the current epoch. Raises LogAppendError, StorageError."""
         assert self._role_changed is None, f"{self.topic_partition}: append during a role change"
         assert self.log is not None, f"{self.topic_partition} has no log"
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
@@ -181,7 +181,7 @@ class HostedPartition:
     def record_follower_fetch(
         self, fetch: FetchRequest, item: FetchPartition, *, leader_end_offset: Offset, now_ms: float
     ) -> bool:
-        """Take the follower's position from an accepted fetch (R6.10); whether its end offset changed."""
+        """Update the follower's progress from an accepted fetch (R6.10); returns whether its end offset changed."""
         previous = self.remote[fetch.replica_id]
         self.remote[fetch.replica_id] = record_fetch(
             previous,
@@ -194,7 +194,7 @@ class HostedPartition:
         return previous.log_end_offset != item.fetch_offset
 
     def try_advance_high_watermark(self, now_ms: float) -> bool:
-        """Move the high watermark as far as the followers allow (R6.18); never down."""
+        """Advance the high watermark as far as the followers allow (R6.18); never lowers it."""
         if not self.is_leader or self.log is None or len(self.isr) < self.min_isr:
             return False
         candidate = high_watermark_candidate(
@@ -212,7 +212,7 @@ class HostedPartition:
         return True
 
     def propose_expand(self, replica: BrokerId) -> PendingIsr | None:
-        """Start taking a follower into the ISR if it may join now (R8.10)."""
+        """Propose to add a follower to the ISR if it may join now (R8.10)."""
         if self._role_changed is not None or self.log is None or self.epoch_start_offset is None:
             return None
         if not may_join(
@@ -228,9 +228,9 @@ class HostedPartition:
         return proposal
 
     def epochs_of_members(self, proposal: PendingIsr) -> tuple[BrokerEpoch, ...]:
-        """The broker epoch under which the joining replica fetched, in the order of the proposed ISR (KIP-903).
+        """The broker epoch with which the joining replica fetched, in the order of the proposed ISR (KIP-903).
 
-        Should it have been started anew since, it may have lost what it was let in for; the controller knows.
+        If that broker has restarted since, it may have lost records; the controller detects it by this epoch.
         """
         joining = proposal.joining if isinstance(proposal, PendingExpand) else None
         return tuple(
@@ -239,7 +239,7 @@ class HostedPartition:
         )
 
     def propose_shrink(self, now_ms: float) -> PendingIsr | None:
-        """Start taking every follower that fell behind out of the ISR, all in one proposal (R8.4)."""
+        """Propose to remove all lagging followers from the ISR, in one proposal (R8.4)."""
         if self._role_changed is not None or self.log is None or not self.is_leader:
             return None
         leaving = choose_leaving(
@@ -256,9 +256,9 @@ class HostedPartition:
         return proposal
 
     def finish_isr_change(self, proposal: PendingIsr, answer: AlterPartitionResult) -> IsrAnswer | None:
-        """Apply the answer to a proposal (R8.14 to R8.16); None if a role change has overtaken it.
+        """Apply the response to a proposal (R8.14 to R8.16); None if a role change superseded the proposal.
 
-        During a role change it is overtaken already: the controller's order is newer than its answer.
+        It is superseded as soon as the role change starts: the controller's request is newer than its response.
         """
         if self.isr_state is not proposal or self._role_changed is not None:
             return None
@@ -275,7 +275,7 @@ class HostedPartition:
         self.assignment = ReplicaAssignment(state.replicas, state.adding_replicas, state.removing_replicas)
 
     def update_status(self) -> None:
-        """Have the gauges show the present; after each change of role, ISR or settings."""
+        """Update the gauges; called after each change of role, ISR or settings."""
         status = self._present_status()
         if status != self._status:
             self._metrics.change_status(self.topic_partition, self._status, status)

@@ -17,7 +17,7 @@ from cluster.zookeeper.port import Create, SetData, ZooKeeper, refusal
 
 
 async def create_persistent_paths(zookeeper: ZooKeeper) -> None:
-    """Create what must exist, parents first, where it is missing (R1.1). Raises ZooKeeperError."""
+    """Create the persistent znodes that are missing, parents first (R1.1). Raises ZooKeeperError."""
     paths = {CONTROLLERS_IDS, *PERSISTENT_PATHS}
     parents = {str(parent) for path in paths for parent in PurePosixPath(path).parents if str(parent) != "/"}
     ordered = sorted(paths | parents, key=lambda path: (path.count("/"), path))
@@ -32,7 +32,7 @@ async def create_persistent_paths(zookeeper: ZooKeeper) -> None:
 
 
 async def agree_on_cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
-    """The id under `/cluster/id`; a new one is proposed where there is none, and the first proposal wins (R1.2)."""
+    """The id in `/cluster/id`; if missing, a new one is proposed, and the first proposal wins (R1.2)."""
     while (znode := await zookeeper.get(CLUSTER_ID)) is None:
         proposal = base64.urlsafe_b64encode(random.randbytes(16)).rstrip(b"=").decode()
         parent = str(PurePosixPath(CLUSTER_ID).parent)
@@ -65,7 +65,7 @@ async def choose_broker_id(
 
 
 async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> BrokerId:
-    """Each write of the sequence node has another version; ids that controllers bear are skipped."""
+    """Generate an id from the version of the sequence znode; ids of controllers are skipped."""
     taken = await _controller_ids(zookeeper)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""ISR changes on their way to the controller: one AlterPartition request in flight per agent.
+"""Sends ISR changes to the controller: one AlterPartition request in flight per agent.
 
 Source: Kafka AlterPartitionManager; KIP-497.
 """
@@ -23,13 +23,13 @@ from cluster.requests.agents import (
 RETRY_MS: Final = 50
 
 Completion = Callable[[AlterPartitionResult], None]
-"""Called once per submission, when nothing of it is kept any more: it may submit the next change."""
+"""Called once per submission, after it was removed from the queue: it may submit the next change."""
 
 _log = structlog.stdlib.get_logger()
 
 
 class IsrProposals:
-    """Collects proposals and sends them until they are answered. `run` does the sending."""
+    """Collects proposals and retries them until they are answered. `run` does the sending."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class IsrProposals:
         self._submitted = asyncio.Event()
 
     def submit(self, item: AlterPartitionItem, complete: Completion) -> None:
-        """Queue a proposal; a second one for its partition is answered OPERATION_NOT_ATTEMPTED at once (R8.25)."""
+        """Queue a proposal; a second one for its partition gets OPERATION_NOT_ATTEMPTED at once (R8.25)."""
         tp = TopicPartition(item.topic_name, item.partition_index)
         if tp in self._waiting:
             complete(_failure(item, ErrorCode.OPERATION_NOT_ATTEMPTED))
@@ -58,7 +58,7 @@ class IsrProposals:
         self._submitted.set()
 
     async def run(self) -> None:
-        """Send what waits, for ever. Without an answer, or without progress, try again after 50 ms (R8.26)."""
+        """Send queued proposals until cancelled. Retries after 50 ms without a response or progress (R8.26)."""
         while True:
             await self._submitted.wait()
             self._submitted.clear()
@@ -77,10 +77,10 @@ class IsrProposals:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 response = await self._client.alter_partition(controller, request)
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("ISR changes could not be sent", controller=controller.address, error=str(error))
+            _log.debug("Sending AlterPartition failed", controller=controller.address, error=str(error))
             return False
         if response.error_code is not ErrorCode.NONE:
-            _log.info("ISR changes refused", controller=controller.address, code=response.error_code.name)
+            _log.info("Controller refused AlterPartition", controller=controller.address, code=response.error_code.name)
             return False
         self._complete(sent, response)
         return any(self._waiting.get(tp, (None,))[0] is not item for tp, (item, _) in sent.items())
@@ -99,7 +99,7 @@ class IsrProposals:
                 try:
                     complete(answer)
                 except Exception:  # One partition must not keep the others from their ISR (R8.8).
-                    _log.exception("answer to an ISR change could not be applied", partition=str(tp))
+                    _log.exception("Applying an AlterPartition response failed", partition=str(tp))
 
 
 def _failure(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:

@@ -1,7 +1,7 @@
-"""How a follower's log is brought into agreement with its leader's before records are appended to it.
+"""Truncates a follower's log to match its leader's before records are appended.
 
-Three occasions: truncation by asking for epoch end offsets, a diverging epoch in a fetch answer, and an
-offset that the leader does not have. Source: Kafka AbstractFetcherThread; KIP-101, KIP-279, KIP-595.
+Three cases: truncation by the leader's epoch end offsets, a diverging epoch in a fetch response, and an offset that the
+leader does not have. Source: Kafka AbstractFetcherThread; KIP-101, KIP-279, KIP-595.
 """
 
 import asyncio
@@ -34,37 +34,37 @@ from cluster.requests.data import (
 )
 from state_log.record import Kind, StateChange, StateChangeSink
 
-_GIVEN_UP: Final = "replica fetching stopped until the next LeaderAndIsr"
+_GIVEN_UP: Final = "Replica fetching stopped until the next LeaderAndIsr"
 
 _T = TypeVar("_T")
 _log = structlog.stdlib.get_logger()
 
 
 class ProtocolViolationError(ClusterError):
-    """A leader answered what it was not asked (R5.14). Nothing of such an answer is used."""
+    """A leader responded for a partition that was not requested; the whole response is dropped (R5.14)."""
 
 
 class Leader(NamedTuple):
-    """The broker to fetch from and where it listens."""
+    """The broker to fetch from and its address."""
 
     broker: BrokerId
     endpoint: Endpoint
 
 
 class HostedReplicas(Protocol):
-    """What a fetcher needs of the agent that it serves."""
+    """The part of the agent that a fetcher uses."""
 
     def online(self, tp: TopicPartition) -> HostedPartition | None:
         """The hosted partition, None if it is absent or offline."""
         ...
 
     def high_watermark_rose(self, tp: TopicPartition) -> None:
-        """A follower's high watermark went up: waiting fetches may go on."""
+        """A follower's high watermark increased: waiting fetches may complete."""
         ...
 
 
 class FetchSetup(Struct, frozen=True):
-    """What all fetchers of an agent share. `broker_epoch` is asked anew for each request."""
+    """Dependencies shared by all fetchers of an agent. `broker_epoch` is read anew for each request."""
 
     own_id: BrokerId
     broker_epoch: Callable[[], BrokerEpoch]
@@ -76,9 +76,9 @@ class FetchSetup(Struct, frozen=True):
 
 
 class LogReconciliation:
-    """The partitions of one fetcher and the means to make their logs agree with the leader's.
+    """The partitions of one fetcher, and the truncation of their logs.
 
-    `client_id` is that of the lag's gauges, `failed` the agent-wide set of partitions given up on (R5.4).
+    `client_id`: of the lag gauges; `failed`: the agent-wide set of failed partitions (R5.4).
     """
 
     def __init__(self, client_id: str, leader: Leader, setup: FetchSetup, failed: dict[TopicPartition, None]) -> None:
@@ -99,7 +99,7 @@ class LogReconciliation:
         self.states.delay(tp, now=now, until=now + self.setup.settings.replica_fetch_backoff_ms / 1000)
 
     def give_up(self, tp: TopicPartition, why: str) -> None:
-        """Move the partition to the failed set, where it waits for the controller (R5.4)."""
+        """Move the partition to the failed set until the controller's next request (R5.4)."""
         self._stop_fetching(tp)
         _log.warning(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=why)
 
@@ -108,16 +108,18 @@ class LogReconciliation:
         self._failed[tp] = None
 
     async def ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
-        """The leader's answer, or None if it cannot be reached in `replica.socket.timeout.ms`."""
+        """The leader's response, None if there is none within `replica.socket.timeout.ms`."""
         try:
             async with asyncio.timeout(self.setup.settings.replica_socket_timeout_ms / 1000):
                 return await call()
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("leader does not answer", leader=self.leader.broker, error=str(error))
+            _log.debug("Request to the leader failed", leader=self.leader.broker, error=str(error))
             return None
 
     async def truncate_marked(self) -> None:
-        """Truncate what is in `Truncating`: by the leader's epochs, or to the start offset without any (R5.13)."""
+        """Truncate partitions in state `Truncating`: by the leader's epochs, without any to the
+        start offset (R5.13).
+        """
         asked: dict[TopicPartition, FetchState] = {}
         items: list[OffsetForLeaderPartition] = []
         for tp, state in self.states.ready(asyncio.get_running_loop().time(), truncating=True):
@@ -145,7 +147,7 @@ class LogReconciliation:
         answers = {TopicPartition(answer.topic, answer.partition): answer for answer in response.partitions}
         uninvited = sorted(answers.keys() - asked.keys())
         if uninvited:
-            # Who mixes up partitions is not to be believed about the others either.
+            # A leader that confuses partitions is not trusted for the others either.
             raise ProtocolViolationError(f"broker {self.leader.broker} answered for {uninvited[0]}, unasked")
         for tp, answer in answers.items():
             if self.states.get(tp) is asked[tp]:
@@ -158,7 +160,7 @@ class LogReconciliation:
         self._truncate_against(tp, state, EpochEndOffset(answer.leader_epoch, answer.end_offset), diverged=False)
 
     def follow_divergence(self, tp: TopicPartition, state: FetchState, leader: EpochEndOffset) -> None:
-        """A fetch answer named where the leader's history leaves ours: cut, and go on fetching (R5.23)."""
+        """Truncate to where the leader's history diverges, as a fetch response said, and go on fetching (R5.23)."""
         self._truncate_against(tp, state, leader, diverged=True)
 
     def _truncate_against(
@@ -179,7 +181,7 @@ class LogReconciliation:
         assert log is not None, f"{tp} went offline within one step"
         end, high_watermark = log.log_end_offset, log.high_watermark
         if offset < high_watermark:
-            _log.warning("truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
+            _log.warning("Truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
         if log.truncate_to(offset):
             self._record_truncation(
                 tp, state, f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}"
@@ -206,8 +208,8 @@ class LogReconciliation:
         return self.setup.settings.klamm_replica_truncation_mode == "fetch"
 
     async def reset_offset(self, tp: TopicPartition, state: FetchState) -> None:
-        """Find where to go on after OFFSET_OUT_OF_RANGE (R5.21): at the leader's end if ours is beyond it,
-        else at the greater of the leader's start and our end.
+        """Find the offset to continue at after OFFSET_OUT_OF_RANGE (R5.21): the leader's end if ours is beyond it, else
+        the greater of the leader's start and our end.
         """
         if self.states.get(tp) is not state:
             return
@@ -235,7 +237,9 @@ class LogReconciliation:
         self._resume(tp, replace(state, lag=max(0, leader_end - offset)), log, Offset(offset))
 
     async def _ask_offset(self, tp: TopicPartition, state: FetchState, timestamp: int) -> Offset | None:
-        """The leader's earliest or latest offset; None after an error (dealt with) or if the state has changed."""
+        """The leader's earliest or latest offset; None after an error, which is handled, or if the
+        state has changed.
+        """
         item = ListOffsetsPartition(tp.topic, tp.partition, timestamp, state.leader_epoch)
         request = ListOffsetsRequest(self.setup.own_id, (item,))
         response = await self.ask(lambda: self.setup.client.list_offsets(self.leader.endpoint, request))
@@ -251,23 +255,23 @@ class LogReconciliation:
         return None
 
     def react(self, tp: TopicPartition, state: FetchState, code: ErrorCode) -> None:
-        """Deal with an error other than OFFSET_OUT_OF_RANGE that was asked for under the present state."""
+        """Handle an error other than OFFSET_OUT_OF_RANGE for a request made in the current state."""
         reaction = react_to_fetch_error(code, requested_epoch=state.leader_epoch, current_epoch=state.leader_epoch)
         if reaction is FetchErrorReaction.GIVE_UP:
-            # A leader that heard first of a new epoch: common, and over with our own order.
+            # The leader learned first of a new epoch: common, and resolved by our own LeaderAndIsr.
             self._stop_fetching(tp)
             _log.debug(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=code.name)
         else:
             self.delay(tp)
 
     def _guarded(self, tp: TopicPartition, truncate: Callable[[], None]) -> None:
-        """One partition's failure must not stop the others (R5.17)."""
+        """Run a truncation; the failure of one partition does not stop the others (R5.17)."""
         try:
             truncate()
         except StorageError as error:
             self.give_up(tp, str(error))
         except Exception as error:
-            _log.exception("truncation failed", partition=str(tp))
+            _log.exception("Truncation failed", partition=str(tp))
             self.give_up(tp, repr(error))
 
     def _record_truncation(self, tp: TopicPartition, state: FetchState, reason: str) -> None:

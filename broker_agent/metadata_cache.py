@@ -1,7 +1,7 @@
-"""What the last UpdateMetadata requests said about the cluster: live brokers, partitions, topic ids.
+"""The cluster metadata from UpdateMetadata requests: live brokers, partitions, topic ids.
 
-Readers hold an immutable snapshot; a request builds the next one and swaps it in. Nothing here changes the
-role of a hosted partition (R4.11). Source: Kafka ZkMetadataCache.
+Readers hold an immutable snapshot; a request builds the next one and replaces it. It never changes the role of a hosted
+partition (R4.11). Source: Kafka ZkMetadataCache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,14 +38,14 @@ class ClusterSnapshot(Struct, frozen=True):
 
 
 class MetadataCache:
-    """Holds the present snapshot and answers questions about it. `listener` is where agents and clients connect."""
+    """Holds the current snapshot. `listener`: the one that agents and clients connect to."""
 
     def __init__(self, listener: str = DEFAULT_LISTENER) -> None:
         self.listener = listener
         self.snapshot = ClusterSnapshot()
 
     def apply(self, request: UpdateMetadataRequest) -> None:
-        """Swap in the next snapshot (R4.10): brokers wholesale, partitions merged without comparing epochs."""
+        """Replace the snapshot (R4.10): brokers completely, partitions merged without comparing epochs."""
         old = self.snapshot
         topics, topic_ids = dict(old.topics), dict(old.topic_ids)
         for topic in request.topic_states:
@@ -62,7 +62,7 @@ class MetadataCache:
         return broker in self.snapshot.brokers
 
     def endpoint(self, broker: BrokerId) -> Endpoint | None:
-        """Where agents reach that broker; None if it is not alive or does not offer the listener."""
+        """The address of a broker; None if it is not live or does not have the listener."""
         record = self.snapshot.brokers.get(broker)
         return None if record is None else record.endpoint(self.listener)
 
@@ -76,12 +76,12 @@ class MetadataCache:
         return topic_id in self.snapshot.topic_names
 
     def describe_brokers(self) -> tuple[MetadataBroker, ...]:
-        """The live brokers that a client can reach, by id."""
+        """The live brokers that a client can reach, sorted by id."""
         found = [(broker, broker.endpoint(self.listener)) for _, broker in sorted(self.snapshot.brokers.items())]
         return tuple(MetadataBroker(b.id, e.host, e.port, b.rack) for b, e in found if e is not None)
 
     def describe_topics(self, names: Sequence[str] | None) -> tuple[MetadataTopic, ...]:
-        """The named topics, or all of them by name, each partition with its own code (R4.13)."""
+        """The named topics, or all sorted by name; each partition has its own code (R4.13)."""
         wanted = sorted(self.snapshot.topics) if names is None else names
         return tuple(self._describe_topic(name) for name in wanted)
 
@@ -98,7 +98,7 @@ class MetadataCache:
         return MetadataPartition(
             partition_index=state.partition_index,
             error_code=code,
-            # A leader that cannot be reached is not named: nobody is to wait for its address.
+            # A leader that cannot be reached is not named, so that no client waits for its address.
             leader_id=state.leader if code is ErrorCode.NONE else NO_LEADER,
             leader_epoch=state.leader_epoch,
             replica_nodes=state.replicas,

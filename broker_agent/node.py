@@ -1,4 +1,4 @@
-"""The door of an agent: what each request asks of which part. Source: Kafka KafkaApis."""
+"""Routes each request of an agent to the part that handles it. Source: Kafka KafkaApis."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class AgentNode:
         self.apis = {api.request: api for api in (*self._own_apis(dependencies), *dependencies.apis)}
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request of `cluster.requests`. Requests that come before the start is over wait for it."""
+        """Handle one request of `cluster.requests`. Requests that arrive during startup wait for its end."""
         del context  # Who asks makes no difference yet: there is no authorizer.
         await self._agent.is_serving.wait()
         api = self.apis.get(type(request))
@@ -78,11 +78,11 @@ class AgentNode:
         )
 
     async def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:
-        """Begin what a SIGTERM begins, if this incarnation of this broker is meant."""
+        """Start the graceful shutdown, as SIGTERM does, if this incarnation of this broker is addressed."""
         if request.broker_id != self._agent.broker_id:
             return ShutdownResponse(ErrorCode.INVALID_REQUEST)
         if request.broker_epoch not in (UNKNOWN_BROKER_EPOCH, self._agent.registration.epoch):
             return ShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
-        _log.info("shutdown requested", broker=self._agent.broker_id)
+        _log.info("Shutdown requested", broker=self._agent.broker_id)
         self._request_stop()
         return ShutdownResponse(ErrorCode.NONE)

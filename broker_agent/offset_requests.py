@@ -1,4 +1,4 @@
-"""Questions about offsets: ListOffsets and OffsetsForLeaderEpoch. Only the leader answers them.
+"""ListOffsets and OffsetsForLeaderEpoch, answered by the leader.
 
 Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-101, KIP-207.
 """
@@ -30,12 +30,12 @@ class OffsetRequests:
         self._manager = manager
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Earliest, latest, or the first at a time, per partition (R6.21)."""
+        """Earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21)."""
         is_follower = request.replica_id >= 0
         return ListOffsetsResponse(tuple(self._list_one(item, is_follower=is_follower) for item in request.partitions))
 
     async def offsets_for_leader_epoch(self, request: OffsetsForLeaderEpochRequest) -> OffsetsForLeaderEpochResponse:
-        """Where epochs end in the leader's log, for followers that look for divergence (R6.20)."""
+        """End offsets of epochs in the leader's log, for followers that look for divergence (R6.20)."""
         return OffsetsForLeaderEpochResponse(tuple(self._epoch_end(item) for item in request.partitions))
 
     def _list_one(self, item: ListOffsetsPartition, *, is_follower: bool) -> ListOffsetsResult:
@@ -47,8 +47,8 @@ class OffsetRequests:
         assert log is not None, f"{tp} is led without a log"
         if item.timestamp == EARLIEST_TIMESTAMP:
             return _found(item, log.log_start_offset, log)
-        # A new leader may not know yet how far its predecessor committed; until its high watermark reaches
-        # its own epoch, a consumer could be told an end that goes back (KIP-207).
+        # A new leader may not know yet how far its predecessor committed. Until its high watermark reaches its own
+        # epoch, a consumer could get an end offset lower than before (KIP-207).
         is_current = partition.epoch_start_offset is None or log.high_watermark >= partition.epoch_start_offset
         if item.timestamp == LATEST_TIMESTAMP:
             if not is_follower and not is_current:
@@ -65,7 +65,7 @@ class OffsetRequests:
         if found is not None and found[1] < (log.log_end_offset if is_follower else log.high_watermark):
             timestamp, offset = found
             return _found(item, offset, log, timestamp)
-        # A time later than every record is one beyond the bound as well.
+        # A timestamp later than every record is beyond the bound as well.
         code = ErrorCode.NONE if is_current or is_follower else ErrorCode.OFFSET_NOT_AVAILABLE
         return ListOffsetsResult(item.topic, item.partition, code)
 

@@ -1,4 +1,4 @@
-"""What an agent needs from outside besides ZooKeeper: other nodes, and durable logs.
+"""Ports of an agent besides ZooKeeper: other nodes, and durable logs.
 
 `ClusterClient` is implemented by a gRPC adapter and by the simulator. `Log` and `LogDirectories` are implemented
 on files with fsync and on an in-memory disk that loses or tears its unflushed tail; one contract suite runs on both.
@@ -29,7 +29,7 @@ from cluster.requests.data import (
 
 
 class ClusterClient(Protocol):
-    """Calls to the controller and to peer agents. Each raises PeerUnreachableError without an answer."""
+    """Calls to the controller and to other agents. Each raises PeerUnreachableError without a response."""
 
     async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
 
@@ -47,9 +47,9 @@ class ClusterClient(Protocol):
 
 
 class AppendInfo(Struct, frozen=True):
-    """What an append did. `last_offset` is inclusive; both -1 when nothing was appended.
+    """The result of an append. `last_offset` is inclusive; both offsets are -1 if nothing was appended.
 
-    `duplicate`: an idempotent producer sent this batch before; the offsets are those of the first time.
+    `duplicate`: an idempotent producer sent this batch before; the offsets are those of the first append.
     """
 
     first_offset: Offset
@@ -62,7 +62,7 @@ class AppendInfo(Struct, frozen=True):
 
 
 UNLIMITED: Final = 9_223_372_036_854_775_807
-"""Kafka's word for a time or a number that is never reached."""
+"""Kafka's value for a time or number without limit."""
 
 
 class LogConfig(Struct, frozen=True):
@@ -83,7 +83,7 @@ class LogConfig(Struct, frozen=True):
     cleanup_policy: str = "delete"
     message_timestamp_type: str = "CreateTime"
     message_timestamp_difference_max_ms: int = UNLIMITED
-    """The former name of the next two: holds for each that has its default."""
+    """The former name of the next two; applies to each that has its default."""
     message_timestamp_before_max_ms: int = UNLIMITED
     message_timestamp_after_max_ms: int = UNLIMITED
 
@@ -91,9 +91,9 @@ class LogConfig(Struct, frozen=True):
 class Log(Protocol):
     """One replica's log in one directory.
 
-    All methods but the `async` ones are synchronous and do no fsync: they write to the page cache, so
-    that code between two awaits sees them as atomic. Every operation raises StorageError once the
-    directory has failed. Offsets: log_start_offset <= high_watermark <= log_end_offset (exclusive end).
+    All methods but the `async` ones are synchronous and do no fsync: they write to the page cache, so code between two
+    awaits sees them as atomic. Every operation raises StorageError once the directory has failed. Offsets:
+    log_start_offset <= high_watermark <= log_end_offset (exclusive end).
     """
 
     topic_partition: TopicPartition
@@ -122,23 +122,25 @@ class Log(Protocol):
         ...
 
     def set_high_watermark(self, offset: Offset) -> Offset:
-        """Set, bounded to [log start, LEO]; returns what it is now. May go down (followers only)."""
+        """Set, bounded to [log start, log end]; returns the result. May decrease (followers only)."""
         ...
 
     def set_topic_id(self, topic_id: TopicId) -> None:
-        """Adopt an id (R2.3, R3.11): kept in memory and written to `partition.metadata` before any data."""
+        """Set the topic id (R2.3, R3.11); it is written to `partition.metadata` before any data."""
         ...
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Assign (epoch, start) in the epoch cache, durably, before returning (R3.7a step 2). fsync off the loop."""
+        """Assign (epoch, start offset) in the epoch cache, durably before returning; fsync in a
+        thread (R3.7a step 2).
+        """
         ...
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
-        """Validate, stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
+        """Validate, stamp and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
         ...
 
     def append_as_follower(self, records: bytes, max_epoch: LeaderEpoch) -> AppendInfo:
-        """Append batches as given (R10.7), a trailing partial one cut off; none above `max_epoch` (R5.30).
+        """Append batches as given (R10.7), without a trailing partial one; none above `max_epoch` (R5.30).
 
         Raises LogAppendError (nothing appended) or StorageError.
         """
@@ -157,7 +159,7 @@ class Log(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
-        """Answer of OffsetsForLeaderEpoch (R6.20)."""
+        """The end offset for OffsetsForLeaderEpoch (R6.20)."""
         ...
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
@@ -167,34 +169,30 @@ class Log(Protocol):
     def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None: ...
 
     def truncate_to(self, offset: Offset) -> bool:
-        """Remove all batches that do not end before it; whether there were any (R10.11).
-
-        The epoch cache is trimmed in any case (R5.18).
-        """
+        """Truncate the log (R10.11); always truncates the epoch cache (R5.18). Returns whether anything was removed."""
         ...
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Remove everything and go on at this offset (R10.12)."""
+        """Delete all segments and start an empty log at `offset` (R10.12)."""
         ...
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
-        """Let the log begin there, if that is higher; whether it was (R10.20).
-
-        Beyond the high watermark it raises LogAppendError(OFFSET_OUT_OF_RANGE).
+        """Raise the log start; lower values are ignored, above the HW raises LogAppendError(OFFSET_OUT_OF_RANGE)
+        (R10.20).
         """
         ...
 
     @property
     def durable_end_offset(self) -> Offset:
-        """The log's end; less where `flush.messages` wants records on the device before anybody is told of them."""
+        """The log end; less if `flush.messages` requires a flush before records are acknowledged or replicated."""
         ...
 
     def flush_is_due(self, now_s: float) -> bool:
-        """Whether a roll, flush.messages or flush.ms asks for an fsync; `now_s` is the event loop's time."""
+        """Whether a roll, flush.messages or flush.ms requires an fsync; `now_s` is the event loop's time."""
         ...
 
     async def flush(self) -> None:
-        """Make durable what is in the log now (fsync off the loop) and move the recovery point there.
+        """Flush what is in the log now (fsync in a thread) and advance the recovery point to it.
 
         Raises StorageError.
         """
@@ -202,7 +200,7 @@ class Log(Protocol):
 
 
 class LogDirectories(Protocol):
-    """All logs of one agent: the log manager of Kafka."""
+    """All logs of one agent; Kafka's LogManager."""
 
     @property
     def live_directories(self) -> tuple[str, ...]: ...
@@ -214,16 +212,16 @@ class LogDirectories(Protocol):
     async def get_or_create(
         self, topic_partition: TopicPartition, *, topic_id: TopicId | None, is_new: bool, config: LogConfig
     ) -> Log:
-        """The log, as it is or new, then with high watermark 0; files are touched off the event loop (R11.6).
+        """The log of a partition; a new one has HW 0. Disk I/O in a thread (R11.6).
 
-        Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) when the one on disk bears another id.
+        Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) if the existing one has another id.
         """
         ...
 
     async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
-        """Rename to `-delete` at once, rewrite checkpoints, remove the files later (R4.3 step 4, R10.16).
+        """Rename to `-delete` at once, rewrite checkpoints, delete the files later (R4.3 step 4, R10.16).
 
-        Returns the failures; partitions without a log are no failure.
+        Returns the failures; partitions without a log are not failures.
         """
         ...
 
@@ -242,17 +240,19 @@ class LogDirectories(Protocol):
         ...
 
     async def flush_due(self) -> None:
-        """Fsync the logs whose flush.ms / flush.messages / roll asks for it (R10.15); by a periodic task.
+        """Fsync the logs for which flush.ms, flush.messages or a roll requires it (R10.15); called periodically.
 
-        Rewrites the recovery points of directories where a log was truncated (R10.13) and removes files and
-        directories whose delete delay is over.
+        Rewrites the recovery points of directories in which a log was truncated (R10.13) and deletes files and
+        directories whose delay is over.
         """
         ...
 
     async def enforce_retention(self, now_ms: int) -> None:
-        """Delete old segments, and files and directories whose delete delay is over (R10.17, R10.18)."""
+        """Apply retention, and delete `.deleted` files and `-delete` directories whose delay is
+        over (R10.17, R10.18).
+        """
         ...
 
     async def close(self, broker_epoch: BrokerEpoch) -> None:
-        """Clean shutdown of every live directory (R9.21); release the lock files."""
+        """Shut down every live directory cleanly (R9.21); release the lock files."""
         ...

@@ -1,4 +1,4 @@
-"""Produce: append on the leader, and wait for the in-sync replicas where the producer asks for it.
+"""Produce: appends on the leader and, if requested, waits for the in-sync replicas.
 
 Source: Kafka ReplicaManager.appendRecords, DelayedProduce; KafkaApis.handleProduceRequest.
 """
@@ -33,7 +33,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class _RefusedError(Exception):
-    """One partition's records are not appended; `code` is answered for it."""
+    """One partition's records are refused; `code` is its result."""
 
     def __init__(self, code: ErrorCode, why: str = "") -> None:
         super().__init__(code.name, why)
@@ -41,14 +41,16 @@ class _RefusedError(Exception):
 
 
 class ProduceRequests:
-    """Answers Produce. Partitions are independent of one another (R7.3)."""
+    """Handles Produce. Partitions are independent of one another (R7.3)."""
 
     def __init__(self, manager: ReplicaManager, clock: WallClock) -> None:
         self._manager = manager
         self._clock = clock
 
     async def handle(self, request: ProduceRequest) -> ProduceResponse:
-        """Append every record set; with acks=-1 answer when the high watermark has passed them, or at the time-out."""
+        """Append every record set; with acks=-1 respond when the high watermark has reached them,
+        or after the timeout.
+        """
         if request.acks not in VALID_ACKS:
             why = f"acks {request.acks} is none of -1, 0, 1"
             refused = tuple(
@@ -57,15 +59,15 @@ class ProduceRequests:
             )
             return ProduceResponse(refused)
         await self._until_role_changes_done(request)
-        # From here to the watching of what is pending nothing awaits: no role change falls between (R7.4), and
-        # none can be lost and regained unseen.
+        # No await between here and registering the pending ones in the purgatory: no role change can come in between
+        # (R7.4), or be missed because leadership was lost and regained.
         results = [self._append(request, item) for item in request.partitions]
         unflushed = self._find_unflushed(results)
         flushing = asyncio.gather(*map(self._flush_until_durable, unflushed)) if unflushed else None
         if request.acks == ACKS_ALL:
             results = await self._await_replication(request, results)
         elif flushing is not None:
-            # What was appended has to be committed also if its producer hangs up.
+            # What was appended must be committed even if its producer disconnects.
             await asyncio.shield(flushing)
             lost = {u.partition.topic_partition for u in unflushed if not u.is_durable}
             results = [self._without(lost, result) for result in results]
@@ -124,7 +126,7 @@ class ProduceRequests:
             self._manager.metrics.mark(tp.topic, "MessagesInPerSec", appended.record_count)
             self._manager.metrics.mark(tp.topic, "BytesInPerSec", appended.valid_bytes)
         if not self._manager.advance(partition):
-            # Followers wait for the log's end, not for the high watermark (R7.9).
+            # Followers wait for the log end, not for the high watermark (R7.9).
             self._manager.fetch_purgatory.check_and_complete(tp)
         return appended
 
@@ -142,7 +144,7 @@ class ProduceRequests:
         return self._name_leader(tp, result)
 
     def _name_leader(self, tp: TopicPartition, result: ProducePartitionResult) -> ProducePartitionResult:
-        """With NOT_LEADER_OR_FOLLOWER tell who leads, as far as the metadata cache knows (R7.10)."""
+        """For NOT_LEADER_OR_FOLLOWER, add the leader known from the metadata cache (R7.10)."""
         state = self._manager.metadata.partition_state(tp)
         if result.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or state is None:
             return result
@@ -159,7 +161,7 @@ class ProduceRequests:
             metrics.mark(topic, "FailedProduceRequestsPerSec")
 
     def _find_unflushed(self, results: "list[_Result]") -> "list[_Unflushed]":
-        """What may not be acknowledged before an fsync, because of `flush.messages` (R10.4 step 11)."""
+        """Appends that may not be acknowledged before an fsync, because of `flush.messages` (R10.4 step 11)."""
         found = []
         for result in results:
             partition = self._manager.online(TopicPartition(result.answer.topic, result.answer.partition))
@@ -170,7 +172,7 @@ class ProduceRequests:
         return found
 
     async def _flush_until_durable(self, unflushed: "_Unflushed") -> None:
-        """Flush, together with whoever waits for the same log, and let the high watermark follow."""
+        """Flush, shared with others waiting for the same log, then advance the high watermark."""
         try:
             while not unflushed.is_durable:
                 await unflushed.log.flush()
@@ -201,7 +203,7 @@ class ProduceRequests:
 
 
 class _Result(Struct, frozen=True):
-    """One partition's answer; `required`: the high watermark that acknowledges it, None if nothing was appended."""
+    """One partition's result; `required`: the high watermark that acknowledges it, None if nothing was appended."""
 
     answer: ProducePartitionResult
     required: Offset | None
@@ -220,7 +222,7 @@ class _Unflushed(Struct, frozen=True):
 
 
 class _WaitingProduce:
-    """Tells when every appended record set is acknowledged or can no longer be (R7.11 to R7.13)."""
+    """Complete when every appended record set is acknowledged or can no longer be (R7.11 to R7.13)."""
 
     def __init__(self, manager: ReplicaManager, results: list[_Result]) -> None:
         self._manager = manager
@@ -233,10 +235,10 @@ class _WaitingProduce:
         self.keys = tuple(self.pending)
 
     def test(self, key: TopicPartition) -> bool:
-        """Look at one partition again; true when nothing is pending any more.
+        """Check one partition again; True when none is pending any more.
 
-        The leader epoch is not compared: becoming a follower has completed this operation before any
-        truncation could put other records at its offsets (R7.14).
+        The leader epoch is not compared: becoming a follower completes this operation before a truncation could put
+        other records at its offsets (R7.14).
         """
         required = self.pending.get(key)
         if required is not None:
@@ -247,7 +249,7 @@ class _WaitingProduce:
         return not self.pending
 
     def with_outcome(self, tp: TopicPartition, answer: ProducePartitionResult) -> ProducePartitionResult:
-        """The answer with the code that was found, or REQUEST_TIMED_OUT while it is pending."""
+        """The result with the code found, or REQUEST_TIMED_OUT while it is pending."""
         return replace(answer, error_code=self._codes.get(tp, ErrorCode.REQUEST_TIMED_OUT))
 
     def _acknowledgement(self, tp: TopicPartition, required: Offset) -> ErrorCode | None:

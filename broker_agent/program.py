@@ -1,4 +1,4 @@
-"""A broker agent as a process: adapters made and wired, started and stopped in the order of R1.10 and R12.3."""
+"""Builds a broker agent process: adapters are created, started and stopped in the order of R1.10 and R12.3."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -33,14 +33,15 @@ from state_log.apis import state_log_apis
 from state_log.writer import open_state_change_log
 
 _FSYNCS_PER_IO_THREAD: Final = 4
-"""A file system commits together what is synced at the same time: 32 at once get through thousands of role changes
-twice as fast as 8."""
+"""File systems commit concurrent fsyncs together: 32 at a time complete thousands of role changes
+twice as fast as 8.
+"""
 
 _log = structlog.stdlib.get_logger()
 
 
 async def run(config: NodeConfig, stop: asyncio.Event) -> None:
-    """Run one agent until `stop` is set, then end it gracefully. Raises StartupError."""
+    """Run one agent until `stop` is set, then shut it down gracefully. Raises StartupError."""
     settings, clock, random, metrics = config.settings, SystemClock(), SystemRandom(), Metrics()
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
@@ -60,7 +61,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         if config.metrics_listen is not None:
-            # Before the logs are loaded: a long recovery is to be seen from outside (R1.10 e, f).
+            # Before the logs are loaded, so that a long recovery is visible in the metrics (R1.10 e, f).
             _, close_metrics = serve_metrics(metrics, config.metrics_listen)
             cleanup.callback(close_metrics)
         broker_state.set(RECOVERY)
@@ -94,7 +95,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
 
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
-    """From binding the address to the end. A start that fails leaves the logs closed cleanly."""
+    """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
     try:
         server = await serve_broker_agent(config.listen, AgentNode(agent, dependencies), dependencies.metrics)
         try:
@@ -106,9 +107,9 @@ async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependenci
     except (StartupError, ZooKeeperError) as error:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
         raise StartupError(str(error)) from error
-    _log.info("agent is running", broker=agent.broker_id, address=endpoint.address, listening=server.address)
+    _log.info("Broker agent started", broker=agent.broker_id, address=endpoint.address, listening=server.address)
     await stop.wait()
-    _log.info("agent is stopping", broker=agent.broker_id)
+    _log.info("Broker agent is shutting down", broker=agent.broker_id)
     await agent.leave()
     await server.stop()
     await agent.stop()
@@ -129,7 +130,7 @@ async def _connect(
 async def _establish_identity(
     config: NodeConfig, zookeeper: KazooZooKeeper, disk: FileDisk, random: SystemRandom
 ) -> tuple[str, BrokerId]:
-    """Cluster id and broker id (R1.10 a to d)."""
+    """Resolve cluster id and broker id (R1.10 a to d)."""
     await create_persistent_paths(zookeeper)
     cluster_id = await agree_on_cluster_id(zookeeper, random)
     stored = await read_stored_broker_id(disk, config.data)
@@ -144,7 +145,7 @@ async def _establish_identity(
 
 
 async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOptions:
-    """Topic settings come first: retention must never apply the defaults to a topic that overrides them."""
+    """Read the topic configs first: retention must never apply the defaults to a topic with overrides."""
     try:
         topic_configs = await configs.read_all()
     except ZooKeeperError as error:

@@ -1,9 +1,8 @@
-"""Requests that wait for something to happen to a partition, or for their deadline.
+"""Requests that wait for a change of a partition, or for their timeout.
 
-Everything runs on one event loop, so the race that Kafka closes by testing a second time after the
-operation is on its watch lists (R13.3 step 3) cannot occur: nothing runs between the first test and the
-watching. For the same reason completed operations leave their lists at once instead of being purged
-later. Source: Kafka DelayedOperationPurgatory.
+Everything runs on one event loop, so the race that Kafka closes by a second test after registering the operation (R13.3
+step 3) cannot occur: nothing runs between the first test and the registration. For the same reason completed operations
+leave their lists at once instead of being purged later. Source: Kafka DelayedOperationPurgatory.
 """
 
 import asyncio
@@ -14,11 +13,11 @@ from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import record_waiting
 
 Test = Callable[[TopicPartition], bool]
-"""Called when something changed for that partition; True means the operation is satisfied."""
+"""Called after the partition changed; True completes the operation."""
 
 
 class _Operation:
-    """One waiting request. Its future is set exactly once: True satisfied, False at the deadline (R13.2)."""
+    """One waiting request. Its future is set exactly once: True if satisfied, False after the timeout (R13.2)."""
 
     def __init__(self, test: Test, keys: Sequence[TopicPartition], done: asyncio.Future[bool]) -> None:
         self.test = test
@@ -26,7 +25,7 @@ class _Operation:
         self.done = done
 
     def complete(self, *, satisfied: bool) -> bool:
-        """Whether this call was the one that completed it."""
+        """Complete the operation; returns whether this call did it."""
         if self.done.done():
             return False
         self.done.set_result(satisfied)
@@ -44,9 +43,9 @@ class Purgatory:
         self._is_closed = False
 
     async def wait(self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int) -> bool:
-        """Wait until `test` is true for one of the keys, or for `timeout_ms`: False then.
+        """Wait until `test` is True for one of the keys; False after `timeout_ms`.
 
-        The caller has tested all keys without awaiting since, and found that it must wait.
+        The caller must have tested all keys without an await since.
         """
         if self._is_closed or timeout_ms <= 0:
             return False
@@ -74,12 +73,12 @@ class Purgatory:
         )
 
     def check_all(self) -> None:
-        """Test every operation under every key: something changed for all partitions."""
+        """Test every operation under every key; called if something changed for all partitions."""
         for key in tuple(self._watchers):
             self.check_and_complete(key)
 
     def close(self) -> None:
-        """Let every waiting operation answer with what there is; later ones do not wait (R13.10)."""
+        """Complete every waiting operation with the state at hand; later ones do not wait (R13.10)."""
         self._is_closed = True
         for watching in tuple(self._watchers.values()):
             for operation in tuple(watching):

@@ -1,4 +1,4 @@
-"""The agent's entry under `/brokers/ids`: its life is the ZooKeeper session, its czxid the broker epoch.
+"""The agent's registration in `/brokers/ids`: an ephemeral znode whose czxid is the broker epoch.
 
 Source: Kafka KafkaZkClient.CheckedEphemeral; controller rules ZK-12, ZK-13; agent rules R1.5 to R1.9.
 """
@@ -29,10 +29,10 @@ class IdTakenError(StartupError):
 
 
 class Registration:
-    """Registers one broker record, again after each session expiry."""
+    """Registers one broker, again after each session expiry."""
 
     def __init__(self, zookeeper: ZooKeeper, broker: Broker, clock: WallClock, *, version: int = 5) -> None:
-        """`version`: of the node's body."""
+        """`version`: of the znode's JSON."""
         self.broker = broker
         self._version = version
         self.epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
@@ -41,11 +41,11 @@ class Registration:
         self._session_id = _NEVER
 
     def advertise(self, endpoint: Endpoint, listeners: Sequence[str]) -> None:
-        """What later registrations say of where this broker listens: at one address, under each of these names."""
+        """Set the address for later registrations, under each of the listener names."""
         self.broker = replace(self.broker, endpoints=tuple(replace(endpoint, listener=name) for name in listeners))
 
     async def check_address_is_free(self) -> None:
-        """Refuse to start where another registered broker advertises the same host and port (R1.8)."""
+        """Raise StartupError if another registered broker advertises the same host and port (R1.8)."""
         own = {endpoint.address for endpoint in self.broker.endpoints}
         for other in (registered.broker for registered in await registered_brokers(self._zookeeper)):
             taken = own & {endpoint.address for endpoint in other.endpoints}
@@ -56,9 +56,9 @@ class Registration:
                 )
 
     async def register(self) -> None:
-        """Create the node and take its czxid as broker epoch.
+        """Create the znode and take its czxid as broker epoch.
 
-        Raises IdTakenError when another process holds the id, and ZooKeeperError.
+        Raises IdTakenError if another process owns the id, and ZooKeeperError.
         """
         path = broker_path(self.broker.id)
         while True:
@@ -74,19 +74,19 @@ class Registration:
                 if await self._resolve_existing(path):
                     return None
             except OutcomeUnknownError:
-                _log.info("registration interrupted; looking again", path=path)
+                _log.info("Registration was interrupted; retrying", path=path)
 
     async def register_until_it_works(self) -> None:
-        """After an expiry: try again until registered (R1.15). SessionExpiredError ends it: a new session is due."""
+        """Retry until registered, after an expiry (R1.15). Raises SessionExpiredError: a new session is needed."""
         while True:
             try:
                 return await self.register()
             except IdTakenError as error:
-                _log.warning("not registered", why=str(error))
+                _log.warning("Registration failed; retrying", why=str(error))
                 await asyncio.sleep(_RETRY_S)
 
     async def _resolve_existing(self, path: str) -> bool:
-        """The node is there already (R1.9): true if it is ours; false to create again."""
+        """Handle an existing znode (R1.9): True if it is ours; False to create it again."""
         stat = await self._zookeeper.exists(path)
         if stat is None:
             return False
@@ -106,4 +106,4 @@ class Registration:
     def _take(self, czxid: int) -> None:
         self.epoch = BrokerEpoch(czxid)
         self._session_id = self._zookeeper.session_id
-        _log.info("registered", broker=self.broker.id, epoch=czxid)
+        _log.info("Broker registered", broker=self.broker.id, epoch=czxid)

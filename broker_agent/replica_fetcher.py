@@ -1,7 +1,7 @@
-"""The follower's loop: one task per leader broker and fetcher id copies records from that leader.
+"""The follower's fetch loop: one task per leader broker and fetcher id.
 
-Between the leader's answer and the last append from it nothing awaits, so a partition that was taken away
-meanwhile is never appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread.
+There is no await between the leader's response and the last append from it, so a partition removed meanwhile is never
+appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from cluster.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
 
 BUSY_SUFFIX: Final = "-busy"
-"""Ends the name of a fetcher of busy partitions; the lag of a partition is told without it, so that it stays one."""
+"""Suffix of the names of fetchers of busy partitions; lag metrics omit it, so that a partition has one lag metric."""
 
 _RATE_WINDOW_S: Final = 5.0
 _RETRIED_APPEND_ERRORS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
@@ -30,7 +30,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class ReplicaFetcher:
-    """Fetches a set of partitions, all led by one broker; `run` is its task, `name` tells its meters from others'."""
+    """Fetches a set of partitions led by one broker; `run` is its task, `name` labels its meters."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class ReplicaFetcher:
         self._bytes = registry.meter(*_STATS, "BytesPerSec", **self._tags)
 
     async def run(self) -> None:
-        """Truncate, fetch, append, for ever (R5.10)."""
+        """Truncate, fetch, append, until cancelled (R5.10)."""
         while True:
             await self.reconciliation.truncate_marked()
-            # Cleared before looking, so that what is added from now on is not waited past.
+            # Cleared before the states are read, so that a partition added from now on is not missed.
             self._wake.clear()
             if self.states.ready(asyncio.get_running_loop().time(), truncating=True):
                 continue
@@ -72,18 +72,18 @@ class ReplicaFetcher:
                 await self._wait_for_work()
 
     def wake(self) -> None:
-        """There is something new to fetch or to truncate: do not sit out a long poll for the rest."""
+        """Interrupt the wait: there is a new partition to fetch or to truncate."""
         self._wake.set()
         if self._fetching is not None and not self._fetching.expired():
             self._fetching.reschedule(asyncio.get_running_loop().time())
 
     def close(self) -> None:
-        """Forget the meters of this fetcher; its task ends by cancellation."""
+        """Remove the meters of this fetcher; its task ends by cancellation."""
         for name in ("RequestsPerSec", "BytesPerSec"):
             self._setup.metrics.registry.remove(*_STATS, name, **self._tags)
 
     async def _fetch_once(self) -> bool:
-        """One request for every ready partition; False if none was ready or the leader did not answer."""
+        """Send one request for every ready partition; False if none was ready or the leader did not respond."""
         while unflushed := self._find_unflushed():
             await asyncio.gather(*(self._flush(tp, log) for tp, log in unflushed))
         asked = self._choose_ready()
@@ -110,12 +110,12 @@ class ReplicaFetcher:
         return True
 
     async def _ask_leader(self, request: FetchRequest) -> FetchResponse | None:
-        """The leader's answer; None if it is unreachable or too slow, or if `wake` was called meanwhile."""
+        """The leader's response; None if it is unreachable or too slow, or if `wake` was called meanwhile."""
         try:
             async with asyncio.timeout(self._setup.settings.replica_socket_timeout_ms / 1000) as self._fetching:
                 return await self._setup.client.fetch(self.leader.endpoint, request)
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("leader does not answer", leader=self.leader.broker, error=str(error))
+            _log.debug("Request to the leader failed", leader=self.leader.broker, error=str(error))
             return None
         finally:
             self._fetching = None
@@ -138,7 +138,7 @@ class ReplicaFetcher:
             await self.reconciliation.reset_offset(tp, state)
 
     def _find_unflushed(self) -> list[tuple[TopicPartition, Log]]:
-        """Logs that `flush.messages` wants on the device first: the offset in a request acknowledges what is below."""
+        """Logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""
         ready = self.states.ready(asyncio.get_running_loop().time(), truncating=False)
         logs = [(tp, log) for tp, _ in ready if (log := self.reconciliation.log(tp)) is not None]
         return [(tp, log) for tp, log in logs if log.durable_end_offset < log.log_end_offset]
@@ -177,7 +177,7 @@ class ReplicaFetcher:
         )
 
     def _process(self, tp: TopicPartition, state: FetchState, data: FetchPartitionData) -> None:
-        """Take one partition's part of an answer; its failure leaves the others alone (R5.25 to R5.27)."""
+        """Process one partition's part of a response; its failure does not affect the others (R5.25 to R5.27)."""
         reconciliation = self.reconciliation
         if data.error_code is not ErrorCode.NONE:
             reconciliation.react(tp, state, data.error_code)
@@ -189,18 +189,18 @@ class ReplicaFetcher:
                 self._append(tp, state, data)
         except LogAppendError as error:
             if error.code in _RETRIED_APPEND_ERRORS:
-                _log.warning("fetched records are not valid", partition=str(tp), why=error.why)
+                _log.warning("Fetched records are invalid", partition=str(tp), why=error.why)
                 reconciliation.delay(tp)
             else:
                 reconciliation.give_up(tp, str(error))
         except StorageError as error:
             reconciliation.give_up(tp, str(error))
         except Exception as error:
-            _log.exception("fetched records could not be appended", partition=str(tp))
+            _log.exception("Appending fetched records failed", partition=str(tp))
             reconciliation.give_up(tp, repr(error))
 
     def _append(self, tp: TopicPartition, state: FetchState, data: FetchPartitionData) -> None:
-        """Append what the leader sent and take over its high watermark and log start (R5.24)."""
+        """Append the fetched records and update high watermark and log start from the leader's (R5.24)."""
         partition = self._setup.replicas.online(tp)
         if partition is None or partition.log is None:
             self.reconciliation.delay(tp)
@@ -233,13 +233,13 @@ class ReplicaFetcher:
             if after > before:
                 self._setup.replicas.high_watermark_rose(tp)
             elif after < before:
-                _log.warning("high watermark went down", partition=str(tp), before=before, after=after)
+                _log.warning("High watermark decreased", partition=str(tp), before=before, after=after)
         start = min(data.log_start_offset, log.high_watermark)
         if start > log.log_start_offset:
             log.raise_log_start_offset(Offset(start))
 
     async def _wait_for_work(self) -> None:
-        """Return when something was added or a back-off is over, after `replica.fetch.backoff.ms` at the latest."""
+        """Wait until a partition was added or a delay ended, at most `replica.fetch.backoff.ms`."""
         pause_s = self._setup.settings.replica_fetch_backoff_ms / 1000
         until_ready_s = self.states.seconds_until_ready(asyncio.get_running_loop().time())
         if until_ready_s is not None:

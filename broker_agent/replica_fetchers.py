@@ -1,9 +1,9 @@
-"""All fetchers of an agent: which task fetches which partition, and the set of partitions given up on.
+"""All fetchers of an agent: assignment of partitions to fetchers, and the set of failed partitions.
 
-Every request names all its partitions, so a record in one of a thousand would cost a request and an answer about the
-thousand. Therefore partitions that received records lately are fetched by a task of their own, beside the long poll
-for the quiet ones: what a record costs depends on the busy partitions alone, as with Kafka's incremental sessions.
-Source: Kafka AbstractFetcherManager, ReplicaFetcherManager; KIP-227 for the problem.
+Every request names all its partitions, so one record in a thousand partitions would cost a request and a response with
+all thousand. Partitions that received records lately are therefore fetched by a separate task, beside the long poll for
+idle ones: the cost of a record depends on the busy partitions only, as with Kafka's incremental fetch sessions. Source:
+Kafka AbstractFetcherManager, ReplicaFetcherManager; KIP-227 for the problem.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from cluster.process.tasks import TaskSet
 _METRICS: Final = ("kafka.server", "ReplicaFetcherManager")
 _METRICS_REFRESH_S: Final = 1.0
 _QUIET_AFTER_S: Final = 5.0
-"""A partition without new records for so long is fetched with the quiet ones again."""
+"""A partition without new records for this time is fetched with the idle ones again."""
 
 _log = structlog.stdlib.get_logger()
 
 
 class FetchStart(Struct, frozen=True):
-    """Where to begin with one partition. `latest_epoch` is that of the local epoch cache, None without any."""
+    """Where to start fetching a partition. `latest_epoch`: of the local epoch cache, None if it is empty."""
 
     topic_id: TopicId | None
     leader: Leader
@@ -54,10 +54,10 @@ class _Running(NamedTuple):
 
 
 class ReplicaFetchers:
-    """Adds and removes partitions; starts a fetcher when it gets its first one.
+    """Adds and removes partitions; starts a fetcher with its first partition.
 
-    Add and remove are synchronous: once removal has returned, nothing is appended through the old fetcher
-    any more, whatever answers are still on their way (R0.5).
+    Both are synchronous: once a removal has returned, nothing is appended through the old fetcher any more, whatever
+    responses are still in flight (R0.5).
     """
 
     def __init__(self, setup: FetchSetup, tasks: TaskSet) -> None:
@@ -67,7 +67,7 @@ class ReplicaFetchers:
         self._placed: dict[TopicPartition, _FetcherKey] = {}
         self._failed: dict[TopicPartition, None] = {}
         self._received_at: dict[TopicPartition, float] = {}
-        """When the busy partitions received their last records; in seconds of the loop's time."""
+        """When the busy partitions received their last records; in seconds of the event loop's clock."""
         self._is_closed = False
         self._fetchers_per_leader = setup.settings.num_replica_fetchers
         registry = setup.metrics.registry
@@ -86,7 +86,7 @@ class ReplicaFetchers:
         return None if states is None else states.get(tp)
 
     def add(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
-        """Begin fetching; a partition that is already fetched in the same leader epoch goes on as it was (R5.8)."""
+        """Start fetching; a partition already fetched in the same leader epoch is left unchanged (R5.8)."""
         if self._is_closed:
             return
         for tp, start in starts.items():
@@ -108,7 +108,7 @@ class ReplicaFetchers:
         self._failed_count.set(len(self._failed))
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FetchState]:
-        """Stop fetching these, and forget those that had been given up on; returns the states that were removed."""
+        """Stop fetching, and remove from the failed set; returns the removed states."""
         removed: dict[TopicPartition, FetchState] = {}
         for tp in partitions:
             self._failed.pop(tp, None)
@@ -122,21 +122,21 @@ class ReplicaFetchers:
         return removed
 
     def set_topic_id(self, tp: TopicPartition, topic_id: TopicId | None) -> None:
-        """Refresh the id that requests for this partition carry (R2.10)."""
+        """Update the topic id used in fetch requests (R2.10)."""
         states = self._states(tp)
         state = None if states is None else states.get(tp)
         if states is not None and state is not None:
             states.put(tp, replace(state, topic_id=topic_id))
 
     def on_records_fetched(self, tp: TopicPartition) -> None:
-        """Records were appended: the partition is fetched with the busy ones from now on."""
+        """Records were appended: fetch the partition with the busy ones from now on."""
         key = self._placed[tp]
         self._received_at[tp] = asyncio.get_running_loop().time()
         if not key.is_busy:
             self._move(tp, key._replace(is_busy=True))
 
     def _move(self, tp: TopicPartition, key: _FetcherKey) -> None:
-        """Hand a partition over to another fetcher of its leader, as it is."""
+        """Move a partition to another fetcher of its leader, with its state."""
         origin = self._running[self._placed[tp]].fetcher
         state = origin.states.remove(tp)
         assert state is not None, f"{tp} is not where it was placed"
@@ -146,7 +146,7 @@ class ReplicaFetchers:
         target.wake()
 
     def rebalance_idle(self) -> None:
-        """Move the partitions back that have received nothing for a while, all at once: it interrupts a long poll."""
+        """Move idle partitions back, all at once, because each move interrupts a long poll."""
         deadline = asyncio.get_running_loop().time() - _QUIET_AFTER_S
         for tp in [tp for tp, received_at in self._received_at.items() if received_at <= deadline]:
             del self._received_at[tp]
@@ -154,10 +154,10 @@ class ReplicaFetchers:
                 self._move(tp, self._placed[tp]._replace(is_busy=False))
 
     def resize(self, fetchers_per_leader: int) -> None:
-        """Spread the partitions over another number of fetchers; each goes on as it was (R5.6)."""
+        """Redistribute the partitions over another number of fetchers, with their states (R5.6)."""
         if fetchers_per_leader == self._fetchers_per_leader or self._is_closed:
             return
-        _log.info("fetchers per leader", before=self._fetchers_per_leader, now=fetchers_per_leader)
+        _log.info("Number of fetchers per leader changed", before=self._fetchers_per_leader, now=fetchers_per_leader)
         self._fetchers_per_leader = fetchers_per_leader
         for tp, key in tuple(self._placed.items()):
             wanted = key._replace(fetcher_id=self._fetcher_id(tp))
@@ -166,13 +166,13 @@ class ReplicaFetchers:
         self.stop_idle()
 
     def stop_idle(self) -> None:
-        """End fetchers without partitions (R5.5)."""
+        """Stop fetchers without partitions (R5.5)."""
         for key, running in tuple(self._running.items()):
             if len(running.fetcher.states) == 0:
                 self._stop(key)
 
     def close(self) -> None:
-        """End all of them; nothing can be added afterwards."""
+        """Stop all fetchers; nothing can be added afterwards."""
         self._is_closed = True
         for key in tuple(self._running):
             self._stop(key)
@@ -180,7 +180,7 @@ class ReplicaFetchers:
         self._received_at.clear()
 
     async def refresh_metrics(self) -> None:
-        """Keep the two gauges that are extremes over all fetchers up to date, and sort out who is quiet."""
+        """Update the two gauges that are maxima or minima over all fetchers, and move idle partitions."""
         while True:
             await asyncio.sleep(_METRICS_REFRESH_S)
             self.rebalance_idle()
@@ -190,7 +190,7 @@ class ReplicaFetchers:
             self._failed_count.set(len(self._failed))
 
     def _states(self, tp: TopicPartition) -> FetchStates | None:
-        """The table that holds the partition, or held it until it was given up on."""
+        """The state table of the partition's fetcher, even if the partition has failed."""
         key = self._placed.get(tp)
         running = None if key is None else self._running.get(key)
         return None if running is None else running.fetcher.states
@@ -211,7 +211,7 @@ class ReplicaFetchers:
         return (31 * crc32(tp.topic.encode()) + tp.partition) % self._fetchers_per_leader
 
     def _fetcher(self, key: _FetcherKey, leader: Leader) -> ReplicaFetcher:
-        """The fetcher of that key at that endpoint; one at another endpoint hands over (R5.2)."""
+        """The fetcher for the key at this address; if the address changed, its partitions move to a new one (R5.2)."""
         present = self._running.get(key)
         if present is not None and present.fetcher.leader == leader:
             return present.fetcher
@@ -227,15 +227,15 @@ class ReplicaFetchers:
         return fetcher
 
     async def _guard(self, fetcher: ReplicaFetcher, name: str) -> None:
-        """The root of a fetcher's task: an unexpected error stops this fetcher, not the agent (R5.7).
+        """Root of a fetcher's task: an unexpected error stops this fetcher, not the agent (R5.7).
 
-        It begins again after a pause, because its partitions have nobody else; until then it counts as dead.
+        It is restarted after a pause, as nothing else fetches its partitions; until then it counts as dead.
         """
         while True:
             try:
                 await fetcher.run()
             except Exception:
-                _log.exception("replica fetcher died", fetcher=name)
+                _log.exception("Replica fetcher failed", fetcher=name)
             self._dead_count.inc()
             try:
                 await asyncio.sleep(max(self._setup.settings.replica_fetch_backoff_ms, 1) / 1000)

@@ -1,7 +1,7 @@
-"""The partitions that an agent hosts, and what ties them together: lookups, high watermarks, ISR changes.
+"""The partitions an agent hosts: lookups, high watermarks, ISR changes.
 
-Requests are handled next door (`control_requests`, `role_changes`, `produce_requests`, `fetch_requests`);
-here is the state they share. Source: Kafka ReplicaManager.
+Requests are handled in `control_requests`, `role_changes`, `produce_requests` and `fetch_requests`, which share this
+state. Source: Kafka ReplicaManager.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class ReplicaManager:
-    """The table of hosted partitions. An entry of None is an offline partition, in a failed directory."""
+    """The table of hosted partitions. None is an offline partition, in a failed log directory."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ReplicaManager:
 
     @staticmethod
     def now_ms() -> float:
-        """The event loop's clock in ms: for durations only."""
+        """The event loop's time in ms: for durations only."""
         return asyncio.get_running_loop().time() * 1000
 
     def online(self, tp: TopicPartition) -> HostedPartition | None:
@@ -80,7 +80,7 @@ class ReplicaManager:
         return self._hosted_of_topic[topic] > 0
 
     def host(self, tp: TopicPartition) -> HostedPartition:
-        """The online partition, created fresh if absent; the caller knows that it is not offline."""
+        """The online partition, created if absent; it must not be offline."""
         partition = self._hosted.get(tp)
         if partition is None:
             assert tp not in self._hosted, f"{tp} is offline"
@@ -97,7 +97,7 @@ class ReplicaManager:
         return partition
 
     def on_role_changed(self, partition: HostedPartition) -> None:
-        """Keep the index of led partitions; after each role change."""
+        """Update the index of led partitions; called after each role change."""
         tp = partition.topic_partition
         if not partition.is_leader:
             self._stop_leading(tp)
@@ -106,7 +106,7 @@ class ReplicaManager:
             self._led_of_topic[tp.topic] += 1
 
     def mark_offline(self, tp: TopicPartition) -> None:
-        """Its directory failed: refuse it from now on, until the process ends (P25)."""
+        """Mark a partition of a failed directory: it is refused until the process ends (P25)."""
         partition = self._hosted.get(tp)
         if self.is_offline(tp):
             return
@@ -121,7 +121,7 @@ class ReplicaManager:
         self.complete_delayed(tp)
 
     def remove(self, tp: TopicPartition) -> None:
-        """The replica is deleted: forget it (R4.3 step 2)."""
+        """Remove a deleted replica (R4.3 step 2)."""
         partition = self._hosted.pop(tp)
         assert partition is not None, f"{tp} is offline and cannot be deleted"
         self._stop_leading(tp)
@@ -134,7 +134,7 @@ class ReplicaManager:
             self._led_of_topic[tp.topic] -= 1
 
     def lookup(self, tp: TopicPartition) -> HostedPartition | ErrorCode:
-        """The partition, or what a data request for it is answered (R2.5)."""
+        """The partition, or the error code of a data request for it (R2.5)."""
         partition = self._hosted.get(tp)
         if partition is not None:
             return partition
@@ -145,7 +145,7 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def lookup_leader(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
-        """The partition if it is led here in that epoch (-1: any), else the code."""
+        """The partition if it is led here in that epoch (-1: any), else the error code."""
         partition = self.lookup(tp)
         if isinstance(partition, ErrorCode):
             return partition
@@ -153,36 +153,36 @@ class ReplicaManager:
         return partition if code is ErrorCode.NONE else code
 
     def advance(self, partition: HostedPartition) -> bool:
-        """Try to advance the high watermark of a partition led here; on success wake what waits for it (R7.9)."""
+        """Try to advance the high watermark of a partition led here; then complete waiting requests (R7.9)."""
         if not partition.try_advance_high_watermark(self.now_ms()):
             return False
         self.complete_delayed(partition.topic_partition)
         return True
 
     def complete_delayed(self, tp: TopicPartition) -> None:
-        """Let every request that waits for the partition look again."""
+        """Check every request that waits for the partition."""
         for purgatory in self._purgatories:
             purgatory.check_and_complete(tp)
 
     def close_purgatories(self) -> None:
-        """Let every waiting request answer with what there is; later ones do not wait."""
+        """Complete every waiting request with the state at hand; later ones do not wait."""
         for purgatory in self._purgatories:
             purgatory.close()
 
     def high_watermark_rose(self, tp: TopicPartition) -> None:
-        """A follower's high watermark went up (R5.10 step 4)."""
+        """A follower's high watermark increased (R5.10 step 4)."""
         self.fetch_purgatory.check_and_complete(tp)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of all online partitions that have a log, by directory (R9.8)."""
         for directory in self.logs.live_directories:
-            # Collected anew for each: a partition may be deleted while another directory is written.
+            # Collected for each directory: a partition may be deleted while another directory is written.
             logs = ((p.topic_partition, p.log) for p in self.online_partitions() if p.log is not None)
             offsets = {tp: log.high_watermark for tp, log in logs if log.directory == directory}
             try:
                 await self.logs.write_high_watermarks(directory, offsets)
             except StorageError as error:
-                _log.warning("high watermarks not checkpointed", directory=directory, error=str(error))
+                _log.warning("Checkpointing high watermarks failed", directory=directory, error=str(error))
 
     def expand_isr(self, partition: HostedPartition, replica: BrokerId) -> None:
         """Propose the follower for the ISR if it may join (R8.10)."""
@@ -191,7 +191,7 @@ class ReplicaManager:
             self._submit(partition, proposal)
 
     def shrink_isrs(self) -> None:
-        """Propose to drop the followers that fell behind, of every partition led here (R8.4)."""
+        """Propose to remove lagging followers from the ISR of every partition led here (R8.4)."""
         for partition in tuple(self._led.values()):
             try:
                 proposal = partition.propose_shrink(self.now_ms())
@@ -228,11 +228,15 @@ class ReplicaManager:
             self.advance(partition)
             return
         if outcome is None:
-            _log.debug("answer to an overtaken ISR change", partition=str(partition.topic_partition), isr=item.new_isr)
+            _log.debug(
+                "Ignored the response to a superseded ISR change",
+                partition=str(partition.topic_partition),
+                isr=item.new_isr,
+            )
             return
         self.metrics.failed_isr_updates.mark()
         tp = str(partition.topic_partition)
-        _log.info("ISR change not made", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
+        _log.info("ISR change failed", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
         if outcome is IsrAnswer.SUBMIT_AGAIN:
             self._proposals.submit(item, partial(self._finish, partition, proposal, item))
 

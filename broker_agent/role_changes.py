@@ -1,7 +1,7 @@
-"""Carrying out what a LeaderAndIsr request orders: logs first, durably and many at a time, then the switch.
+"""Carries out role changes of a LeaderAndIsr request: log I/O first, many partitions at a time, then the change.
 
-The caller holds the replica state change lock. A partition's switch of role itself is one synchronous step,
-taken as soon as its own disk work is done. Source: Kafka ReplicaManager.makeLeaders, makeFollowers.
+The caller holds the replica state change lock. A partition's role change itself is one synchronous step, made as soon
+as its own disk I/O is done. Source: Kafka ReplicaManager.makeLeaders, makeFollowers.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from cluster.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrPartitionState
 
 _CONCURRENCY: Final = 32
-"""Partitions whose disk work is under way at once."""
+"""Limit of partitions with disk I/O in progress."""
 _STEPS_BETWEEN_YIELDS: Final = 64
 
 _log = structlog.stdlib.get_logger()
 
 
 class BecomeLeaderOrFollower(Struct, frozen=True):
-    """One admitted partition state, with the partition that is to carry it out."""
+    """One accepted partition state and its hosted partition."""
 
     partition: HostedPartition
     topic_id: TopicId | None
@@ -38,10 +38,10 @@ class BecomeLeaderOrFollower(Struct, frozen=True):
 
 
 class RoleChangeResult(Struct):
-    """What became of the orders, filled in as they are carried out.
+    """The results, filled in as role changes complete.
 
-    `applied` took the new epochs; `changed` are the followers among them that must be fetched anew;
-    `failures` replace the code NONE.
+    `applied`: took the new epochs; `changed`: the followers among them that must start fetching anew; `failures`: codes
+    other than NONE.
     """
 
     applied: list[BecomeLeaderOrFollower] = field(default_factory=list)
@@ -60,7 +60,7 @@ class RoleChanges:
     async def make_leaders(
         self, orders: Sequence[BecomeLeaderOrFollower], logs: "LogsOfRequest", outcome: RoleChangeResult
     ) -> None:
-        """Lead these partitions (R3.1). All their fetchers stop before the first of them becomes leader."""
+        """Become leader of these partitions (R3.1). All their fetchers stop before the first role change."""
         self._fetchers.remove(order.partition.topic_partition for order in orders)
 
         async def lead(order: BecomeLeaderOrFollower) -> None:
@@ -77,7 +77,9 @@ class RoleChanges:
         *,
         is_stopping: bool,
     ) -> None:
-        """Follow the named leaders (R3.2). Fetching starts from where the logs end when all old fetchers are gone."""
+        """Become follower of these partitions (R3.2). Fetching starts at the log end once all old fetchers have
+        stopped.
+        """
 
         async def follow(order: BecomeLeaderOrFollower) -> None:
             await self._follow(order, logs, outcome)
@@ -85,14 +87,14 @@ class RoleChanges:
         try:
             await self._for_each(orders, follow, outcome)
         finally:
-            # Also when one of them failed unexpectedly: the order repeated would not be newer for the others.
+            # Also after an unexpected failure of one of them: for the others a repeated request would not be newer.
             for order in outcome.changed:
                 self._manager.complete_delayed(order.partition.topic_partition)
             if not is_stopping:
                 self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
 
     async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest") -> bool:
-        """Become the leader; whether the order was carried out (R3.3 to R3.7)."""
+        """Become leader (R3.3 to R3.7); returns whether it succeeded."""
         partition, state = order.partition, order.state
         if state.partition_epoch < partition.partition_epoch:
             return False
@@ -116,26 +118,26 @@ class RoleChanges:
         partition, state = order.partition, order.state
         tp = partition.topic_partition
         if self._manager.metadata.endpoint(state.leader) is None:
-            # The log is created all the same, so that its high watermark enters the checkpoints.
-            _log.error("leader is not alive; its partition is not followed", partition=str(tp), leader=state.leader)
+            # The log is created all the same, so that its high watermark is checkpointed.
+            _log.error("Cannot follow a leader that is not live", partition=str(tp), leader=state.leader)
             await logs.attach(order)
             return
         if state.partition_epoch < partition.partition_epoch:
             return
         log = await logs.attach(order)
         if log is None:
-            # The epoch stays as it was: the order repeated, as after the next registration, must count as new. Kafka
-            # takes the epoch here already, and has no replica until the next election.
+            # The epoch is unchanged, so that a repeated request, as after the next registration, counts as new. Kafka
+            # updates the epoch here already, and has no replica until the next election.
             return
         if partition.make_follower(state):
-            # In the same step: nothing that was fetched under the old epoch is appended under the new one.
+            # In the same step: nothing fetched under the old epoch is appended under the new one.
             self._fetchers.remove((tp,))
             outcome.changed.append(order)
         outcome.applied.append(order)
         self._manager.on_role_changed(partition)
 
     def _fetch_start(self, order: BecomeLeaderOrFollower) -> FetchStart:
-        """Where to fetch from (5.4): the log's end if the leader can judge it by its latest epoch, else the HW."""
+        """Where to start fetching: at the log end if the leader can compare its latest epoch, else at the HW."""
         partition = order.partition
         log = partition.log
         endpoint = self._manager.metadata.endpoint(partition.leader_id)
@@ -157,9 +159,9 @@ class RoleChanges:
         work: Callable[[BecomeLeaderOrFollower], Awaitable[None]],
         outcome: RoleChangeResult,
     ) -> None:
-        """Work on all orders, a bounded number at once; expected failures become codes.
+        """Run `work` for all requests, with limited concurrency; expected failures become codes.
 
-        An unexpected one is raised when the others are through: nothing runs on after the lock is released.
+        An unexpected one is raised after the others are done: nothing runs on after the lock is released.
         """
         rest = iter(orders)
 
@@ -171,12 +173,12 @@ class RoleChanges:
                 try:
                     await work(order)
                 except StorageError:
-                    _log.exception("log cannot be opened", partition=str(tp))
+                    _log.exception("Opening a log failed", partition=str(tp))
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     self._fetchers.remove((tp,))
                     self._manager.mark_offline(tp)
                 except LogAppendError as error:
-                    _log.warning("log refused the order", partition=str(tp), why=error.why)
+                    _log.warning("Log refused a role change", partition=str(tp), why=error.why)
                     outcome.failures[tp] = error.code
 
         workers = min(_CONCURRENCY, len(orders))
@@ -186,12 +188,12 @@ class RoleChanges:
                 raise result
 
     async def logs_of_request(self, orders: Sequence[BecomeLeaderOrFollower]) -> "LogsOfRequest":
-        """Prepare for attaching logs: read the settings of the topics that need one, all at once (R3.12)."""
+        """Prepare opening logs: read the configs of all topics that need one, in one batch (R3.12)."""
         topics = sorted({o.partition.topic_partition.topic for o in orders if o.partition.log is None})
         try:
             configs = await self._configs.read(topics)
         except ZooKeeperError as error:
-            _log.warning("topic settings cannot be read; logs are not opened", topics=len(topics), error=str(error))
+            _log.warning("Reading topic configs failed; logs are not opened", topics=len(topics), error=str(error))
             configs = {}
         return LogsOfRequest(self._manager.logs, configs)
 
@@ -206,9 +208,9 @@ class LogsOfRequest:
         self._reading = asyncio.Lock()
 
     async def attach(self, order: BecomeLeaderOrFollower) -> Log | None:
-        """The partition's log, opened or created if it has none yet (R3.11); None if its settings are not known.
+        """The partition's log, opened or created if it has none yet (R3.11); None if its config is unknown.
 
-        Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) for a log that bears another topic id.
+        Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) for a log that has another topic id.
         """
         partition = order.partition
         if partition.log is None:

@@ -1,4 +1,4 @@
-"""An agent's ZooKeeper session: what it tells, and after an expiry a new one with a new registration.
+"""An agent's ZooKeeper session: processes its events, and replaces it after an expiry, with a new registration.
 
 Source: Kafka ZooKeeperClient, KafkaZkClient; agent rules R1.12 to R1.15.
 """
@@ -23,7 +23,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class SessionKeeper:
-    """Follows the session for the life of one agent. `follow` does the work."""
+    """Maintains the session as long as the agent runs. `follow` does the work."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class SessionKeeper:
         setting_changes: ConfigChanges,
         sink: StateChangeSink,
     ) -> None:
-        """`events` is fed by the listener of `zookeeper`."""
+        """`events` is filled by the listener of `zookeeper`."""
         self._broker = broker
         self._zookeeper = zookeeper
         self._events = events
@@ -46,7 +46,7 @@ class SessionKeeper:
         self._sink = sink
 
     async def follow(self) -> None:
-        """Act on session and watch events, in their order, for ever."""
+        """Process session and watch events, in their order, until cancelled."""
         while True:
             event = await self._events.get()
             match event:
@@ -57,16 +57,16 @@ class SessionKeeper:
                 case SessionEvent(state=SessionState.CONNECTED):
                     self._finder.refresh()
                 case SessionEvent(state=SessionState.EXPIRED | SessionState.AUTH_FAILED, session_id=session_id):
-                    # A session that ended while we were opening its successor is dealt with already.
+                    # A session that ended while its successor was being opened has been replaced already.
                     if session_id == self._zookeeper.session_id:
                         await self._renew_session()
                 case SessionEvent(state=state):
-                    _log.warning("ZooKeeper session", state=state.value)
+                    _log.warning("ZooKeeper session state changed", state=state.value)
 
     async def _renew_session(self) -> None:
-        """After an expiry: a new session and a new registration, until both work (R1.12, R1.15).
+        """Open a new session and register, retrying until both succeed (R1.12, R1.15).
 
-        Roles, fetchers, logs and pending ISR changes stay as they are: the controller decides anew (R1.13).
+        Roles, fetchers, logs and pending ISR changes stay as they are until the controller's next requests (R1.13).
         """
         _log.warning("ZooKeeper session expired; registering again", broker=self._broker)
         self._record("expired")
@@ -81,14 +81,14 @@ class SessionKeeper:
             except SessionExpiredError:
                 needs_session = True
             except ZooKeeperError as error:
-                _log.warning("not registered", error=str(error))
+                _log.warning("Registration failed; retrying", error=str(error))
             await asyncio.sleep(_RETRY_S)
         self.record_registration()
         self._finder.refresh()
         self._setting_changes.start_session()
 
     def record_registration(self) -> None:
-        """Write into the state-change log that the broker is registered, and under which epoch."""
+        """Write the registration and its broker epoch to the state-change log."""
         self._record("registered")
 
     def _record(self, state: str) -> None:

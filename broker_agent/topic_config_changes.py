@@ -1,4 +1,4 @@
-"""Settings of topics that change while their logs are in use. Source: Kafka TopicConfigHandler; R15.2."""
+"""Applies changed topic configs to open logs. Source: Kafka TopicConfigHandler (R15.2)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class TopicConfigChanges:
-    """Gives live logs the settings that their topics have now; the next operation on a log goes by them."""
+    """Sets the current topic configs on open logs; they apply from the next operation on."""
 
     def __init__(self, configs: TopicConfigs, manager: ReplicaManager, lock: asyncio.Lock) -> None:
         self._configs = configs
@@ -24,14 +24,14 @@ class TopicConfigChanges:
         self._lock = lock
 
     async def take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
-        """Read the settings of these topics again. Raises ZooKeeperError."""
+        """Re-read the configs of these topics. Raises ZooKeeperError."""
         topics = {entity.name for entity in entities if entity.type == _TOPICS}
         if is_new_session:
-            # Announcements may have come and gone while nobody listened.
+            # Change notifications may have been created and deleted while there was no session.
             topics |= {tp.topic for tp in self._manager.logs.all_logs()}
         configs = await self._configs.read(sorted(topics))
         changed: set[str] = set()
-        # A log that is being opened under this lock may still get settings that were read before the change.
+        # A log being opened under this lock may otherwise get a config read before the change.
         async with self._lock:
             for tp, log in self._manager.logs.all_logs().items():
                 config = configs.get(tp.topic)
@@ -40,7 +40,7 @@ class TopicConfigChanges:
                     changed.add(tp.topic)
                     partition = self._manager.online(tp)
                     if partition is not None:
-                        # Whether it is below the minimum of its ISR is shown by gauges, too.
+                        # Gauges also show whether the ISR is below the minimum.
                         partition.update_status()
         if changed:
-            _log.info("settings of topics changed", topics=sorted(changed))
+            _log.info("Topic configs changed", topics=sorted(changed))

@@ -1,6 +1,6 @@
-"""Settings of single topics: the broker's defaults under what `/config/topics/<topic>` overrides.
+"""Configs of single topics: the broker's defaults with the overrides in `/config/topics/<topic>`.
 
-Source: Kafka LogConfig; R15.1.
+Source: Kafka LogConfig (R15.1).
 """
 
 import asyncio
@@ -27,16 +27,16 @@ _MINIMUM: Final = {
     "min_insync_replicas": 1,
     "flush_messages": 1,
 }
-"""The smallest value of each numeric key; 0 where none is given."""
+"""The smallest valid value of each numeric key; 0 if not listed."""
 _CHOICES: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
 _CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
-"""Logs are not compacted: without `delete` they are kept as they are."""
+"""Logs are not compacted: without `delete` all records are kept."""
 
 _log = structlog.stdlib.get_logger()
 
 
 def default_log_config(settings: Settings) -> LogConfig:
-    """What holds for a topic without overrides."""
+    """The config of a topic without overrides."""
     return LogConfig(
         segment_bytes=settings.log_segment_bytes,
         segment_ms=settings.log_roll_ms,
@@ -56,16 +56,16 @@ def default_log_config(settings: Settings) -> LogConfig:
 
 
 def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> LogConfig:
-    """The defaults with a topic's overrides. A value that makes no sense is logged and the default kept."""
+    """Apply a topic's overrides to the defaults. An invalid value is logged and ignored."""
     changes: dict[str, int | str] = {}
     for key, text in overrides.items():
         field = key.replace(".", "_")
         if field not in LogConfig.__struct_fields__:
-            _log.info("topic setting is not used here", topic=topic, key=key)
+            _log.info("Ignored an unused topic config", topic=topic, key=key)
             continue
         value = _parse(field, text)
         if value is None:
-            _log.warning("topic setting is not valid; the default holds", topic=topic, key=key, value=text)
+            _log.warning("Ignored an invalid topic config; using the default", topic=topic, key=key, value=text)
         else:
             changes[field] = value
     return replace(defaults, **changes) if changes else defaults
@@ -85,7 +85,7 @@ def _parse(field: str, text: str) -> int | str | None:
 
 
 class TopicConfigs:
-    """Reads topic settings from ZooKeeper."""
+    """Reads topic configs from ZooKeeper."""
 
     def __init__(self, zookeeper: ZooKeeper, defaults: LogConfig, timeout_ms: int) -> None:
         self.defaults = defaults
@@ -93,9 +93,9 @@ class TopicConfigs:
         self._timeout_ms = timeout_ms
 
     async def read(self, topics: Sequence[str]) -> dict[str, LogConfig]:
-        """The settings of these topics; the defaults where a topic has none or they are malformed.
+        """The configs of these topics; the defaults if there is none or it is malformed.
 
-        Raises ZooKeeperError, also when there was no answer within the connection timeout.
+        Raises ZooKeeperError, also without a response within the connection timeout.
         """
         if not topics:
             return {}
@@ -107,5 +107,5 @@ class TopicConfigs:
         return {e.name: override(self.defaults, overrides_of(config), e.name) for e, config in found.items()}
 
     async def read_all(self) -> dict[str, LogConfig]:
-        """The settings of every topic that has any. Raises ZooKeeperError."""
+        """The configs of every topic that has overrides. Raises ZooKeeperError."""
         return await self.read(await self._zookeeper.children(CONFIG_TOPICS) or ())

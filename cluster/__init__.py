@@ -1,5 +1,5 @@
-"""What controller, agents, admin and audit must agree on; imports none of them.
+"""Code shared by controller, agents, admin and audit; imports none of them.
 
-The plain files are the vocabulary (pure values); `zookeeper/` and `rpc/` are the wires; `process/` is what
-every long-running program needs.
+Modules at the top level are pure values; `zookeeper/` and `rpc/` access the network; `process/` is what every
+long-running program uses.
 """

@@ -1,7 +1,7 @@
-"""Who takes part in a cluster: ids, epochs and versions as distinct types, endpoints and broker records.
+"""Ids, epochs and versions as distinct types; endpoints and broker records.
 
-Every number that counts something different has a type of its own, so that a leader epoch never
-stands where a partition epoch belongs. All of them are plain ints at run time.
+Each kind of number has its own type, so that a leader epoch cannot be passed as a partition epoch. All are plain ints
+at run time.
 """
 
 from typing import Final, NewType
@@ -10,18 +10,18 @@ from msgspec import Struct
 
 BrokerId = NewType("BrokerId", int)
 ControllerId = NewType("ControllerId", int)
-"""Candidate id of a controller process; it shares the number space of broker ids (1001 and up by default)."""
+"""Id of a controller process; from the same number space as broker ids (1001 and up by default)."""
 
 BrokerEpoch = NewType("BrokerEpoch", int)
-"""czxid of the broker's registration node: greater after every registration."""
+"""czxid of the broker's registration znode: increases with every registration."""
 ControllerEpoch = NewType("ControllerEpoch", int)
-"""Content of /controller_epoch: raised by one per successful controller election."""
+"""Content of /controller_epoch: incremented by every won controller election."""
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Per partition: raised by one with every leadership decision of a controller."""
+"""Per partition: incremented by every leadership decision of a controller."""
 PartitionEpoch = NewType("PartitionEpoch", int)
-"""ZooKeeper data version of the partition's state node."""
+"""ZooKeeper data version of the partition's state znode."""
 ZkVersion = NewType("ZkVersion", int)
-"""ZooKeeper data version of any other node."""
+"""ZooKeeper data version of any other znode."""
 Offset = NewType("Offset", int)
 TopicId = NewType("TopicId", str)
 """22 characters of unpadded URL-safe base64: a version-4 UUID."""
@@ -37,13 +37,13 @@ UNKNOWN_BROKER_EPOCH: Final = BrokerEpoch(-1)
 NO_CONTROLLER: Final = ControllerId(-1)
 UNKNOWN_OFFSET: Final = Offset(-1)
 ZERO_TOPIC_ID: Final = TopicId("A" * 22)
-"""How Kafka's messages say that there is no id (KIP-516); here that is None, and this one comes from outside only."""
+"""The value for "no topic id" in Kafka's messages (KIP-516); here None is used, and this one only received."""
 
 DEFAULT_LISTENER: Final = "PLAINTEXT"
 
 
 class Endpoint(Struct, frozen=True):
-    """Where one listener of a process can be reached."""
+    """The address of one listener of a process."""
 
     host: str
     port: int
@@ -64,7 +64,7 @@ class FeatureRange(Struct, frozen=True):
 
 
 class Broker(Struct, frozen=True, weakref=True):
-    """One registered broker as the cluster knows it; its epoch is kept beside it, not in it."""
+    """One registered broker; its epoch is kept separately."""
 
     id: BrokerId
     endpoints: tuple[Endpoint, ...]
@@ -72,12 +72,12 @@ class Broker(Struct, frozen=True, weakref=True):
     features: dict[str, FeatureRange] = {}
 
     def endpoint(self, listener: str = DEFAULT_LISTENER) -> Endpoint | None:
-        """The endpoint of that listener, or None when the broker does not offer it."""
+        """The endpoint of that listener, None if the broker does not have it."""
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 
 class RegisteredBroker(Struct, frozen=True):
-    """A broker incarnation: the record and the epoch that tells this registration from every other."""
+    """A broker incarnation: the broker record and the epoch of this registration."""
 
     broker: Broker
     epoch: BrokerEpoch

@@ -1,8 +1,7 @@
-"""The error tree of klamm and the wire code of each error.
+"""The exceptions of klamm and the wire code of each.
 
-Codes are Kafka's numbers, so that a Kafka engineer can read an answer. Expected outcomes travel as
-values with an `ErrorCode`; what is raised is either a failure of the environment (`ClusterError`) or a
-bug of ours (`AssertionError`).
+Codes are Kafka's numbers. Expected outcomes are values with an `ErrorCode`; what is raised is either an environment
+failure (`ClusterError`) or a bug (`AssertionError`).
 """
 
 from collections.abc import Sequence
@@ -72,7 +71,7 @@ class ErrorCode(IntEnum):
 
 
 class ClusterError(Exception):
-    """Root of what the environment or a caller did to us; `code` is what goes on the wire."""
+    """Base of all failures caused by the environment or a caller; `code` is the wire code."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -84,11 +83,11 @@ class ControllerMovedError(ClusterError):
 
 
 class ZooKeeperError(ClusterError):
-    """A ZooKeeper operation failed for a reason that is no expected outcome."""
+    """A ZooKeeper operation failed unexpectedly."""
 
 
 class ZooKeeperUnreachableError(ZooKeeperError):
-    """No connection to ZooKeeper came about within the connection timeout."""
+    """No connection to ZooKeeper within the connection timeout."""
 
 
 class ZooKeeperAuthenticationError(ZooKeeperError):
@@ -96,19 +95,19 @@ class ZooKeeperAuthenticationError(ZooKeeperError):
 
 
 class ZooKeeperAccessError(ZooKeeperError):
-    """The access list of a node does not allow this; it was made under another identity, or by hand."""
+    """The ACL of a znode does not permit the operation; it was set by another identity."""
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The ZooKeeper session is gone; requests in flight may or may not have been applied."""
+    """The ZooKeeper session has expired; requests in flight may or may not have been applied."""
 
 
 class OutcomeUnknownError(ZooKeeperError):
-    """The connection was lost after a write had left: it may or may not have been applied. Re-read."""
+    """The connection was lost after a write was sent: it may or may not have been applied. Read again to find out."""
 
 
 class MalformedZnodeError(ClusterError):
-    """A node's content cannot be decoded. Carries the path and the bytes, for the log."""
+    """A znode's content is malformed. Carries path and content, for the log."""
 
     def __init__(self, path: str, data: bytes, why: str) -> None:
         super().__init__(f"malformed znode {path}: {why}: {data[:200]!r}")
@@ -116,7 +115,7 @@ class MalformedZnodeError(ClusterError):
 
 
 class StorageError(ClusterError):
-    """An I/O error of one log directory; everything in that directory is offline from now on."""
+    """An I/O error of one log directory; everything in it is offline from now on."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -126,7 +125,7 @@ class StorageError(ClusterError):
 
 
 class LogAppendError(ClusterError):
-    """A record set was refused and nothing of it was written; `code` says why."""
+    """A record set was refused and nothing of it was appended; `code` says why."""
 
     def __init__(self, code: ErrorCode, why: str) -> None:
         super().__init__(f"{code.name}: {why}")
@@ -134,7 +133,7 @@ class LogAppendError(ClusterError):
 
 
 class PeerUnreachableError(ClusterError):
-    """A request to another node failed or timed out; it may or may not have been processed there."""
+    """A request to another node failed or timed out; it may or may not have been processed."""
 
     code = ErrorCode.NETWORK_EXCEPTION
 
@@ -144,7 +143,7 @@ class PeerUnreachableError(ClusterError):
 
 
 class FieldViolation(Struct, frozen=True):
-    """One thing that is wrong with a request, as in google.rpc.BadRequest."""
+    """One invalid field of a request, as in google.rpc.BadRequest."""
 
     field: str
     description: str
@@ -153,8 +152,8 @@ class FieldViolation(Struct, frozen=True):
 class ApiError(ClusterError):
     """An administrative request, or one item of it, is refused; as a whole it becomes a gRPC status.
 
-    `field` and `value` name what is wrong, `violations` everything that is; `leader_address` is where the
-    active controller is (NOT_CONTROLLER only).
+    `field` and `value`: the invalid field; `violations`: all invalid fields; `leader_address`: address of the active
+    controller (NOT_CONTROLLER only).
     """
 
     def __init__(
@@ -176,7 +175,7 @@ class ApiError(ClusterError):
 
 
 def all_refusals(errors: Sequence[ApiError]) -> ApiError:
-    """One error that tells of all of them; code, field and value are those of the first."""
+    """One error with the messages of all; code, field and value are those of the first."""
     first = errors[0]
     return ApiError(
         first.code,
@@ -188,7 +187,7 @@ def all_refusals(errors: Sequence[ApiError]) -> ApiError:
 
 
 class ConfigError(ClusterError):
-    """Everything that is wrong with a configuration, one line each: `field: value: why`."""
+    """All errors of a configuration, one line each: `field: value: why`."""
 
     code = ErrorCode.INVALID_CONFIG
 
@@ -198,4 +197,4 @@ class ConfigError(ClusterError):
 
 
 class StartupError(ClusterError):
-    """A program cannot start for a reason the operator can mend; the message says what to do."""
+    """A program cannot start for a reason the operator can fix; the message says how."""

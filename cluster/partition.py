@@ -1,4 +1,4 @@
-"""Partitions, their replicas and their leadership: the nouns everybody agrees on, with their arithmetic."""
+"""Partitions, replica assignments and leadership."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -23,10 +23,10 @@ class TopicPartition(NamedTuple):
 
 
 class LeaderAndIsr(Struct, frozen=True):
-    """What the state node of a partition says, with its data version (`partition_epoch`).
+    """The content of a partition's state znode, with its data version (`partition_epoch`).
 
-    `leader` is NO_LEADER (-1) for none. `isr` keeps its order. `controller_epoch` is that of the
-    controller that took the decision. Source: Kafka LeaderIsrAndControllerEpoch.
+    `leader` is NO_LEADER (-1) for none. `isr` keeps its order. `controller_epoch` is that of the controller that made
+    the decision. Source: Kafka LeaderIsrAndControllerEpoch.
     """
 
     leader: BrokerId
@@ -38,10 +38,9 @@ class LeaderAndIsr(Struct, frozen=True):
 
 
 class ReplicaAssignment(Struct, frozen=True):
-    """Full replica list of a partition and what a reassignment adds to it and removes from it.
+    """Full replica list of a partition, and the replicas that a reassignment adds and removes.
 
-    Orders matter: the first of `replicas` is the preferred replica.
-    Source: Kafka ReplicaAssignment; KIP-455.
+    Order matters: the first of `replicas` is the preferred replica. Source: Kafka ReplicaAssignment; KIP-455.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -50,12 +49,12 @@ class ReplicaAssignment(Struct, frozen=True):
 
     @property
     def original(self) -> tuple[BrokerId, ...]:
-        """The list before the reassignment: replicas without the adding ones."""
+        """The replicas before the reassignment: all without the adding ones."""
         return _without(self.replicas, self.adding)
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
-        """The list after the reassignment: replicas without the removing ones."""
+        """The replicas after the reassignment: all without the removing ones."""
         return _without(self.replicas, self.removing)
 
     @property
@@ -63,7 +62,7 @@ class ReplicaAssignment(Struct, frozen=True):
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: Sequence[BrokerId]) -> "ReplicaAssignment":
-        """Start over towards `target` from the original list: a second reassignment replaces the first."""
+        """Start a reassignment to `target` from the original replicas; it replaces an ongoing one."""
         original = self.original
         replicas = tuple(dict.fromkeys((*target, *original)))
         return ReplicaAssignment(
@@ -77,7 +76,7 @@ EMPTY_ASSIGNMENT: Final = ReplicaAssignment(replicas=())
 
 
 class TopicAssignment(Struct, frozen=True):
-    """The content of a topic node: id (None when it has none) and the assignment of each partition."""
+    """The content of a topic znode: topic id (None if there is none) and the assignment of each partition."""
 
     partitions: dict[int, ReplicaAssignment]
     topic_id: str | None = None

@@ -1,7 +1,7 @@
-"""The inter-broker protocol version and what it switches on.
+"""The inter-broker protocol version and the features it enables.
 
-A cluster that is being upgraded keeps speaking the older protocol until every node knows the newer one,
-so behaviour hangs on the configured version and not on the code's age. Source: Kafka MetadataVersion.
+During a rolling upgrade all nodes use the older protocol until every node supports the newer one, so behaviour depends
+on the configured version, not on the code's. Source: Kafka MetadataVersion.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 _LAST_OF_RELEASE: Final = 1_000
-"""Stands for "the newest change of that release" where a version is given without `-IVn`."""
+"""The latest change of a release, for a version given without `-IVn`."""
 
 
 class ProtocolVersion(Struct, frozen=True, order=True):
@@ -20,12 +20,13 @@ class ProtocolVersion(Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> "ProtocolVersion":
-        """Read `3.4`, `2.7-IV2`, `0.10.2-IV0`. Raises ValueError for anything else or newer than NEWEST."""
+        """Parse `3.4`, `2.7-IV2`, `0.10.2-IV0`. Raises ValueError for anything else or newer than NEWEST."""
         release, separator, change = text.strip().partition("-IV")
         parts = release.split(".")
         if not all(part.isdecimal() for part in parts) or (separator and not change.isdecimal()):
             raise ValueError("must be a version such as 3.4 or 2.7-IV2")
-        # Before 1.0 the second number was a major release and the third a minor one; later a third is a bug fix.
+        # Before 1.0 the second number was a major release and the third a minor one; later the third is a bug-fix
+        # release.
         significant = 3 if parts[0] == "0" else 2
         if len(parts) < significant:
             raise ValueError("must be a version such as 3.4 or 2.7-IV2")
@@ -45,12 +46,12 @@ class ProtocolVersion(Struct, frozen=True, order=True):
 
     @property
     def has_alter_partition(self) -> bool:
-        """ISR changes go through the controller; else leaders write the state node (IBP 2.7-IV2)."""
+        """ISR changes go through the controller; otherwise leaders write state znodes (IBP 2.7-IV2)."""
         return self >= ProtocolVersion((2, 7), 2)
 
     @property
     def assigns_topic_ids(self) -> bool:
-        """New topics get an id and old ones are given one (IBP 2.8-IV0)."""
+        """New and existing topics are assigned topic ids (IBP 2.8-IV0)."""
         return self >= ProtocolVersion((2, 8), 0)
 
     @property
@@ -65,7 +66,7 @@ class ProtocolVersion(Struct, frozen=True, order=True):
 
     @property
     def feature_znode_version(self) -> int:
-        """Version of the `/feature` body: 2 from IBP 3.3-IV0."""
+        """Format version of `/feature`: 2 from IBP 3.3-IV0."""
         return 2 if self >= ProtocolVersion((3, 3), 0) else 1
 
     @property

@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go: spread over brokers, and over racks where brokers name theirs.
+"""Places the replicas of new partitions on brokers and racks.
 
 Source: Kafka AdminUtils.assignReplicasToBrokers; KIP-36 for racks.
 """
@@ -10,8 +10,8 @@ from cluster.broker import Broker, BrokerId
 from cluster.errors import ApiError, ErrorCode, all_refusals
 
 MAX_PARTITIONS: Final = 100_000
-"""Of one topic. Its node lists them all, and ZooKeeper takes about one megabyte; without a limit a request for
-billions would be worked on until the memory ends.
+"""Limit per topic. The topic znode lists all partitions, and ZooKeeper's limit is about 1 MiB; without a limit, a
+request for billions of partitions would exhaust the memory.
 """
 
 
@@ -26,9 +26,9 @@ def place_replicas(
 ) -> dict[int, tuple[BrokerId, ...]]:
     """Partition -> replicas, preferred one first (TP-5).
 
-    `start` picks the broker of the first partition's first replica, `shift` how far further replicas are
-    from the first; both are below the number of brokers, random for a new topic. Raises ApiError for
-    counts that cannot be met and when only some brokers name a rack.
+    `start`: index of the broker of the first partition's first replica; `shift`: distance of further replicas from the
+    first. Both are below the number of brokers, random for a new topic. Raises ApiError for impossible counts, and if
+    only some brokers have a rack.
     """
     racks = {b.id: b.rack for b in sorted(brokers, key=lambda b: b.id)}
     _check_counts(partition_count, first_partition, replication_factor, len(racks))
@@ -44,7 +44,7 @@ def place_replicas(
             partition,
             replication_factor,
             start=start,
-            # One more each time the first replicas have gone round all brokers, counted from the first new one.
+            # Incremented each time the first replicas have used all brokers, counted from the first new partition.
             shift=shift + partition // len(ordered) - max(0, first_partition - 1) // len(ordered),
         )
         for partition in range(first_partition, first_partition + partition_count)
@@ -52,7 +52,7 @@ def place_replicas(
 
 
 def _check_counts(partition_count: int, first_partition: int, replication_factor: int, brokers: int) -> None:
-    """Raise ApiError that names both counts where both are wrong."""
+    """Raise ApiError for invalid counts; names both if both are."""
     errors: list[ApiError] = []
     if partition_count <= 0 or first_partition + partition_count > MAX_PARTITIONS:
         why = (
@@ -71,7 +71,7 @@ def _check_counts(partition_count: int, first_partition: int, replication_factor
 
 
 def alternate_racks(racks: Mapping[BrokerId, str]) -> tuple[BrokerId, ...]:
-    """One broker of each rack in turn: racks by name, brokers by id within them."""
+    """Brokers with alternating racks: racks by name, brokers by id within them."""
     queues: dict[str, list[BrokerId]] = {}
     for broker in sorted(racks):
         queues.setdefault(racks[broker], []).append(broker)

@@ -1,7 +1,7 @@
-"""The states of partitions and replicas and the moves between them: one table each, read by everybody.
+"""The states of partitions and replicas and their valid transitions, one table each.
 
-The controller carries out the moves, the invariants check recorded ones against the same tables, and the
-documentation is made from them. Source: Kafka PartitionStateMachine, ReplicaStateMachine.
+The controller makes the transitions, the invariants check recorded ones against the same tables, and the documentation
+is generated from them. Source: Kafka PartitionStateMachine, ReplicaStateMachine.
 """
 
 from enum import StrEnum
@@ -9,35 +9,35 @@ from typing import Final
 
 
 class PartitionState(StrEnum):
-    """Where a partition stands with its controller."""
+    """The state of a partition in the controller."""
 
     NEW = "NewPartition"
     """Has replicas, has never had a leader."""
     ONLINE = "OnlinePartition"
     """A leader has been elected."""
     OFFLINE = "OfflinePartition"
-    """Had a leader, which is gone."""
+    """Had a leader, which is offline."""
     NON_EXISTENT = "NonExistentPartition"
-    """Never created, or deleted; also what a partition without a recorded state counts as."""
+    """Never created, or deleted; also the state of a partition without a recorded one."""
 
 
 class ReplicaState(StrEnum):
-    """Where one replica stands with its controller."""
+    """The state of one replica in the controller."""
 
     NEW = "NewReplica"
-    """Being created; may only be told to follow."""
+    """Being created; can only become a follower."""
     ONLINE = "OnlineReplica"
     """Serving; may lead or follow."""
     OFFLINE = "OfflineReplica"
-    """Its broker or disk is gone, or it is being removed."""
+    """Its broker or log directory is offline, or it is being removed."""
     DELETION_STARTED = "ReplicaDeletionStarted"
-    """Its broker was told to delete it."""
+    """StopReplica with deletion was sent to its broker."""
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
     """Its broker confirmed the deletion."""
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
-    """The deletion failed, or cannot be attempted now."""
+    """The deletion failed, or cannot be attempted at present."""
     NON_EXISTENT = "NonExistentReplica"
-    """Gone, or never there."""
+    """Deleted, or never created."""
 
 
 PREVIOUS_PARTITION_STATES: Final[dict[PartitionState, frozenset[PartitionState]]] = {
@@ -46,7 +46,7 @@ PREVIOUS_PARTITION_STATES: Final[dict[PartitionState, frozenset[PartitionState]]
     PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
     PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
 }
-"""Target state -> the states from which a partition may enter it."""
+"""Target state -> valid previous states of a partition."""
 
 PREVIOUS_REPLICA_STATES: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
     ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
@@ -61,4 +61,4 @@ PREVIOUS_REPLICA_STATES: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
     ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
     ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
 }
-"""Target state -> the states from which a replica may enter it."""
+"""Target state -> valid previous states of a replica."""

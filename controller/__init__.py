@@ -1,7 +1,7 @@
-"""The controller: elected through ZooKeeper, it decides, writes, applies and tells (ARCHITECTURE.md).
+"""The controller service: elected through ZooKeeper, runs the partition and replica state machines (ARCHITECTURE.md).
 
-`program` makes the process, `controller` is the candidate in it. Requests come in through `node` and notifications
-of ZooKeeper through `watched_znodes`; both only enqueue events, which `event_loop` takes one by one and `dispatch`
-hands to a handler. A handler works on one `active_controller`: its `context` is the image of the cluster, its `store`
-the fenced way to ZooKeeper, its `broker_channels` the way to the agents.
+`program` builds the process, `controller` is the candidate in it. Requests enter through `node`, ZooKeeper
+notifications through `watched_znodes`; both only enqueue events. `event_loop` processes them one by one and `dispatch`
+calls their handlers. A handler works on an `active_controller`: `context` is the cluster state in memory, `store`
+writes to ZooKeeper, `broker_channels` sends requests to agents.
 """

@@ -12,9 +12,9 @@ from controller.program import run
 
 
 def main(config_path: Path) -> int:
-    """Run until SIGTERM or SIGINT; the exit code."""
+    """Run until SIGTERM or SIGINT; returns the exit code."""
     try:
-        # What a controller keeps is its state-change log: beside the file that configures it, unless that says where.
+        # The only data of a controller is its state-change log; by default it is stored beside the configuration file.
         config = load_config(config_path, defaults={"data": str(config_path.absolute().with_suffix(""))})
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")

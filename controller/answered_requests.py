@@ -1,9 +1,9 @@
-"""Mutations that were asked for before: who asks again under the same request id gets the first answer.
+"""Deduplicates mutations by request id: a repeated request gets the first response.
 
-A client whose connection broke cannot know whether its request was carried out. It sends it again with the
-id it had, and the mutation happens once. What is remembered is the decision, which goes on without the
-caller; each caller waits for consequences (leaders, the end of a deletion) by itself. The memory is this
-process's own: after a failover the next controller answers from the state of the cluster.
+A client that lost its connection cannot know whether its request was carried out. It repeats the request with the same
+id, and the mutation is carried out once. The decision is stored, and does not depend on the caller; each caller waits
+for its effects (leaders elected, topic deleted) separately. The store is local to this process: after a failover the
+next controller answers from the cluster state.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from cluster.errors import ApiError, ErrorCode
 
 ANSWERS_MAX: Final = 1_000
-"""Far more than clients have under way; the oldest is forgotten first."""
+"""Far more than clients have in flight; the oldest is removed first."""
 
 Ask = Callable[[asyncio.Future[Any]], None]
-"""Sees to it that the future is resolved: by an event in the queue, or at once where there can be none."""
+"""Makes sure that the future is completed: by an event in the queue, or at once if that is not possible."""
 
 
 class _Answered(NamedTuple):
@@ -25,16 +25,16 @@ class _Answered(NamedTuple):
 
 
 class AnsweredRequests:
-    """Decisions by request id, those not yet taken included. For one event loop."""
+    """Decisions by request id, including pending ones. Not thread-safe: used from one event loop."""
 
     def __init__(self) -> None:
         self._answered: dict[str, _Answered] = {}
 
     async def first_answer(self, request_id: str, request: object, ask: Ask) -> Any:
-        """The answer to `request`, asked for unless it was before. Without an id nothing is remembered.
+        """The response to `request`, enqueued unless it was before. Without an id nothing is stored.
 
-        A failure is not remembered: it means that nothing was decided here. Raises ApiError(INVALID_REQUEST)
-        when the id came with another request.
+        A failure is not stored, since then nothing was decided. Raises ApiError(INVALID_REQUEST) if the id was used by
+        another request.
         """
         known = self._answered.get(request_id)
         if known is None:
@@ -46,7 +46,7 @@ class AnsweredRequests:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, "another request had this id", field="x-request-id", value=request_id
             )
-        # The event is in the queue whatever becomes of this caller, so its answer must survive him.
+        # The event is queued whatever happens to this caller, so its response must not be cancelled with the caller.
         return await asyncio.shield(known.answer)
 
     def _remember(self, request_id: str, answered: _Answered) -> None:

@@ -1,6 +1,6 @@
-"""The table of what an active controller answers: one row for each API, in the order of `ControllerService`.
+"""The table of APIs of the active controller, in the order of `ControllerService`.
 
-Event names and states are public: they stand in the state-change log, and in the metrics (EV-3).
+Event names and states are public: they are in the state-change log and in the metrics (EV-3).
 """
 
 from typing import Any, Final
@@ -86,7 +86,7 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
         event="AlterPartitionReceived",
         state=ControllerState.ISR_CHANGE,
         refuse=AlterPartitionResponse,
-        # Leaders need not wait for what their new ISRs complete (IS-17).
+        # After the reply: leaders need not wait for reassignments that their new ISRs complete (IS-17).
         follow_up=complete_moves,
     ),
     ControllerApi(

@@ -18,18 +18,20 @@ from cluster.zookeeper.port import Create, Op, SetData, ZkError, ZooKeeper, refu
 
 
 class AuxiliaryStore:
-    """Reads and writes the nodes of the auxiliary duties."""
+    """Reads and writes `/feature` and the producer id block."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
 
     async def read_features(self) -> FinalizedFeatures | None:
-        """None when the node is absent. Raises MalformedZnodeError."""
+        """The finalized features; None if the znode is missing. Raises MalformedZnodeError."""
         znode = await self._zookeeper.get(FEATURE)
         return None if znode is None else decode_features(znode.data)
 
     async def write_features(self, features: FinalizedFeatures, *, exists: bool) -> None:
-        """Write `/feature`, again after each lost answer. Raises ZooKeeperError when somebody else writes it too."""
+        """Write `/feature`, with a retry after each lost response. Raises ZooKeeperError if somebody else writes it,
+        too.
+        """
         data = encode_features(features)
         op: Op = SetData(FEATURE, data) if exists else Create(FEATURE, data)
         while True:
@@ -46,7 +48,7 @@ class AuxiliaryStore:
             return
 
     async def read_producer_id_block(self) -> tuple[ProducerIdBlock | None, int] | None:
-        """The last block given, if there was one, and the version of its node; None where the node is missing.
+        """The last allocated block, None if there was none, and the version of its znode; None if the znode is missing.
 
         Raises MalformedZnodeError.
         """
@@ -54,9 +56,9 @@ class AuxiliaryStore:
         return None if znode is None else (decode_producer_id_block(znode.data), znode.stat.version)
 
     async def write_producer_id_block(self, block: ProducerIdBlock, version: int) -> bool:
-        """Write the block if nobody gave another one since (FN-1).
+        """Write the block unless another one was allocated since; whether it was written (FN-1).
 
-        After a lost answer this says False: a block that was written and not given is merely skipped.
+        False after a lost response: a block that was written but not handed out is merely skipped.
         """
         op = SetData(PRODUCER_ID_BLOCK, encode_producer_id_block(block), version)
         try:

@@ -1,8 +1,8 @@
-"""The way to the brokers: per registered broker one queue and one sender, which never give up and never overtake.
+"""Sends control requests to brokers: one queue and one sender task per registered broker, in order, with retries.
 
-A request stays at the head of its queue until it is answered or the channel is removed, because a broker that
-missed one decision would stay wrong until the next controller; its epochs stay those of the time it was made,
-so a broker can tell that it is late (RQ-31 to RQ-33). Source: Kafka ControllerChannelManager, RequestSendThread.
+A request stays at the head of its queue until the broker responds or the channel is removed, because a broker that
+missed one request would stay wrong until the next failover. Its epochs are those of the time it was built, so a broker
+can detect that it is stale (RQ-31 to RQ-33). Source: Kafka ControllerChannelManager, RequestSendThread.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ RETRY_PAUSE_S: Final = 0.1
 _log = structlog.stdlib.get_logger()
 
 OnAnswer = Callable[[BrokerId, ControlRequest, ControlResponse], None]
-"""Called with each answer; it must only enqueue."""
+"""Called with each response; must only enqueue an event."""
 
 
 class _Queued(Struct, frozen=True):
@@ -42,10 +42,10 @@ class _Channel:
         self.task: asyncio.Task[None] | None = None
         self.queued = self.answered = 0
         self.awaited: list[tuple[int, asyncio.Future[bool]]] = []
-        """Who waits until so many requests are answered; in ascending order."""
+        """Waiters for the response to the n-th request: (n, future), ascending."""
 
     def answer(self) -> None:
-        """One more request is answered."""
+        """Count one more response and complete its waiters."""
         self.answered += 1
         while self.awaited and self.awaited[0][0] <= self.answered:
             _resolve(self.awaited.pop(0)[1], delivered=True)
@@ -79,7 +79,7 @@ class BrokerChannels:
         self._total = registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
 
     def add(self, broker: Broker) -> None:
-        """Open a channel to a broker that offers the listener for it; a no-op where there is one (RQ-35)."""
+        """Open a channel to a broker, which must offer the listener; no effect if there is one already (RQ-35)."""
         assert broker.endpoint(self._listener) is not None, f"broker {broker.id} does not offer {self._listener}"
         if broker.id in self._channels:
             return
@@ -95,7 +95,7 @@ class BrokerChannels:
         self._channels[broker.id] = channel
 
     def remove(self, broker: BrokerId) -> None:
-        """Stop the sender, drop what it had queued, close the connection."""
+        """Cancel the sender, drop its queue and close the connection."""
         channel = self._channels.pop(broker, None)
         if channel is None:
             return
@@ -108,15 +108,17 @@ class BrokerChannels:
             self._registry.remove(DOMAIN, "ControllerChannelManager", name, **{"broker-id": broker})
 
     def stop(self) -> None:
-        """Remove every channel; what was not sent is lost, and the next controller sends everything again."""
+        """Remove every channel. Unsent requests are lost; the next controller sends the full state."""
         for broker in sorted(self._channels):
             self.remove(broker)
 
     def send(self, broker: BrokerId, request: ControlRequest) -> None:
-        """Queue a request; dropped with a warning where there is no channel (RQ-36)."""
+        """Queue a request; logged and dropped if the broker has no channel (RQ-36)."""
         channel = self._channels.get(broker)
         if channel is None:
-            _log.warning("No channel to broker: request dropped", broker=broker, request=type(request).__name__)
+            _log.warning(
+                "Dropped a request to a broker without a channel", broker=broker, request=type(request).__name__
+            )
             return
         channel.queue.put_nowait(_Queued(request, _now(), self._timings.request_queued()))
         channel.queued += 1
@@ -124,7 +126,7 @@ class BrokerChannels:
         self._total.inc()
 
     def delivered(self, broker: BrokerId) -> asyncio.Future[bool]:
-        """Becomes True once the broker has answered all that is queued for it now, False if its channel ends before."""
+        """True once the broker responded to every request queued for it now; False if its channel is removed before."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         channel = self._channels.get(broker)
         if channel is None or channel.answered == channel.queued:
@@ -137,7 +139,7 @@ class BrokerChannels:
         broker = channel.broker
         try:
             if predecessor is not None:
-                # It closes its connection to the same broker on its way out, which must not be ours.
+                # The predecessor closes its connection to the same broker when it ends; it must not close this one.
                 await asyncio.wait([predecessor])
             while True:
                 queued = await channel.queue.get()
@@ -159,13 +161,13 @@ class BrokerChannels:
                 return await self._client.send(broker, request)
             except PeerUnreachableError as error:
                 if reachable:
-                    _log.warning("Broker does not answer; trying on", broker=broker.id, error=str(error))
+                    _log.warning("Sending a request to a broker failed; retrying", broker=broker.id, error=str(error))
                 reachable = False
             await asyncio.sleep(RETRY_PAUSE_S)
 
 
 def _resolve(waiter: asyncio.Future[bool], *, delivered: bool) -> None:
-    # Done already means that the caller went away.
+    # A future that is done was cancelled by its caller.
     if not waiter.done():
         waiter.set_result(delivered)
 

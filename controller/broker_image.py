@@ -1,7 +1,7 @@
-"""The part of the controller's image that is about brokers: who is registered, who lives, and whose disks failed.
+"""The brokers of the controller context: registrations, liveness and offline log directories.
 
-Live is who is registered and not shutting down (CX-1); a replica is online on a live broker whose disk for it is
-healthy (CX-2). Source: Kafka ControllerContext.
+A broker is live if it is registered and not shutting down (CX-1). A replica is online if its broker is live and its log
+directory is not offline (CX-2). Source: Kafka ControllerContext.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class BrokerImage:
         self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
         self.shutting_down: set[BrokerId] = set()
         self.offline_directories: dict[BrokerId, set[TopicPartition]] = {}
-        """Broker -> partitions whose replica there is on a failed disk."""
+        """Broker -> partitions whose replica on it is in an offline log directory."""
         self._live: frozenset[BrokerId] = frozenset()
         self._registered: frozenset[BrokerId] = frozenset()
 
@@ -78,7 +78,7 @@ class BrokerImage:
             self.offline_directories.pop(broker, None)
 
     def forget_disk(self, broker: BrokerId, tp: TopicPartition) -> None:
-        """The replica is gone: a new one of the same name may go to a healthy disk."""
+        """Remove a deleted replica from the offline log directories: a new one may be created in another directory."""
         failed = self.offline_directories.get(broker)
         if failed is not None:
             failed.discard(tp)
@@ -86,7 +86,7 @@ class BrokerImage:
                 del self.offline_directories[broker]
 
     def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
-        """Brokers on which a replica of `tp` would be online (CX-2)."""
+        """Brokers on which a replica of `tp` is online, or would be (CX-2)."""
         brokers = self._registered if include_shutting_down else self._live
         if not self.offline_directories:
             return brokers

@@ -1,9 +1,9 @@
-"""What can change in the controller's image of the cluster: a closed union, and the only way into the context.
+"""The changes that can be applied to the controller context: a closed union of values.
 
-Each value says what ZooKeeper acknowledged or a read of it showed; where that is one step over many partitions it is
-one value. `ActiveController.commit` applies it and derives from the same value what the state-change log and those who
-watch are told (see `controller.state_change_records`), so that none of the three can say what the others do not.
-Source: the records of KRaft's QuorumController and its `replay`.
+Each value holds what ZooKeeper acknowledged or what was read from it; one step over many partitions is one value.
+`ActiveController.commit` applies a change and derives the state-change records and watch events from the same value
+(`controller.state_change_records`), so the three cannot disagree. Source: the records of KRaft's QuorumController and
+its `replay`.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ Leaderships = Mapping[TopicPartition, LeaderAndIsr]
 
 
 class BrokersJoined(Struct, frozen=True):
-    """Brokers take part from now on, with no known failed disk. Recorded as `live`, unless `recorded` is off: found by
-    a failover, or said by another change.
+    """New brokers joined the cluster, with no known offline log directory. Recorded as `live`, unless `recorded` is
+    False: found by a failover, or already recorded by another change.
     """
 
     registered: tuple[RegisteredBroker, ...]
@@ -31,13 +31,15 @@ class BrokersJoined(Struct, frozen=True):
 
 
 class BrokersBounced(Struct, frozen=True):
-    """Known brokers registered anew: the earlier incarnations are gone. `registered`: the new ones; they join later."""
+    """Known brokers registered again, so their earlier incarnations are gone. `registered`: the new incarnations, which
+    join with a later `BrokersJoined`.
+    """
 
     registered: tuple[RegisteredBroker, ...]
 
 
 class BrokersDied(Struct, frozen=True):
-    """Registrations are gone."""
+    """The registrations of these brokers were deleted."""
 
     brokers: tuple[BrokerId, ...]
 
@@ -49,14 +51,16 @@ class BrokerModified(Struct, frozen=True):
 
 
 class BrokerShuttingDown(Struct, frozen=True):
-    """A broker asked for its controlled shutdown, naming this epoch."""
+    """A broker with this epoch requested a controlled shutdown."""
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
 
 
 class OfflineReplicasReported(Struct, frozen=True):
-    """All partitions whose replica on the broker is on a failed disk, by its last answer. Not recorded."""
+    """The partitions whose replica on the broker is in an offline log directory, from its last response; replaces the
+    earlier set. Not recorded.
+    """
 
     broker: BrokerId
     partitions: frozenset[TopicPartition]
@@ -71,51 +75,51 @@ BrokersChange = (
 
 
 class TopicsListed(Struct, frozen=True):
-    """There are nodes of these topics, readable or not. Not recorded: see `TopicsCreated`."""
+    """The children of `/brokers/topics`, readable or not. Not recorded: see `TopicsCreated`."""
 
     topics: tuple[str, ...]
 
 
 class TopicIdRead(Struct, frozen=True):
-    """The topic's node has this id. Not recorded. Contradictions are found before (CX-9)."""
+    """The topic id read from the topic's znode. Not recorded. Conflicting ids are detected before (CX-9)."""
 
     topic: str
     topic_id: TopicId
 
 
 class AssignmentsRead(Struct, frozen=True):
-    """What topic nodes say of partitions that were not known, moves under way included. Not recorded."""
+    """Assignments of new partitions read from topic znodes, including ongoing reassignments. Not recorded."""
 
     assignments: Assignments
 
 
 class TopicsCreated(Struct, frozen=True):
-    """Topics that came after the failover are known with all their partitions."""
+    """Topics created after the failover are known with all their partitions."""
 
     topics: tuple[str, ...]
 
 
 class TopicsRemoved(Struct, frozen=True):
-    """The nodes of topics are gone: deleted by this controller (`deleted`), or by somebody else."""
+    """The znodes of topics were deleted: by this controller (`deleted`), or by somebody else."""
 
     topics: tuple[str, ...]
     deleted: bool
 
 
 class ReassignmentsWritten(Struct, frozen=True):
-    """Topic nodes carry these assignments: moves begun, replaced or cancelled."""
+    """Topic znodes were written with these assignments: reassignments started, replaced or cancelled."""
 
     assignments: Assignments
 
 
 class ReassignmentsStarted(Struct, frozen=True):
-    """The partitions are on their way until `ReassignmentsCompleted` says otherwise. Not recorded."""
+    """Partitions are being reassigned, until `ReassignmentsCompleted`. Not recorded."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class ReassignmentsCompleted(Struct, frozen=True):
-    """Topic nodes carry the target lists and nothing else."""
+    """Topic znodes were written with the target replicas only."""
 
     assignments: Assignments
 
@@ -136,21 +140,21 @@ TopicsChange = (
 
 
 class LeadershipsRead(Struct, frozen=True):
-    """State nodes as they were found. Not recorded."""
+    """Partition state znodes as read. Not recorded."""
 
     leaderships: Leaderships
 
 
 class LeadersElected(Struct, frozen=True):
-    """State nodes were created or carry the outcome of elections: the partitions are online."""
+    """Partition state znodes were created or written with the result of elections: the partitions are online."""
 
     leaderships: Leaderships
     reason: str
 
 
 class LeadershipsWritten(Struct, frozen=True):
-    """Leadership without a move between states. `broker`: whose replica it is about. `removing`: replicas that are out
-    of the assignment while their place in the ISR and their data are not gone yet.
+    """Leadership and ISR were written without a state transition. `broker`: the broker whose replica is concerned.
+    `removing`: replicas that are no longer assigned while they are still in the ISR or still have data.
     """
 
     leaderships: Leaderships
@@ -160,21 +164,23 @@ class LeadershipsWritten(Struct, frozen=True):
 
 
 class PartitionsMoved(Struct, frozen=True):
-    """A move of the partition state machine that ZooKeeper has no trace of. Recorded where the state is another one."""
+    """A transition of the partition state machine without a write to ZooKeeper. Recorded only for partitions whose
+    state changes.
+    """
 
     partitions: tuple[TopicPartition, ...]
     target: PartitionState
 
 
 class PartitionStatesDerived(Struct, frozen=True):
-    """Where partitions stand at a failover. Not recorded: the records of the start say it."""
+    """Partition states derived at a failover. Not recorded: the records of the loaded state cover them."""
 
     states: Mapping[TopicPartition, PartitionState]
 
 
 class ReplicasMoved(Struct, frozen=True):
-    """A move of the replica state machine. `partitions`: with the state that each replica leaves. Recorded where it is
-    another one, unless `recorded` is off: where records of the partitions say it all.
+    """A transition of the replica state machine. `partitions`: partition -> state before. Recorded only for replicas
+    whose state changes, unless `recorded` is False because the records of the partitions cover them.
     """
 
     broker: BrokerId
@@ -184,7 +190,7 @@ class ReplicasMoved(Struct, frozen=True):
 
 
 class ReplicaStatesDerived(Struct, frozen=True):
-    """Where the replicas of a broker stand, derived from what is known of the broker. Not recorded."""
+    """The states of a broker's replicas, derived from whether the broker is live. Not recorded."""
 
     broker: BrokerId
     partitions: tuple[TopicPartition, ...]
@@ -206,7 +212,7 @@ StatesChange = (
 
 
 class DeletionsQueued(Struct, frozen=True):
-    """Topics are marked for deletion: `queued`, or `postponed` until their partitions have come to where they move."""
+    """Topics are marked for deletion: `queued`, or `postponed` until their reassignments are complete."""
 
     queued: tuple[str, ...]
     postponed: tuple[str, ...] = ()
@@ -214,25 +220,25 @@ class DeletionsQueued(Struct, frozen=True):
 
 
 class DeletionsWithdrawn(Struct, frozen=True):
-    """The markers of postponed topics are gone again. Not recorded."""
+    """The markers of postponed topics were removed. Not recorded."""
 
     topics: tuple[str, ...]
 
 
 class DeletionsIneligible(Struct, frozen=True):
-    """Deletions that cannot go on now; topics that are not queued are not concerned (TD-2). Not recorded."""
+    """Topics that cannot be deleted at present; topics that are not queued are ignored (TD-2). Not recorded."""
 
     topics: frozenset[str]
 
 
 class DeletionsEligible(Struct, frozen=True):
-    """What kept these marked topics from being deleted is over; postponed ones are queued. Not recorded."""
+    """Marked topics whose deletion is no longer blocked; postponed ones are queued. Not recorded."""
 
     topics: tuple[str, ...]
 
 
 class DeletionsStarted(Struct, frozen=True):
-    """From here on their partitions do not count as offline, whatever becomes of them (CX-20). Not recorded."""
+    """Deletion of these topics started: from now on their partitions do not count as offline (CX-20). Not recorded."""
 
     topics: tuple[str, ...]
 
@@ -240,17 +246,17 @@ class DeletionsStarted(Struct, frozen=True):
 DeletionsChange = DeletionsQueued | DeletionsWithdrawn | DeletionsIneligible | DeletionsEligible | DeletionsStarted
 
 
-# The controller itself, which its own context says nothing of
+# The controller itself; these do not change the context
 
 
 class ControllerActivated(Struct, frozen=True):
-    """A controller became active and has read the cluster."""
+    """The controller became active and loaded the cluster state."""
 
     controller: ControllerId
 
 
 class ControllerResigned(Struct, frozen=True):
-    """It is active no more."""
+    """The controller resigned."""
 
     controller: ControllerId
 

@@ -1,4 +1,4 @@
-"""What a controller needs to know before it starts; times in ms."""
+"""Static configuration of a controller process; times in ms."""
 
 from msgspec import Struct
 
@@ -11,27 +11,27 @@ _STOP_REPLICA_FLAG_PER_PARTITION = ProtocolVersion((2, 6), 0)
 
 
 class ControllerConfig(Struct, frozen=True):
-    """Defaults are Kafka's. `endpoint` is what others connect to."""
+    """Defaults are Kafka's. `endpoint` is the address that others connect to."""
 
     id: ControllerId
     endpoint: Endpoint
     protocol_version: ProtocolVersion = NEWEST
     inter_broker_listener: str = "PLAINTEXT"
-    """Brokers are named to each other by their addresses here."""
+    """The listener whose addresses are sent to brokers for connections between them."""
     control_plane_listener: str | None = None
-    """Where brokers take the controller's requests; None: where they take each other's."""
+    """The broker listener for controller requests; None: the inter-broker listener."""
     unclean_leader_election_enable: bool = False
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_per_broker_percentage: int = 10
     leader_imbalance_check_interval_seconds: int = 300
     supported_features: dict[str, FeatureRange] = {}
-    """What this process can take part in; nothing of it needs a feature yet."""
+    """Feature ranges this process supports; nothing requires a feature yet."""
     delete_topic_enable: bool = True
     default_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
     file: Settings = Settings()
-    """All settings this process was started with, for those who ask."""
+    """The settings this process was started with, for DescribeConfigs."""
 
     @classmethod
     def from_settings(cls, controller: ControllerId, endpoint: Endpoint, settings: Settings) -> "ControllerConfig":
@@ -54,12 +54,12 @@ class ControllerConfig(Struct, frozen=True):
 
     @property
     def listener_of_channels(self) -> str:
-        """Which listener of a broker its channel needs (RQ-30)."""
+        """The broker listener that channels connect to (RQ-30)."""
         return self.inter_broker_listener if self.control_plane_listener is None else self.control_plane_listener
 
     @property
     def request_settings(self) -> RequestSettings:
-        """How requests look under this protocol version."""
+        """The form of requests under this protocol version."""
         return RequestSettings(
             inter_broker_listener=self.inter_broker_listener,
             leader_recovery_state=self.protocol_version.has_leader_recovery_state,

@@ -1,4 +1,4 @@
-"""Settings in ZooKeeper, as an active controller reads and writes them: where Kafka's own tools do."""
+"""Config znodes of topics and brokers, read and written by the active controller; same layout as Kafka's tools."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,12 +29,14 @@ class ConfigStore:
         return await read_configs(self._zookeeper, entities)
 
     async def write(self, configs: Mapping[ConfigEntity, StoredConfig]) -> dict[ConfigEntity, Outcome]:
-        """Per entity its settings and the announcement in one transaction; a Conflict where the node has changed."""
+        """Write each entity's config and its change notification in one transaction; Conflict if
+        the znode has changed.
+        """
         units: list[tuple[Op, Op]] = []
         for entity, config in configs.items():
             body = encode_config(config.overrides)
             announcement = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequential=True)
-            # The settings last: what shows them shows that the announcement was made as well.
+            # The config last: if it is visible, the notification was written, too.
             settings: Op = (
                 Create(entity.path, body) if config.version is None else SetData(entity.path, body, config.version)
             )

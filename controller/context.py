@@ -39,10 +39,10 @@ from controller.partition_image import PartitionImage
 
 
 class ControllerContext(PartitionImage):
-    """What is known of the cluster. Decisions see it through `controller.decisions.context_view`."""
+    """The cluster state. Decisions read it through `controller.decisions.context_view`."""
 
     def apply(self, change: Change) -> None:
-        """Take over one change. Raises TopicIdConflictError, and then nothing is changed."""
+        """Apply one change. Raises TopicIdConflictError; the context is then unchanged."""
         if isinstance(change, BrokersChange):
             self._apply_to_brokers(change)
         elif isinstance(change, TopicsChange):

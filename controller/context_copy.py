@@ -1,4 +1,4 @@
-"""A copy of the controller's context, of some topics only: so that its cost is that of what is looked at."""
+"""Copies part of the controller context; the cost is proportional to the topics copied."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ from controller.context import ControllerContext
 
 
 def copy_of(context: ControllerContext, topics: Iterable[str]) -> ControllerContext:
-    """All brokers, the names of all topics, and everything about these; unknown ones are passed over."""
+    """Copy all brokers, all topic names, and the full state of `topics`; unknown topics are skipped."""
     copy = ControllerContext(context.epoch, context.epoch_zk_version)
     _copy_brokers(context, copy)
     copy.apply(TopicsListed(tuple(context.topics)))
@@ -62,7 +62,7 @@ def _copy_replica_states(
     found: dict[tuple[BrokerId, ReplicaState], list[TopicPartition]] = {}
     for tp in partitions:
         known = context.leaderships.get(tp)
-        # In sync without being assigned is what a removed replica is that ZooKeeper did not let go.
+        # An unassigned ISR member is a removed replica whose removal from the ISR was refused by ZooKeeper.
         for broker in dict.fromkeys((*context.assignment(tp).replicas, *(known.isr if known is not None else ()))):
             state = context.replica_state(broker, tp)
             if state is not ReplicaState.NON_EXISTENT:

@@ -1,8 +1,8 @@
-"""Who is active: `/controller` and `/controller_epoch`, and this candidate's own registration.
+"""Controller election: `/controller` and `/controller_epoch`, and this candidate's registration.
 
-A candidate is active only if its *present session* owns `/controller`. The id alone does not tell, because a
-process that restarts within its predecessor's session time would take the predecessor's node for its own (D-26).
-Source: Kafka KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
+A candidate is active only if its *present session* owns `/controller`. The id is not enough: a process that restarts
+within the session timeout of its predecessor would take the predecessor's znode for its own (D-26). Source: Kafka
+KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
 import base64
@@ -45,14 +45,14 @@ _log = structlog.stdlib.get_logger()
 
 
 class ElectedEpoch(Struct, frozen=True):
-    """An election won: the controller epoch, and the data version that fences its writes (EL-8)."""
+    """A won election: the controller epoch, and the data version of `/controller_epoch` that fences writes (EL-8)."""
 
     epoch: ControllerEpoch
     epoch_zk_version: ZkVersion
 
 
 class ControllerElection:
-    """One candidate. `active_controller_id` is who was last seen in `/controller`, -1 for nobody."""
+    """The election as one candidate sees it. `active_controller_id`: last read from `/controller`, -1 for none."""
 
     def __init__(self, zookeeper: ZooKeeper, config: ControllerConfig, clock: WallClock, random: Random) -> None:
         self._zookeeper = zookeeper
@@ -62,17 +62,17 @@ class ControllerElection:
         self._former_sessions: set[int] = set()
         self.active_controller_id = NO_CONTROLLER
         self.owns_controller_znode = False
-        """Whether this very session owns `/controller`, as far as was last seen."""
+        """Whether this session owned `/controller` at the last read."""
         self.is_taken = False
-        """Whether `/controller` was there, even if it names nobody: then its end will be heard of."""
+        """Whether `/controller` existed at the last read, even if malformed; then its watch reports its deletion."""
         self.controller_znode_malformed = False
-        """Whether this very session owns `/controller`, but somebody wrote into it what cannot be read."""
+        """Whether this session owns `/controller` but its content, written by somebody else, is malformed."""
 
     async def create_paths(self) -> None:
-        """Create the persistent nodes and the cluster id where they are missing."""
+        """Create the persistent znodes and the cluster id where they are missing."""
         paths = list(dict.fromkeys(_with_parents((*PERSISTENT_PATHS, CONTROLLERS_IDS, CLUSTER_ID))))[:-1]
         znodes = await self._zookeeper.get_many(paths)
-        # One by one: another process may be creating the same nodes, and some of ours must not fail with others.
+        # One request each: another process may be creating the same znodes, and one failure must not fail the others.
         for path in [path for path, znode in zip(paths, znodes, strict=True) if znode is None]:
             await create_where_missing(self._zookeeper, path)
         if await self._zookeeper.exists(CLUSTER_ID) is None:
@@ -81,9 +81,9 @@ class ControllerElection:
             await create_where_missing(self._zookeeper, CLUSTER_ID, encode_cluster_id(cluster_id))
 
     async def register(self) -> bool:
-        """Create `/controllers/ids/<id>` for this session, or find that another session still owns it (False).
+        """Create `/controllers/ids/<id>` for this session; False if another session owns it.
 
-        In both cases a watch is left, and whoever sees the node go calls again.
+        Arms a watch in both cases. The caller calls again when the znode is deleted.
         """
         path = controller_registration_path(self._config.id)
         data = encode_controller_registration(self._config.id, self._config.endpoint, self._clock.now_ms())
@@ -98,7 +98,9 @@ class ControllerElection:
             if stat.ephemeral_owner == session:
                 break
             if stat.ephemeral_owner not in self._former_sessions:
-                _log.warning("Another session is registered under this id; waiting", path=path, id=self._config.id)
+                _log.warning(
+                    "Waiting for another session's registration under this id to expire", path=path, id=self._config.id
+                )
                 return False
             await self._remove_predecessor(path)
         self._former_sessions.add(session)
@@ -110,11 +112,11 @@ class ControllerElection:
             raise refusal(f"{path} cannot be deleted", results[0].error)
 
     async def refresh(self) -> None:
-        """Read `/controller` and arm its watch, whether or not the node exists (EL-9)."""
+        """Read `/controller` and arm its watch, whether the znode exists or not (EL-9)."""
         znode = await self._zookeeper.get(CONTROLLER, watch=True)
         found = None if znode is None else decode_controller(znode.data)
         if znode is not None and found is None:
-            _log.warning("Skipping a malformed znode", path=CONTROLLER, data=znode.data, why="it names no controller")
+            _log.warning("Skipped a malformed znode", path=CONTROLLER, data=znode.data, why="it names no controller")
         self.active_controller_id = NO_CONTROLLER if found is None else found
         self.is_taken = znode is not None
         owned = znode is not None and znode.stat.ephemeral_owner == self._zookeeper.session_id
@@ -127,9 +129,10 @@ class ControllerElection:
         self.owns_controller_znode = self.is_taken = self.controller_znode_malformed = False
 
     async def delete_controller_znode(self) -> None:
-        """Delete `/controller` if this very session owns it, whatever it says and whatever the epoch is.
+        """Delete `/controller` if this session owns it, whatever its content and the controller epoch.
 
-        Fenced by the epoch as it is now, so that nobody who is elected meanwhile stops being active.
+        Fenced by the current version of `/controller_epoch`, so that it cannot delete the znode of a controller elected
+        meanwhile.
         """
         while True:
             epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
@@ -146,15 +149,16 @@ class ControllerElection:
                 raise refusal(f"{CONTROLLER} cannot be deleted", min(errors))
 
     async def elect(self) -> ElectedEpoch | None:
-        """Compete (EL-1 to EL-6); None when somebody is active already.
+        """Try to become the active controller (EL-1 to EL-6); None if there is an active controller already.
 
-        Raises ControllerMovedError when somebody else was faster.
+        Raises ControllerMovedError if another candidate won.
         """
         attempts: set[ControllerEpoch] = set()
         while True:
             await self.refresh()
             if self.is_taken:
-                # Perhaps by this candidate: an attempt whose answer was lost may have arrived only now.
+                # The owner may be this candidate: an earlier attempt whose response was lost may have been applied only
+                # now.
                 return await self._won_by(attempts)
             epoch, version = await self._read_epoch()
             wanted = ControllerEpoch(epoch + 1)
@@ -176,7 +180,7 @@ class ControllerElection:
                 return elected
 
     async def address_of_active(self) -> tuple[ControllerId, str]:
-        """Who is active and where, as ZooKeeper has it; (-1, "") while no controller is active."""
+        """Id and address of the active controller, read from ZooKeeper; (-1, "") if there is none."""
         znode = await self._zookeeper.get(CONTROLLER)
         found = None if znode is None else decode_controller(znode.data)
         if found is None:
@@ -188,10 +192,11 @@ class ControllerElection:
         return (found, endpoints[found].address) if endpoints else (NO_CONTROLLER, "")
 
     async def _find_out(self, attempts: set[ControllerEpoch], results: list[OpResult] | None) -> ElectedEpoch | None:
-        """Whether an attempt without a clear success succeeded after all (EL-5); None: compete again.
+        """Resolve attempts that did not return success: the elected epoch if one of them was applied (EL-5), None to
+        retry.
 
-        Competing again is for attempts whose answer was lost and that show nowhere: should one still arrive
-        late, the next attempt collides with it and finds out here.
+        A retry follows if the response was lost and the attempt is not visible. Should it still be applied late, the
+        next attempt conflicts with it and resolves it here.
         """
         if results is not None:
             errors = {result.error for result in results} - {ZkError.OK, ZkError.RUNTIME_INCONSISTENCY}
@@ -211,7 +216,7 @@ class ControllerElection:
         return ElectedEpoch(epoch, version) if epoch in attempts else None
 
     async def _read_epoch(self) -> tuple[ControllerEpoch, ZkVersion]:
-        """`/controller_epoch` and its data version, created with 0 where absent (EL-2)."""
+        """`/controller_epoch` and its data version; created with epoch 0 if missing (EL-2)."""
         while True:
             znode = await self._zookeeper.get(CONTROLLER_EPOCH)
             if znode is not None:
@@ -220,7 +225,7 @@ class ControllerElection:
             await create_where_missing(self._zookeeper, CONTROLLER_EPOCH, initial)
 
     async def _try(self, ops: list[Op]) -> list[OpResult] | None:
-        """One transaction; None when its answer was lost."""
+        """Run one transaction; None if its response was lost."""
         try:
             return await self._zookeeper.multi(ops)
         except OutcomeUnknownError:

@@ -1,4 +1,4 @@
-"""What the event loop can be busy with, and the timer that each of these is measured by.
+"""The states of the controller's event loop, and the timer metric of each.
 
 Source: Kafka ControllerState.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ControllerState(IntEnum):
-    """What the event loop is busy with; the numbers are those of the ControllerState gauge."""
+    """What the event loop is processing; the numbers are the values of the ControllerState gauge."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1

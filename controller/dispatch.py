@@ -1,4 +1,4 @@
-"""Which handler each event of an active controller goes to, and where its answer goes."""
+"""Maps each event of the active controller to its handler, and the handler's result to the reply."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -49,7 +49,7 @@ _log = structlog.stdlib.get_logger()
 
 
 async def dispatch(active: ActiveController, event: Event) -> None:
-    """Carry out what the event asks of this controller, and answer who asked."""
+    """Call the handler of an event and answer its caller."""
     assert type(event) in _REACTIONS, f"{type(event).__name__} is no event of an active controller"
     await _REACTIONS[type(event)](active, event)
 
@@ -71,7 +71,7 @@ async def _answer_request(active: ActiveController, event: RequestEvent) -> None
 
 async def _metadata_answered(_active: ActiveController, event: UpdateMetadataResponseReceived) -> None:
     if event.response.error_code is not ErrorCode.NONE:
-        _log.warning("UpdateMetadata was refused", broker=event.broker, error=event.response.error_code.name)
+        _log.warning("Broker refused UpdateMetadata", broker=event.broker, error=event.response.error_code.name)
 
 
 _REACTIONS: Final = dict(
@@ -103,4 +103,4 @@ _REACTIONS: Final = dict(
     )
 )
 EVENTS: Final = frozenset(_REACTIONS)
-"""What an active controller reacts to."""
+"""The events that an active controller handles."""

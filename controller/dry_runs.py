@@ -1,6 +1,6 @@
-"""Requests that are only to be tried: what they would come to, by a rehearsal of what carries them out.
+"""Dry runs: the result and the plan of a request, by rehearsing its handler without changing anything.
 
-Source: `validate_only` of Kafka's admin requests, which there stops at the checks.
+Source: `validate_only` of Kafka's admin requests, which only validates there.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -52,7 +52,7 @@ Planned = TypeVar(
     AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
 )
-"""What handlers answer to a request with `validate_only`."""
+"""Results of handlers for requests with `validate_only`."""
 
 
 async def rehearse(
@@ -61,9 +61,9 @@ async def rehearse(
     handle: Callable[[ActiveController, _Request], Awaitable[Planned]],
     topics: Iterable[str],
 ) -> Planned:
-    """What `handle` would answer, and the plan; nothing is changed.
+    """The result of `handle` and the plan; nothing is changed.
 
-    `topics`: those that the handler looks at, and those that follow from the request.
+    `topics`: those that the handler reads or changes.
     """
     rehearsal = Rehearsal(active, topics)
     answer = await rehearsal.run(handle(rehearsal.active, request))
@@ -73,7 +73,7 @@ async def rehearse(
 async def plan_controlled_shutdown(
     active: ActiveController, request: PlanControlledShutdownRequest
 ) -> PlanControlledShutdownResponse:
-    """What the shutdown of a broker would do now. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
+    """Plan the controlled shutdown of a broker. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
     context, broker = active.context, request.broker_id
     if broker not in context.broker_epochs:
         raise ApiError(
@@ -99,7 +99,7 @@ async def plan_controlled_shutdown(
 async def plan_feature_updates(
     active: ActiveController, request: PlanFeatureUpdatesRequest
 ) -> PlanFeatureUpdatesResponse:
-    """What UpdateFeatures would answer and finalize; raises what it raises."""
+    """Plan UpdateFeatures; raises what UpdateFeatures raises."""
     rehearsal = Rehearsal(active, ())
     updates = UpdateFeaturesRequest(request.feature_updates)
     answer = await rehearsal.run(update_features(rehearsal.active, updates))
@@ -124,13 +124,13 @@ def topics_to_elect(context: ControllerContext, request: ElectLeadersRequest) ->
 
 
 def topics_to_alter(context: ControllerContext, request: AlterConfigsRequest) -> Iterable[str]:
-    """Also those for which a setting may allow an election."""
+    """The topics of the request, and those for which a config may allow an election."""
     named = [r.resource_name for r in request.resources if r.resource_type == TOPIC_RESOURCE]
     return dict.fromkeys((*named, *(tp.topic for tp in context.partitions_awaiting_leader())))
 
 
 def _as_planned(answer: Planned, plan: Plan) -> Planned:
-    """The answer without what there is to wait for, and without the ids of topics that do not come to be."""
+    """The result without futures to wait for and without ids of topics that are not created."""
     match answer:
         case CreateTopicsDecision():
             results = tuple(replace(result, topic_id=None) for result in answer.results)

@@ -1,4 +1,4 @@
-"""Settings that change while the process runs, and who follows their changes.
+"""Settings that change at run time, and the listener of their changes.
 
 Every candidate follows them in a task of its own, active or not, so that a newly elected controller decides with
 current settings. Source: Kafka DynamicBrokerConfig, TopicConfigHandler.
@@ -21,15 +21,15 @@ _log = structlog.stdlib.get_logger()
 
 
 class DynamicSettings:
-    """What holds now for this process: its own overrides, those of all brokers, its file, in this order."""
+    """Settings in force for this process. Precedence: overrides of this broker id, cluster-wide overrides, the file."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self._of_file = config.unclean_leader_election_enable
         self.unclean_leader_election_enable = self._of_file
-        """What holds for topics that do not say it themselves."""
+        """The setting for topics without an override."""
 
     def override(self, *, own: Mapping[str, str], of_all: Mapping[str, str]) -> None:
-        """A value that makes no sense is passed over."""
+        """Replace the overrides; an invalid value is logged and ignored."""
         found = (_unclean_override(overrides) for overrides in (own, of_all))
         self.unclean_leader_election_enable = next((value for value in found if value is not None), self._of_file)
 
@@ -38,7 +38,7 @@ def _unclean_override(overrides: Mapping[str, str]) -> bool | None:
     try:
         return parse_unclean_override(overrides)
     except ValueError as error:
-        _log.warning("A setting is not valid", error=str(error))
+        _log.warning("Ignored an invalid setting", error=str(error))
         return None
 
 
@@ -55,7 +55,9 @@ class ConfigListener:
         is_active: Callable[[], bool],
         topic_changed: Callable[[str], None],
     ) -> None:
-        """`topic_changed` is called with each topic whose settings changed, not with those of before the session."""
+        """`topic_changed` is called with each topic whose config changed, except those read at the
+        start of a session.
+        """
         self.settings = DynamicSettings(config)
         self.changes = ConfigChanges(zookeeper, clock, self.take_over)
         self._zookeeper = zookeeper
@@ -66,7 +68,7 @@ class ConfigListener:
         self._topic_changed = topic_changed
 
     async def take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
-        """Read the settings of these entities, and put the events of those that now allow unclean elections."""
+        """Read the configs of these entities; enqueue events where unclean elections are newly allowed."""
         if is_new_session or self._own in entities or self._of_all in entities:
             await self._read_broker_settings()
         topics = [entity for entity in entities if entity.type == "topics"]
@@ -76,18 +78,18 @@ class ConfigListener:
                 self._topic_changed(topic.name)
 
     async def _read_broker_settings(self) -> None:
-        """Let elections be held everywhere where this process comes to allow unclean ones (EP-31)."""
+        """Read broker configs; enqueue elections for all partitions if unclean ones are newly allowed (EP-31)."""
         before = self.settings.unclean_leader_election_enable
         found = await read_configs(self._zookeeper, [self._own, self._of_all])
         self.settings.override(own=overrides_of(found[self._own]), of_all=overrides_of(found[self._of_all]))
         now = self.settings.unclean_leader_election_enable
         if now is not before:
-            _log.info("Unclean elections", allowed=now)
+            _log.info("Unclean leader election setting changed", allowed=now)
         if now and not before:
             self._put(UncleanLeaderElectionEnable())
 
     async def _read_topics(self, topics: Sequence[ConfigEntity]) -> None:
-        """Let elections be held in topics that allow unclean ones (EP-30)."""
+        """Read topic configs; enqueue elections for topics that allow unclean ones (EP-30)."""
         for entity, config in (await read_configs(self._zookeeper, topics)).items():
             if _unclean_override(overrides_of(config)) and self._is_active():
                 self._put(TopicUncleanLeaderElectionEnable(entity.name))

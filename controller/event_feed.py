@@ -1,4 +1,4 @@
-"""The stream of cluster events that programs may follow, from a bounded past into the future.
+"""The stream of cluster events for Watch requests, with a bounded history.
 
 One bounded history serves all subscribers of an active controller, so a slow one costs no memory: a subscriber that
 falls behind the history is sent a marker that events were missed and continues from there. The history is empty until
@@ -18,9 +18,9 @@ from controller.decisions.context_view import ContextView
 from state_log.record import StateChange
 
 REMEMBERED_MAX: Final = 20_000
-"""Events, of a few hundred bytes each."""
+"""Length of the history in events, of a few hundred bytes each."""
 RESPONSE_EVENTS_MAX: Final = 500
-"""Events of one response: more come in several, so that no message grows too large."""
+"""Events per response; more are sent in several responses, to limit the message size."""
 
 
 class EventFeed:
@@ -32,24 +32,24 @@ class EventFeed:
         self._is_over = False
         self._recorded: list[StateChange] = []
         self._history: dict[int, Sequence[ClusterEvent]] = {}
-        """Place -> events. Places are numbered without gaps; the oldest are forgotten first."""
+        """Position -> events. Positions have no gaps; the oldest entries are removed first."""
         self._next = 0
         self._remembered = 0
         self._news = asyncio.Event()
 
     def record(self, changes: Sequence[StateChange]) -> None:
-        """Part of what the event in progress changes."""
+        """Collect state changes of the current controller event."""
         if self._is_followed:
             self._recorded.extend(changes)
 
     def publish(self, view: ContextView) -> None:
-        """The event is over: tell what it changed. Costs nothing while nobody ever followed."""
+        """Publish the collected changes after the controller event. No cost until there was a subscriber."""
         if self._recorded:
             recorded, self._recorded = self._recorded, []
             self._append(cluster_events(view, recorded, self._controller, self._clock.now_ms()))
 
     def publish_settings_of(self, topic: str) -> None:
-        """The settings of a topic changed, which is no event of the controller."""
+        """Publish a change of a topic's config, which is not a controller event."""
         if self._is_followed:
             self._append([self._event("configs_changed", topic)])
 
@@ -59,7 +59,8 @@ class EventFeed:
         self._wake()
 
     def follow(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
-        """What happens from now on, or behind the cursor. The first response comes at once, to name the place.
+        """Subscribe to events from now on, or after the cursor. The first response is sent at once and carries a
+        cursor.
 
         The stream ends with ApiError(NOT_CONTROLLER) when this controller resigns. Raises ApiError(INVALID_REQUEST) for
         a malformed cursor.
@@ -87,7 +88,7 @@ class EventFeed:
                 if events or missed:
                     yield WatchResponse(self._cursor(place), events, missed)
                     missed = False
-                    # Others ran meanwhile, and what is next may be forgotten by now.
+                    # Other tasks ran meanwhile, and the next position may have been removed from the history.
                     break
             else:
                 if self._is_over:
@@ -105,7 +106,7 @@ class EventFeed:
         self._wake()
 
     def _wake(self) -> None:
-        # Whoever waits holds the old one, and finds all that there is before it waits for the new one.
+        # Waiters hold the old event; they read everything published before they wait for the new one.
         news, self._news = self._news, asyncio.Event()
         news.set()
 
@@ -117,12 +118,12 @@ class EventFeed:
 
 
 def _about(events: Sequence[ClusterEvent], topics: Collection[str] | None) -> tuple[ClusterEvent, ...]:
-    """Those of these topics, and those that concern no topic."""
+    """The events of these topics, and those without a topic."""
     return tuple(event for event in events if topics is None or not event.topic or event.topic in topics)
 
 
 def _parse_cursor(text: str) -> tuple[int, int]:
-    """Controller epoch and place."""
+    """Parse a cursor: controller epoch and position."""
     epoch, _, place = text.partition("-")
     if not (epoch.isascii() and epoch.isdecimal() and place.isascii() and place.isdecimal()):
         raise ApiError(ErrorCode.INVALID_REQUEST, "this is no cursor of a stream", field="cursor", value=text)

@@ -1,4 +1,4 @@
-"""What the controller reacts to: one frozen value per kind of event. Requests are in `controller.request_events`.
+"""Events of the controller's event loop, one frozen type each. Requests are in `controller.request_events`.
 
 Source: Kafka ControllerEvent.
 """
@@ -13,24 +13,24 @@ from controller.controller_state import ControllerState
 
 
 class Event(Struct, frozen=True):
-    """Any of them."""
+    """Base of all events."""
 
     @property
     def name(self) -> str:
-        """What the state-change log calls it as a cause."""
+        """The name of the event as a cause in the state-change log."""
         return type(self).__name__
 
     @property
     def state(self) -> ControllerState:
-        """What the controller is said to be busy with meanwhile, and timed by (EV-3)."""
+        """The controller state while the event is processed, for metrics (EV-3)."""
         return ControllerState.IDLE
 
 
-# The candidate's own affairs, active or not
+# Election and session, processed whether active or not
 
 
 class Startup(Event, frozen=True):
-    """The first session is up."""
+    """The first ZooKeeper session was established."""
 
     state = ControllerState.CONTROLLER_CHANGE
 
@@ -48,28 +48,28 @@ class Reelect(Event, frozen=True):
 
 
 class RegisterAndReelect(Event, frozen=True):
-    """There is a new session, or the node of an earlier incarnation of this process is gone."""
+    """A new session was established, or the registration of an earlier incarnation of this process was deleted."""
 
     state = ControllerState.CONTROLLER_CHANGE
 
 
 class Expire(Event, frozen=True):
-    """The session is gone. Jumps the queue."""
+    """The session expired. Preempts all queued events."""
 
     state = ControllerState.CONTROLLER_CHANGE
 
 
 class ShutdownEventLoop(Event, frozen=True):
-    """The process is to end. Jumps the queue."""
+    """The process is shutting down. Preempts all queued events."""
 
     state = ControllerState.CONTROLLER_SHUTDOWN
 
 
-# What changed in ZooKeeper
+# Watches
 
 
 class BrokerChange(Event, frozen=True):
-    """Children of `/brokers/ids` changed."""
+    """The children of `/brokers/ids` changed."""
 
     state = ControllerState.BROKER_CHANGE
 
@@ -83,13 +83,13 @@ class BrokerModifications(Event, frozen=True):
 
 
 class TopicChange(Event, frozen=True):
-    """Children of `/brokers/topics` changed."""
+    """The children of `/brokers/topics` changed."""
 
     state = ControllerState.TOPIC_CHANGE
 
 
 class PartitionModifications(Event, frozen=True):
-    """The node of this topic changed."""
+    """The znode of this topic changed."""
 
     state = ControllerState.TOPIC_CHANGE
 
@@ -97,19 +97,19 @@ class PartitionModifications(Event, frozen=True):
 
 
 class TopicDeletion(Event, frozen=True):
-    """Children of `/admin/delete_topics` changed."""
+    """The children of `/admin/delete_topics` changed."""
 
     state = ControllerState.TOPIC_DELETION
 
 
 class ZkPartitionReassignment(Event, frozen=True):
-    """`/admin/reassign_partitions` was created, or this controller has deleted it and must watch for the next."""
+    """`/admin/reassign_partitions` was created, or this controller deleted it and must arm the watch again."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
 
 class PartitionReassignmentIsrChange(Event, frozen=True):
-    """The state node of a partition that is being moved changed; only where leaders write it themselves."""
+    """The state znode of a partition being reassigned changed; only used where leaders write ISRs to ZooKeeper."""
 
     state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
@@ -117,34 +117,34 @@ class PartitionReassignmentIsrChange(Event, frozen=True):
 
 
 class ReplicaLeaderElection(Event, frozen=True):
-    """`/admin/preferred_replica_election` was created, or this controller has deleted it and waits for the next."""
+    """`/admin/preferred_replica_election` was created, or this controller deleted it and must arm the watch again."""
 
     state = ControllerState.MANUAL_LEADER_BALANCE
 
 
 class IsrChangeNotification(Event, frozen=True):
-    """Children of `/isr_change_notification` changed."""
+    """The children of `/isr_change_notification` changed."""
 
     state = ControllerState.ISR_CHANGE
 
 
 class LogDirEventNotification(Event, frozen=True):
-    """Children of `/log_dir_event_notification` changed."""
+    """The children of `/log_dir_event_notification` changed."""
 
     state = ControllerState.LOG_DIR_CHANGE
 
 
-# Time and settings
+# Timers and settings
 
 
 class AutoPreferredReplicaLeaderElection(Event, frozen=True):
-    """It is time to look whether brokers lead what they were meant to lead."""
+    """The periodic preferred leader check is due."""
 
     state = ControllerState.AUTO_LEADER_BALANCE
 
 
 class UncleanLeaderElectionEnable(Event, frozen=True):
-    """The cluster's setting now allows unclean elections."""
+    """The cluster-wide setting now allows unclean elections."""
 
     state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
 
@@ -158,12 +158,12 @@ class TopicUncleanLeaderElectionEnable(Event, frozen=True):
 
 
 class ProcedureResumption(Event, frozen=True):
-    """Some time ago ZooKeeper refused something: what was left half done is to be taken up again."""
+    """Procedures that stopped at a write refused by ZooKeeper are to be retried."""
 
     state = ControllerState.IDLE
 
 
-# Answers of brokers
+# Responses of brokers
 
 
 class LeaderAndIsrResponseReceived(Event, frozen=True):
@@ -181,7 +181,7 @@ class UpdateMetadataResponseReceived(Event, frozen=True):
 
 
 class TopicDeletionStopReplicaResponseReceived(Event, frozen=True):
-    """What a broker answered about replicas that it was to delete with their topics."""
+    """A broker's response about replicas of topics being deleted."""
 
     state = ControllerState.TOPIC_DELETION
 

@@ -1,8 +1,8 @@
-"""Many small writes in few transactions, each under the check of the controller epoch.
+"""Batches many small writes into few transactions, each fenced by a check of the controller epoch.
 
-A transaction fails as a whole, so one stale item would drag its neighbours down: the item that ZooKeeper names
-is taken out and the rest is sent again in two halves, which isolates any number of bad items in a handful of
-rounds. Results stay per item, as if each had been sent alone (FN-2, D-24).
+A transaction fails as a whole. The unit that ZooKeeper names as failed is removed and the rest is retried in two
+halves, which isolates any number of failing units in few rounds. Results are per unit, as if each had been written
+alone (FN-2, D-24).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,49 +27,49 @@ from cluster.zookeeper.port import (
 
 MAX_OPS: Final = 250
 MAX_BYTES: Final = 400_000
-"""Well below the 1 MiB that a ZooKeeper server accepts unless told otherwise."""
+"""Bytes per transaction; well below ZooKeeper's default limit of 1 MiB (jute.maxbuffer)."""
 MAX_UNIT_BYTES: Final = 1_000_000
-"""A server ends the connection of who sends it more than 1 MiB, as often as it is sent."""
+"""Bytes per unit. A server closes the connection of a client that sends more than 1 MiB."""
 
 
 class Written(Struct, frozen=True):
-    """Acknowledged; the data version of the unit's last node, 0 for one just created, -1 for one deleted."""
+    """Acknowledged; the data version of the unit's last znode, 0 if created, -1 if deleted."""
 
     version: int
 
 
 class Conflict(Struct, frozen=True):
-    """The node is not at the expected version, or is there already (`exists`). `position` of the op in its unit."""
+    """The znode is not at the expected version, or exists already (`exists`). `position`: of the op in its unit."""
 
     position: int
     exists: bool
 
 
 class Missing(Struct, frozen=True):
-    """The node, or its parent, is not there."""
+    """The znode or its parent does not exist."""
 
     position: int
 
 
 class TooLarge(Struct, frozen=True):
-    """ZooKeeper would not take so much in one piece; nothing was sent."""
+    """The unit exceeds ZooKeeper's size limit and was not sent."""
 
     size: int
 
 
 class Failed(Struct, frozen=True):
-    """Any other refusal, of the unit or of all that ZooKeeper was asked for with it."""
+    """Any other error, for the unit or for its whole transaction."""
 
     reason: str
 
 
 Outcome = Written | Conflict | Missing | TooLarge | Failed
 Unit = Sequence[Op]
-"""Operations that stand or fall together; mostly one."""
+"""Operations written atomically; mostly one."""
 
 
 class _Pending(NamedTuple):
-    """A unit on its way. `doubtful`: an earlier attempt may have been applied although no answer came."""
+    """A unit in progress. `doubtful`: an earlier attempt may have been applied, as its response was lost."""
 
     slot: int
     ops: Unit
@@ -82,7 +82,7 @@ class FencedWriter:
     def __init__(
         self, zookeeper: ZooKeeper, epoch_zk_version: ZkVersion, fence_path: str, *, on_refusal: Callable[[], None]
     ) -> None:
-        """`on_refusal` is called when units were not written for a reason that may pass, such as an access list."""
+        """`on_refusal` is called if units failed for a reason that may pass, for example an ACL."""
         assert epoch_zk_version >= 0, f"epoch version {epoch_zk_version} fences nothing"
         self._zookeeper = zookeeper
         self._on_refusal = on_refusal
@@ -91,9 +91,9 @@ class FencedWriter:
     async def write(self, units: Sequence[Unit]) -> list[Outcome]:
         """Write every unit; one outcome per unit, in order.
 
-        Raises ControllerMovedError when the epoch moved on, SessionExpiredError when the session is gone;
-        then some units may have been written, by this controller and before its successor's first write. Whatever
-        else ZooKeeper says against it is the outcome of the units concerned.
+        Raises ControllerMovedError if the epoch has changed, SessionExpiredError if the session expired. Some units may
+        then have been written by this controller, before the first write of its successor. Any other error is the
+        outcome of the units concerned.
         """
         outcomes: list[Outcome | None] = [
             TooLarge(size) if (size := bytes_of(ops)) > MAX_UNIT_BYTES else None for ops in units
@@ -109,7 +109,7 @@ class FencedWriter:
                 except SessionExpiredError:
                     raise
                 except ZooKeeperError as error:
-                    # The other chunks may be written, and whoever asked must hear of those.
+                    # Other chunks may have been written; the caller must get their outcomes.
                     for pending in chunk:
                         outcomes[pending.slot] = outcomes[pending.slot] or Failed(str(error))
             chunks = [chunk for chunk in retry if chunk]
@@ -129,7 +129,7 @@ class FencedWriter:
     async def _take_results(
         self, chunk: list[_Pending], results: list[OpResult], outcomes: list[Outcome | None]
     ) -> list[list[_Pending]]:
-        """Record what the transaction decided; what must be sent again, in halves."""
+        """Store the outcomes that the transaction decided; returns what must be retried, in halves."""
         if not results[0].ok and results[0].error is not ZkError.RUNTIME_INCONSISTENCY:
             if results[0].error is ZkError.BAD_VERSION:
                 raise ControllerMovedError("another controller was elected: its epoch fences this write")
@@ -151,10 +151,10 @@ class FencedWriter:
         return [rest[:middle], rest[middle:]]
 
     async def _resolve_unknown(self, chunk: list[_Pending], outcomes: list[Outcome | None]) -> list[_Pending]:
-        """After a lost answer: record what is visibly done; the rest is sent again, as doubtful.
+        """After a lost response: store the outcomes of units that are visibly written; returns the others for a retry.
 
-        Sending again is safe, because what was applied after all answers with a conflict and is looked at
-        then; a plain second look could come too early for a transaction that is still on its way.
+        The retry is safe: a unit that was applied after all fails with a conflict and is then read back. Reading alone
+        could be too early for a transaction that is still in flight.
         """
         seen = await self._read_back(chunk)
         for pending, written in zip(chunk, seen, strict=True):
@@ -163,7 +163,7 @@ class FencedWriter:
         return [p._replace(doubtful=True) for p, written in zip(chunk, seen, strict=True) if written is None]
 
     async def _read_back(self, chunk: list[_Pending]) -> list[Written | None]:
-        """Per unit, whether its last operation shows in ZooKeeper. Its transaction stands or falls as one."""
+        """Per unit, Written if its last operation is visible in ZooKeeper. The operations of a unit are atomic."""
         znodes = await self._zookeeper.get_many([pending.ops[-1].path for pending in chunk])
         seen: list[Written | None] = []
         for pending, znode in zip(chunk, znodes, strict=True):
@@ -171,7 +171,7 @@ class FencedWriter:
                 case Delete():
                     seen.append(Written(-1) if znode is None else None)
                 case SetData(_, data, version) if version >= 0:
-                    # The same content may have stood there before.
+                    # The same content may have been there before, so the version must match, too.
                     done = znode is not None and znode.data == data and znode.stat.version == version + 1
                     seen.append(Written(version + 1) if done else None)
                 case Create(_, data) | SetData(_, data):
@@ -183,7 +183,7 @@ class FencedWriter:
 
 
 def bytes_of(ops: Unit) -> int:
-    """About what the operations take on the wire."""
+    """Approximate size of the operations on the wire, in bytes."""
     return sum(len(op.path) + len(getattr(op, "data", b"")) for op in ops)
 
 
@@ -203,7 +203,7 @@ def _pack(pending: Iterator[_Pending]) -> Iterator[list[_Pending]]:
 
 
 def _find_failure(chunk: list[_Pending], results: list[OpResult]) -> tuple[int, int, ZkError]:
-    """Which unit of the chunk failed, at which of its operations, and how."""
+    """Index of the unit that failed, index of its operation, and the error."""
     at = 1
     for number, pending in enumerate(chunk):
         for position in range(len(pending.ops)):

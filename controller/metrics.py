@@ -1,6 +1,6 @@
-"""What a controller shows of itself, under Kafka's names, and how long the phases of a failover took.
+"""Metrics of a controller under Kafka's names, and the phases of a failover.
 
-Gauges are copied from counters that the context keeps; nothing is counted at scrape time.
+Gauges are copied from counters kept by the context; nothing is counted at scrape time.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ _GAUGES: Final = (
 
 
 class ControllerMetrics:
-    """The KafkaController gauges, the ControllerStats timers and the event queue's figures."""
+    """The KafkaController gauges, the ControllerStats timers and the event queue metrics."""
 
     def __init__(self, registry: Metrics) -> None:
         self.registry = registry
@@ -68,7 +68,7 @@ class ControllerMetrics:
             self._gauges[name].set(value)
 
     def remove_event_loop(self) -> None:
-        """Take the loop's own figures out of the exposition (EV-7)."""
+        """Remove the metrics of the event loop (EV-7)."""
         self.registry.remove(DOMAIN, "ControllerEventManager", "EventQueueSize")
         self.registry.remove(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
 
@@ -95,7 +95,7 @@ def _counts(context: ControllerContext | None) -> dict[str, int]:
 
 
 def _replicas_to_delete(context: ControllerContext) -> Counter[ReplicaState]:
-    """How many replicas of topics marked for deletion are in each state."""
+    """Number of replicas in each state, over all topics marked for deletion."""
     total: Counter[ReplicaState] = Counter()
     for topic in context.topics_marked_for_deletion:
         total.update(context.replicas_by_state(topic))
@@ -103,8 +103,8 @@ def _replicas_to_delete(context: ControllerContext) -> Counter[ReplicaState]:
 
 
 class FailoverTimings:
-    """Phases of one failover as gauges, in ms: how long Load, ReplicaMachine and PartitionMachine took, and when
-    Sent, FirstAcknowledgement and LastAcknowledgement came, counted from the election. -1: not yet.
+    """Gauges of the phases of one failover, in ms. Load, ReplicaMachine and PartitionMachine are durations; Sent,
+    FirstAcknowledgement and LastAcknowledgement are times since the election. -1: not yet.
     """
 
     PHASES: Final = (
@@ -117,7 +117,7 @@ class FailoverTimings:
     )
 
     def __init__(self, registry: Metrics, elected_at: float) -> None:
-        """`elected_at`: time of the event loop, in seconds, as are all times given to this class."""
+        """`elected_at` and all times passed to this class: event loop time in seconds."""
         self._gauges = {name: registry.gauge("klamm.controller", "Failover", f"{name}Ms") for name in self.PHASES}
         for gauge in self._gauges.values():
             gauge.set(-1)
@@ -131,13 +131,13 @@ class FailoverTimings:
         self._phase_began = now
 
     def sent(self, now: float) -> None:
-        """All requests of the failover are queued."""
+        """All requests of the failover were queued."""
         self._sending = False
         self._gauges["Sent"].set((now - self._elected_at) * 1000)
         self._see_last(now)
 
     def request_queued(self) -> bool:
-        """Count a request while the failover is being sent; whether it counts."""
+        """Count a request if the failover is still sending; returns whether it was counted."""
         self._requests += self._sending
         return self._sending
 

@@ -1,4 +1,4 @@
-"""A controller process as the wire sees it: requests in, answers out, whatever its role is at the moment."""
+"""A controller process as a request handler: routes requests, whether this process is active or standby."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -23,11 +23,11 @@ from controller.event_loop import preempt
 from controller.request_events import ControllerApi, RequestEvent
 
 REDIRECT_TIMEOUT_S: Final = 2
-"""How long a standby looks for the active controller before it refuses without an address."""
+"""Timeout for a standby to find the active controller, before it refuses without an address."""
 
 
 class ControllerNode:
-    """The RequestHandler of a controller process. `apis`: what it answers beside those of controllers."""
+    """The RequestHandler of a controller process. `apis`: further APIs of the process."""
 
     def __init__(self, controller: Controller, zookeeper: ZooKeeper, apis: Iterable[DirectApi[Any]]) -> None:
         self._controller = controller
@@ -41,10 +41,10 @@ class ControllerNode:
         self.apis: dict[type, Api[Any]] = {**APIS, **{api.request: api for api in local}}
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer a request of ControllerService or ClusterService.
+        """Handle a request of ControllerService or ClusterService.
 
-        Between nodes an error is a code in the answer. Administrative requests raise ApiError; NOT_CONTROLLER
-        then carries the address of the active controller, if there is one.
+        Between nodes an error is a code in the response. Administrative requests raise ApiError; NOT_CONTROLLER then
+        carries the address of the active controller, if there is one.
         """
         api = self.apis.get(type(request))
         try:
@@ -63,7 +63,9 @@ class ControllerNode:
         raise ApiError(ErrorCode.NOT_CONTROLLER, message, leader_address=await self._active_address())
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
-        """The event loop's answer, finished; to a mutation that comes again, the first one."""
+        """The response from the event loop, after what the caller waits for; a repeated mutation gets the first
+        response.
+        """
 
         def put(reply: asyncio.Future[Any]) -> None:
             event = RequestEvent(api, request, reply, context)
@@ -95,7 +97,7 @@ class ControllerNode:
         return address if address else None
 
     async def _describe_cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The active controller tells what it knows; a standby at least who is active."""
+        """The active controller describes the cluster; a standby only who is active."""
         described: DescribeClusterResponse | None = None
         try:
             described = await self._ask(APIS[DescribeClusterRequest], RequestContext(), request)

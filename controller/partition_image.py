@@ -1,7 +1,7 @@
-"""The part of the controller's image that is about topics and partitions, with indexes for every question per event.
+"""The topics and partitions of the controller context, with indexes for what event handlers look up.
 
-Invariant, whenever no method is running: indexes and counters say what the facts say (INV-10). Ordered sets are dicts
-with None values, so that iterating them is deterministic. Source: Kafka ControllerContext.
+Invariant, whenever no method is running: indexes and counters agree with the data they are derived from (INV-10).
+Ordered sets are dicts with None values, for a deterministic iteration order. Source: Kafka ControllerContext.
 """
 
 from collections import Counter
@@ -25,11 +25,11 @@ from controller.preferred_leaders import PreferredLeaders, is_imbalanced
 
 
 class TopicIdConflictError(ClusterError):
-    """A topic's id contradicts what is known: another id for the topic, or another topic with the id (CX-9)."""
+    """A topic id conflicts with a known one: the topic has another id, or the id belongs to another topic (CX-9)."""
 
 
 class PartitionImage(BrokerImage):
-    """Topics, assignments, leaderships, states and deletions. What changes them is `ControllerContext.apply`."""
+    """Topics, assignments, leaderships, states and deletions. Changed only by `ControllerContext.apply`."""
 
     def __init__(self, epoch: ControllerEpoch, epoch_zk_version: ZkVersion) -> None:
         super().__init__()
@@ -45,8 +45,9 @@ class PartitionImage(BrokerImage):
         self.replica_states: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
         self.topics_to_be_deleted: set[str] = set()
         self.deletions_postponed: set[str] = set()
-        """Marked for deletion, but with partitions on the move. Until that is over they live on like others: without
-        elections and metadata a move might never come to its end (D-1)."""
+        """Topics marked for deletion that have ongoing reassignments. Until those are complete the topics get elections
+        and metadata like any other, because a reassignment might never complete without them (D-1).
+        """
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
         # Invariant: both equal `recount()` whenever no method of this class is running (INV-10).
@@ -57,7 +58,7 @@ class PartitionImage(BrokerImage):
         self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._awaiting_leader: dict[TopicPartition, None] = {}
         self._deleting: dict[str, Counter[ReplicaState]] = {}
-        """Topic marked for deletion -> how many of its replicas are in each state."""
+        """Topic marked for deletion -> number of its replicas in each state."""
 
     # Topics and assignments
 
@@ -69,7 +70,7 @@ class PartitionImage(BrokerImage):
         self.topic_names[topic_id] = topic
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
-        """Empty for an unknown partition (CX-8)."""
+        """The replica assignment of a partition; empty for an unknown partition (CX-8)."""
         of_topic = self.assignments.get(tp.topic)
         return EMPTY_ASSIGNMENT if of_topic is None else of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
 
@@ -101,7 +102,7 @@ class PartitionImage(BrokerImage):
         return list(self._hosted_by.get(broker, ()))
 
     def hosting_brokers(self) -> list[BrokerId]:
-        """Every broker that some assignment names, registered or not, by id."""
+        """Every broker that is in some assignment, registered or not, sorted by id."""
         return sorted(broker for broker, hosted in self._hosted_by.items() if hosted)
 
     # Leadership
@@ -120,12 +121,12 @@ class PartitionImage(BrokerImage):
             self._count_imbalance(tp, assignment, leadership, +1)
 
     def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Partitions with leadership, even leader -1, whose topic is not queued for deletion (CX-4)."""
+        """Partitions with a leadership, even with leader -1, whose topic is not queued for deletion (CX-4)."""
         queued = self.topics_to_be_deleted
         return [tp for tp in self.leaderships if tp.topic not in queued] if queued else list(self.leaderships)
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Of those, the ones whose recorded leader is not online (CX-5)."""
+        """Those of `partitions_with_leaders` whose leader's replica is not online (CX-5)."""
         found: list[TopicPartition] = []
         for broker in sorted(self._led_by):
             led = self._led_by[broker]
@@ -137,7 +138,7 @@ class PartitionImage(BrokerImage):
         return [tp for tp in found if tp.topic not in self.topics_to_be_deleted]
 
     def partition_leaders_on_broker(self, broker: BrokerId) -> list[TopicPartition]:
-        """Partitions led by the broker that somebody else could lead (CX-6)."""
+        """Partitions led by the broker that have another replica to lead them (CX-6)."""
         return [
             tp
             for tp in self._led_by.get(broker, ())
@@ -145,7 +146,7 @@ class PartitionImage(BrokerImage):
         ]
 
     def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
-        """What StopReplica carries: -2 during deletion, else the recorded epoch, -1 without one (CX-7)."""
+        """The leader epoch to send with StopReplica (CX-7)."""
         if tp.topic in self.topics_to_be_deleted:
             return LEADER_EPOCH_DURING_DELETE
         leadership = self.leaderships.get(tp)
@@ -187,9 +188,9 @@ class PartitionImage(BrokerImage):
         states.update(changed)
 
     def _forget_replicas(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the state of replicas that are gone, and the disk that they were on.
+        """Remove the state of replicas that were deleted, and their entries in offline log directories.
 
-        The assignment stays until ZooKeeper has the one without them, or none.
+        The assignment stays until ZooKeeper has one without them, or none.
         """
         states = self.replica_states.get(broker, {})
         for tp in partitions:
@@ -199,7 +200,7 @@ class PartitionImage(BrokerImage):
     # Deletion
 
     def _queue_deletions(self, topics: Iterable[str]) -> None:
-        """Newly queued topics no longer count as imbalanced (CX-11)."""
+        """Queue topics for deletion; they no longer count towards the preferred-replica imbalance (CX-11)."""
         for topic in topics:
             if topic not in self.topics_to_be_deleted:
                 for tp in self.partitions_of(topic):
@@ -216,18 +217,18 @@ class PartitionImage(BrokerImage):
 
     @property
     def topics_marked_for_deletion(self) -> set[str]:
-        """Those that are queued, and those that will be."""
+        """Topics that are queued for deletion, and those postponed."""
         return self.topics_to_be_deleted | self.deletions_postponed
 
     def is_marked_for_deletion(self, topic: str) -> bool:
         return topic in self.topics_to_be_deleted or topic in self.deletions_postponed
 
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
-        """How many replicas of a topic marked for deletion are in each state; a state may be listed with 0."""
+        """Number of replicas in each state, for a topic marked for deletion; a state may be present with 0."""
         return self._deleting[topic]
 
     def _remove_topic(self, topic: str) -> None:
-        """Forget a topic that is gone, states included: one of the same name starts from nothing (CX-10, D-8)."""
+        """Remove a deleted topic and its states: a new topic of the same name starts without them (CX-10, D-8)."""
         partitions = self.partitions_of(topic)
         for partition, assignment in self.assignments.pop(topic, {}).items():
             tp = TopicPartition(topic, partition)
@@ -263,7 +264,7 @@ class PartitionImage(BrokerImage):
     # Counters
 
     def recount(self) -> tuple[int, int]:
-        """Offline partitions and preferred-replica imbalance, counted from scratch: what the counters must equal."""
+        """Offline partitions and preferred-replica imbalance, counted from scratch; the counters must equal them."""
         offline = sum(
             state is PartitionState.OFFLINE and tp.topic not in self.topics_with_deletion_started
             for tp, state in self.partition_states.items()

@@ -1,4 +1,4 @@
-"""What a controller needs from outside: a way to tell brokers what was decided, and parts of larger interfaces."""
+"""Ports of the controller: sending requests to brokers, and subsets of larger interfaces."""
 
 from asyncio import Future
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ class BrokerClient(Protocol):
     """Sends one control request to one broker; ordering and retries are the caller's."""
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
-        """Deliver and await the answer, at most `request.timeout.ms`.
+        """Send a request and await the response, at most `request.timeout.ms`.
 
-        Raises PeerUnreachableError when there was no answer: the request may or may not have been applied.
+        Raises PeerUnreachableError if there was no response: the request may or may not have been applied.
         """
         ...
 
     async def forget(self, broker: Broker) -> None:
-        """Close whatever connection is kept to this broker."""
+        """Close the connection to this broker, if there is one."""
         ...
 
 
@@ -28,11 +28,11 @@ class RequestChannels(Protocol):
     """An ordered queue of control requests for each registered broker."""
 
     def add(self, broker: Broker) -> None:
-        """Open a channel; a no-op where there is one."""
+        """Open a channel; no effect if there is one."""
         ...
 
     def remove(self, broker: BrokerId) -> None:
-        """Drop what is queued and close the channel."""
+        """Drop the queued requests and close the channel."""
         ...
 
     def stop(self) -> None:
@@ -40,16 +40,16 @@ class RequestChannels(Protocol):
         ...
 
     def send(self, broker: BrokerId, request: ControlRequest) -> None:
-        """Queue a request; without a channel it is dropped."""
+        """Queue a request; dropped if there is no channel."""
         ...
 
     def delivered(self, broker: BrokerId) -> "Future[bool]":
-        """Becomes True once the broker has answered all that is queued for it now, False if its channel ends before."""
+        """True once the broker responded to every request queued for it now; False if its channel is removed before."""
         ...
 
 
 class ZooKeeperReads(Protocol):
-    """The part of the ZooKeeper port that changes nothing and leaves nothing behind."""
+    """The read-only part of the ZooKeeper port; arms no watches."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Znode | None]: ...
 

@@ -1,7 +1,7 @@
-"""How far each broker is from leading what it was meant to lead, kept up to date with every change.
+"""Index of partitions by preferred leader, for the imbalance check; updated with every change.
 
-Automatic rebalancing asks this every few minutes for every broker, and must not look at all partitions for it
-(EP-21). Source: Kafka KafkaController.checkAndTriggerAutoLeaderRebalance, which groups all partitions each time.
+The check runs every few minutes for every broker and must not scan all partitions (EP-21). Source: Kafka
+KafkaController.checkAndTriggerAutoLeaderRebalance, which groups all partitions each time.
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
 class PreferredLeaders:
-    """Partitions by preferred replica, the first of the assignment; topics queued for deletion left out.
+    """Partitions by preferred replica, which is the first of the assignment; without topics queued for deletion.
 
-    Invariant: equal to one made from all assignments and leaderships whenever the context is whole. Ordered sets
-    are dicts with None values.
+    Invariant: equal to an index built from all assignments and leaderships, whenever the context is consistent. Ordered
+    sets are dicts with None values.
     """
 
     def __init__(self) -> None:
@@ -23,30 +23,30 @@ class PreferredLeaders:
         self._led_by_others: dict[BrokerId, dict[TopicPartition, None]] = {}
 
     def count(self, preferred: BrokerId, sign: int) -> None:
-        """One partition more (+1) or less (-1) has this preferred replica."""
+        """Add (+1) or remove (-1) a partition that has this preferred replica."""
         self._meant_to_lead[preferred] += sign
 
     def mark(self, preferred: BrokerId, tp: TopicPartition, sign: int) -> None:
-        """The partition has a leadership that is (+1), or was until now (-1), not with its preferred replica."""
+        """Add (+1) or remove (-1) a partition whose leader is not its preferred replica."""
         if sign > 0:
             self._led_by_others.setdefault(preferred, {})[tp] = None
         else:
             del self._led_by_others[preferred][tp]
 
     def brokers(self) -> list[BrokerId]:
-        """Those that are not leading all they were meant to lead, by id."""
+        """Brokers that do not lead all partitions they are the preferred replica of, sorted by id."""
         return sorted(broker for broker, led_by_others in self._led_by_others.items() if led_by_others)
 
     def meant_to_lead(self, broker: BrokerId) -> int:
-        """Of how many partitions the broker is the preferred replica, whether they have a leadership or not."""
+        """Number of partitions that the broker is the preferred replica of, with a leadership or without."""
         return self._meant_to_lead[broker]
 
     def led_by_others(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
-        """Of those, the ones with a leadership that is not the broker's, in the order in which they left it."""
+        """Those of them whose leader is not the broker, in the order in which it lost them."""
         return self._led_by_others.get(broker, {}).keys()
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same of every broker, in whatever order it came about."""
+        """Equal contents, whatever the order."""
         return isinstance(other, PreferredLeaders) and self._as_counts() == other._as_counts()
 
     __hash__ = None  # type: ignore[assignment]  # It changes all the time.
@@ -56,7 +56,7 @@ class PreferredLeaders:
 
 
 def is_imbalanced(assignment: ReplicaAssignment, leadership: LeaderAndIsr) -> bool:
-    """Whether somebody else than the preferred replica leads (CX-21).
+    """Whether the leader is not the preferred replica (CX-21).
 
     A preferred replica that a reassignment is still adding does not count until it is in the ISR.
     """

@@ -1,4 +1,4 @@
-"""The composition root of a controller process: every adapter is made and wired here, and nowhere else."""
+"""Builds a controller process: creates every adapter and connects them."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -36,8 +36,7 @@ _log = structlog.stdlib.get_logger()
 async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     """Run one controller until `stop` is set.
 
-    Raises StartupError when an address cannot be bound or ZooKeeper cannot be reached, and ConfigError
-    without an id.
+    Raises StartupError if an address cannot be bound or ZooKeeper cannot be reached, ConfigError if there is no id.
     """
     if config.id < 0:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
@@ -55,7 +54,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         if config.metrics_listen is not None:
             address, close_metrics = serve_metrics(metrics, config.metrics_listen)
             cleanup.callback(close_metrics)
-            _log.info("Metrics served", address=address)
+            _log.info("Metrics endpoint started", address=address)
         endpoint = config.advertised_endpoint(server.port)
         controller = Controller(
             config=ControllerConfig.from_settings(ControllerId(config.id), endpoint, config.settings),
@@ -77,7 +76,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
 
 class _Entrance:
-    """Stands for the node while it is being made: the port must be bound before the address can be advertised."""
+    """Placeholder for the node during startup: the port must be bound before the address can be registered."""
 
     def __init__(self) -> None:
         self._node: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
-"""A dry run: the handler itself, on a copy of what it concerns, with nothing behind it that it could change.
+"""Dry run: runs the real handler on a copy of the context, with stores and channels that only record.
 
-The copy is an ActiveController of its own. Its context knows the brokers and the topics concerned, its ZooKeeper
-answers as the real one would, its channels count. Whatever follows at once from a request is carried out, too: watches
-fire, brokers answer as live ones do. Where the procedure would wait for replicas to catch up, the rehearsal is over.
+The copy is an ActiveController of its own. Its context has all brokers and the topics concerned, its ZooKeeper responds
+as the real one would, its channels record. What follows at once from a request is carried out, too: watches fire and
+live brokers respond. The rehearsal ends where the procedure would wait for replicas to catch up.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _RESOURCE_TYPES: Final = {"topics": TOPIC_RESOURCE, "brokers": BROKER_RESOURCE}
 
 
 class Original(Protocol):
-    """What a rehearsal may know of the active controller: nothing in it leads to a write or to a broker."""
+    """The part of the active controller that a rehearsal may use: no access to writes or to brokers."""
 
     @property
     def context(self) -> ControllerContext: ...
@@ -76,7 +76,7 @@ class Original(Protocol):
 
 
 class _Channels:
-    """Channels that lead nowhere: they remember what is sent, and answer at once for brokers that are registered."""
+    """Channels that record requests without sending them; registered brokers respond at once."""
 
     def __init__(self, brokers: Iterable[BrokerId], on_answer: Callable[[BrokerId, ControlRequest], None]) -> None:
         self._brokers = set(brokers)
@@ -104,7 +104,7 @@ class _Channels:
 
 
 class _Changed:
-    """In the place of a state-change log: which partitions were changed, in the order of their first record."""
+    """Used as the state-change log: collects the changed partitions, in the order of their first record."""
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, None] = {}
@@ -116,11 +116,11 @@ class _Changed:
 
 
 class Rehearsal:
-    """One dry run over `topics`, all brokers, and what ZooKeeper has beside them."""
+    """One dry run over `topics`, with all brokers, and ZooKeeper read through."""
 
     def __init__(self, original: Original, topics: Iterable[str]) -> None:
         context, config = original.context, original.config
-        # The deletion of one topic looks at all that are marked.
+        # The deletion of one topic processes all topics marked for deletion.
         names = (*topics, *sorted(context.topics_marked_for_deletion))
         self.before = context
         self._events: deque[Event] = deque()
@@ -166,7 +166,7 @@ class Rehearsal:
         return self.active.context
 
     async def run(self, handler: Awaitable[_T]) -> _T:
-        """Carry out what `handler` does, a call with `self.active`, and all that follows from it; its answer."""
+        """Run `handler`, a call with `self.active`, and all events that follow from it; returns its result."""
         with silenced():
             try:
                 answer = await handler
@@ -179,7 +179,7 @@ class Rehearsal:
         return answer
 
     def plan(self) -> Plan:
-        """Partitions and settings that would be others than now, and the requests in the order of sending."""
+        """Partitions and configs that would change, and the requests in the order of sending."""
         changes = (
             PlannedChange(
                 tp.topic,
@@ -213,7 +213,7 @@ class Rehearsal:
                 self._events.append(event)
 
     async def _take_over_settings(self) -> None:
-        """What the listener of this process does when settings change."""
+        """Apply changed settings, as the config listener of this process would."""
         if not self._settings_changed:
             return
         self._settings_changed = False
@@ -230,12 +230,12 @@ class Rehearsal:
 
 
 def _watched_data(context: ControllerContext, config: ControllerConfig, topics: Iterable[str]) -> Iterable[str]:
-    """Nodes whose data an active controller watches all the time, as far as the rehearsal can change them."""
+    """Znodes whose data an active controller always watches, as far as the rehearsal can change them."""
     yield from (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION)
     for topic in topics:
         yield topic_path(topic)
         if not config.protocol_version.has_alter_partition:
-            # Leaders write the ISR themselves, which may complete a move.
+            # Leaders write the ISR to ZooKeeper, which may complete a reassignment.
             yield from (
                 state_path(tp) for tp in context.partitions_of(topic) if tp in context.partitions_being_reassigned
             )

@@ -1,7 +1,7 @@
-"""ZooKeeper as a rehearsal sees it: the real content under what the rehearsal has written, which goes nowhere.
+"""ZooKeeper for a rehearsal: an in-memory overlay of its writes on reads of the real content.
 
-Transactions are decided on as a server does it. Of the real one only reads are needed, and no more can be reached.
-Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks), WatchManager (which watches a change spends).
+Transactions are checked as a server does. Only reads reach the real ZooKeeper. Source: ZooKeeper 3.9,
+PrepRequestProcessor (order of the checks), WatchManager (which watches a change triggers).
 """
 
 from collections import ChainMap
@@ -30,7 +30,7 @@ from controller.ports import ZooKeeperReads
 
 _SEQUENCE_DIGITS: Final = 10
 Listed = Mapping[str, tuple[str, ...] | None]
-"""Path -> names of the children that the real node has."""
+"""Path -> names of the children of the real znode."""
 
 
 class _RefusedError(Exception):
@@ -39,7 +39,7 @@ class _RefusedError(Exception):
 
 
 class Written(Struct, frozen=True):
-    """One znode that the rehearsal changed; None where there is none."""
+    """A znode that the rehearsal changed, before and after; None where it does not exist."""
 
     path: str
     before: Znode | None
@@ -47,10 +47,10 @@ class Written(Struct, frozen=True):
 
 
 class RehearsalZooKeeper:
-    """The ZooKeeper port over `reads`. `notify` gets what the watches of one session would.
+    """Implements the ZooKeeper port over `reads`. `notify` gets the watch events of one session.
 
-    Watches are left by reads, and on the data of `data_watches` and the children of `child_watches` from the beginning.
-    Of the stats of written nodes only the version is as a server has it. No node is ephemeral, none has an access list.
+    Watches are armed by reads, and from the start on the data of `data_watches` and the children of `child_watches`. In
+    the stats of written znodes only the version is that of a server. No znode is ephemeral or has an ACL.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class RehearsalZooKeeper:
         self._real: dict[str, Znode | None] = {}
         self._now: dict[str, Znode | None] = {}
         self._below: dict[str, dict[str, None]] = {}
-        """Parent -> names of all children that operations created or deleted, refused ones included."""
+        """Parent -> names of all children that operations created or deleted, including refused operations."""
         self._sequences: dict[str, int] = {}
-        """Parent -> the number of its next sequential child."""
+        """Parent -> sequence number of its next sequential child."""
 
     @property
     def session_id(self) -> int:
         return 0
 
     def written(self) -> list[Written]:
-        """All changed nodes, in the order of their first change."""
+        """All changed znodes, in the order of their first change."""
         return [Written(path, self._real.get(path), node) for path, node in self._now.items()]
 
     def listen(self, listener: Listener) -> None:
@@ -152,7 +152,7 @@ class RehearsalZooKeeper:
         return self._now[path] if path in self._now else self._real[path]
 
     def _fire(self, event: WatchEvent) -> None:
-        """Deliver the event if a watch waits for it, which is spent then. A deletion spends both kinds."""
+        """Deliver the event if a watch is armed for it, and remove the watch. A deletion triggers both kinds."""
         path, kind = event.path, event.kind
         watched = path in (self._child_watches if kind is WatchKind.CHILDREN else self._data_watches)
         watched = watched or (kind is WatchKind.DELETED and path in self._child_watches)
@@ -165,7 +165,7 @@ class RehearsalZooKeeper:
 
 
 class _Transaction:
-    """Operations in progress: what they would change. `nodes`: what there is before, of all paths concerned."""
+    """A transaction in progress: the changes it would make. `nodes`: the state before, of all paths concerned."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class _Transaction:
 def _names_below(
     path: str, listed: Listed, written: Mapping[str, Znode | None], below: Mapping[str, Iterable[str]]
 ) -> set[str]:
-    """The children of a node: the real ones and those created, without those deleted."""
+    """The children of a znode: the real and the created ones, without the deleted ones."""
     prefix, real = path.rstrip("/"), set(listed.get(path) or ())
     found: set[str] = set()
     for name in real.union(below.get(path, ())):
@@ -248,7 +248,7 @@ def _names_below(
 
 
 def _next_number(names: Iterable[str]) -> int:
-    """A server counts all children that ever were; of those that are, the highest number will do."""
+    """The next sequence number: one above the highest existing child. A server counts deleted children as well."""
     numbers = (name[-_SEQUENCE_DIGITS:] for name in names)
     return max((int(n) + 1 for n in numbers if len(n) == _SEQUENCE_DIGITS and n.isdecimal()), default=0)
 

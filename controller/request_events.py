@@ -1,4 +1,4 @@
-"""Requests to the active controller: each an event whose answer somebody waits for.
+"""Requests to the active controller as events, each with a reply that a caller awaits.
 
 Source: Kafka ControllerEvent, those with a callback.
 """
@@ -19,13 +19,13 @@ Answer = TypeVar("Answer")
 
 
 class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
-    """An API that the active controller answers from its event loop.
+    """An API that the active controller handles in its event loop.
 
-    `event`, `state`: the name of the cause in the state-change log, and what the controller is busy with meanwhile.
-    `refuse` puts an error code into a response; without it a request is refused with an ApiError.
-    `follow_up` is carried out in the same turn of the event loop, once the caller has the answer.
-    `finish` makes the response of the answer outside the event loop, after what the caller is to wait for.
-    `dry_run_topics`: the topics that a dry run (`validate_only`) is rehearsed with; None where there is none.
+    `event`, `state`: the name of the cause in the state-change log, and the controller state while it is processed.
+    `refuse` puts an error code into a response; without it a request is refused with an ApiError. `follow_up` runs in
+    the same turn of the event loop, after the reply. `finish` builds the response outside the event loop, after what
+    the caller waits for. `dry_run_topics`: the topics with which a dry run (`validate_only`) is rehearsed; None if it
+    has no dry run.
     """
 
     handler: Callable[[ActiveController, Request], Awaitable[Answer]]
@@ -38,9 +38,9 @@ class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
 
 
 class RequestEvent(Event, frozen=True):
-    """`reply` is answered or refused exactly once, and done before that when the caller went away (INV-12).
+    """`reply` is answered or refused exactly once; it is done earlier if the caller cancelled (INV-12).
 
-    `context`: who asks, as the wire says; of a repeated mutation, who asked first.
+    `context`: the caller; for a repeated mutation, the first caller.
     """
 
     api: ControllerApi[Any, Any]
@@ -61,7 +61,7 @@ class RequestEvent(Event, frozen=True):
             self.reply.set_result(answer)
 
     def refuse(self, error: ApiError) -> None:
-        """Administrators get an error; between nodes it is a code in the answer."""
+        """Fail the reply: an exception for administrative requests, an error code in the response between nodes."""
         if self.api.refuse is not None:
             self.answer(self.api.refuse(error.code))
         elif not self.reply.done():

@@ -1,6 +1,6 @@
-"""The state-change records of a change: made of the very value that the context takes over.
+"""Derives the state-change records of a change from the value that is applied to the context.
 
-Called before the change is applied, so that the state which is left is still there to be named.
+Called before the change is applied, so that the context still has the previous states.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,13 +34,13 @@ from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded
 from state_log.record import Cause, Kind, LoadedPartition, StateChange
 
 _Record = Callable[..., StateChange]
-"""StateChange with what all records of one change share."""
+"""StateChange with the fields that all records of one change share."""
 
 
 def state_changes(change: Change, context: ControllerContext, cause: Cause) -> list[StateChange]:
-    """What the log is to say of `change`, which `context` does not know yet; empty for those that nobody is told.
+    """The records of `change`, not yet applied to `context`; empty for changes that are not recorded.
 
-    Records about a topic carry its id, which tells it from an earlier one of the same name.
+    Records about a topic carry its id, which distinguishes it from an earlier topic of the same name.
     """
     make = _RECORDS.get(type(change))
     record = partial(StateChange, cause=cause, controller_epoch=context.epoch)
@@ -190,7 +190,7 @@ def _replicas_moved(change: ReplicasMoved, context: ControllerContext, record: _
 
 
 def _activated(change: ControllerActivated, context: ControllerContext, record: _Record) -> list[StateChange]:
-    """Who is active now and, per topic, where each partition stands, so that an audit has start states."""
+    """The active controller and, per topic, the state of each partition, as initial states for an audit."""
     active = record(kind=Kind.CONTROLLER, broker=change.controller, to_state="active")
     return [
         active,

@@ -1,7 +1,7 @@
-"""What an active controller reads from and writes to ZooKeeper: typed, batched, and fenced by its epoch.
+"""The active controller's reads and writes in ZooKeeper: typed, batched, and fenced by its epoch.
 
-Reads never cost a round trip per partition. A malformed node is logged with its path and bytes and reads as
-absent, so that one bad node cannot keep every controller from becoming active.
+Reads never take a round trip per partition. A malformed znode is logged with its path and content and treated as
+missing, so that one of them cannot prevent every controller from becoming active.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ from cluster.zookeeper.registered_brokers import decode_registration
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
 _DELETION_ROUNDS: Final = 3
-"""How often a topic's nodes are listed again when some appear while they are being deleted."""
+"""How often a topic's znodes are listed again if new ones appear while they are being deleted."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -47,32 +47,32 @@ class ControllerStore:
         self._zookeeper = zookeeper
         self._writer = writer
         self.malformed_topics: set[str] = set()
-        """Those that are listed, as far as they have been read."""
+        """Topics whose znode was malformed when last read."""
 
     # Brokers
 
     async def read_brokers(self) -> list[RegisteredBroker]:
-        """All registered brokers by id, with a watch on the list and on each registration."""
+        """All registered brokers sorted by id; arms watches on the list and on each registration."""
         names = await self._children(BROKERS_IDS)
         ids = sorted(broker for name in names if (broker := broker_of_name(name)) is not None)
         znodes = await self._zookeeper.get_many([broker_path(b) for b in ids], watch=True)
         return list(decode_each(ids, znodes, decode_registration).values())
 
     async def read_broker(self, broker: BrokerId) -> RegisteredBroker | None:
-        """One registration, with a watch; None where it is absent or malformed."""
+        """One broker registration; arms a watch. None if it is missing or malformed."""
         znode = await self._zookeeper.get(broker_path(broker), watch=True)
         return decode_each([broker], [znode], decode_registration).get(broker)
 
     # Topics
 
     async def list_topics(self) -> tuple[str, ...]:
-        """Names of all topics, with a watch on the list."""
+        """Names of all topics; arms a watch on the list."""
         names = await self._children(BROKERS_TOPICS)
         self.malformed_topics.intersection_update(names)
         return names
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        """Topic nodes, with a watch on each; absent and malformed ones are left out."""
+        """Read topic znodes and arm a watch on each; missing and malformed ones are omitted."""
         znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics], watch=True)
         found = decode_each(topics, znodes, _assignment)
         present = {topic for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
@@ -81,26 +81,26 @@ class ControllerStore:
         return found
 
     async def read_topics_to_change(self, topics: Sequence[str]) -> dict[str, tuple[TopicAssignment, ZkVersion]]:
-        """Topic nodes with their data versions; absent and malformed ones are left out."""
+        """Read topic znodes with their data versions; missing and malformed ones are omitted."""
         znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics])
         return decode_each(topics, znodes, lambda t, znode: (_assignment(t, znode), ZkVersion(znode.stat.version)))
 
     async def change_topics(self, topics: Mapping[str, tuple[TopicAssignment, ZkVersion]]) -> dict[str, Outcome]:
-        """Overwrite topic nodes that are still at the version; a Conflict for those that are not."""
+        """Overwrite topic znodes that are still at the given version; Conflict for the others."""
         units = [(SetData(topic_path(t), encode_topic(a), version),) for t, (a, version) in topics.items()]
         return dict(zip(topics, await self._writer.write(units), strict=True))
 
     async def write_topics(self, topics: Mapping[str, TopicAssignment]) -> dict[str, Outcome]:
-        """Overwrite topic nodes, whatever their version (ZK-23)."""
+        """Overwrite topic znodes, whatever their version (ZK-23)."""
         units = [(SetData(topic_path(t), encode_topic(assignment)),) for t, assignment in topics.items()]
         return dict(zip(topics, await self._writer.write(units), strict=True))
 
     async def create_topics(
         self, topics: Mapping[str, tuple[TopicAssignment, Mapping[str, str]]]
     ) -> dict[str, Outcome]:
-        """Per topic its settings and its node in one transaction; a Conflict means that the topic exists."""
+        """Create each topic's config and topic znode in one transaction; a Conflict means that the topic exists."""
         outcomes = await self._create_topics(topics, settings_exist=False)
-        # Settings of a topic that is no more, or that somebody wrote ahead of the topic, are replaced.
+        # The config of a deleted topic, or one written before its topic was created, is replaced.
         left_over = {t: topics[t] for t, o in outcomes.items() if isinstance(o, Conflict) and o.position == 0}
         if left_over:
             outcomes |= await self._create_topics(left_over, settings_exist=True)
@@ -117,7 +117,7 @@ class ControllerStore:
         return dict(zip(topics, await self._writer.write(units), strict=True))
 
     async def read_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | MalformedZnodeError]:
-        """Overrides of each topic, empty where it has none; the error where they cannot be read."""
+        """Overrides of each topic, empty if there are none; the error if the config znode is malformed."""
         found = await read_configs(self._zookeeper, [ConfigEntity("topics", topic) for topic in topics])
         return {e.name: c if isinstance(c, MalformedZnodeError) else c.overrides for e, c in found.items()}
 
@@ -126,11 +126,11 @@ class ControllerStore:
         return {topic for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
 
     async def list_deletion_markers(self) -> tuple[str, ...]:
-        """Topics marked for deletion, with a watch on the list."""
+        """Topics marked for deletion; arms a watch on the list."""
         return await self._children(DELETE_TOPICS)
 
     async def mark_for_deletion(self, topics: Sequence[str]) -> dict[str, Outcome]:
-        """A Conflict means that the topic is marked already."""
+        """Create deletion markers; a Conflict means that the topic is marked already."""
         return dict(
             zip(topics, await self._writer.write([(Create(delete_topic_path(t)),) for t in topics]), strict=True)
         )
@@ -139,10 +139,10 @@ class ControllerStore:
         await self._writer.write([(Delete(delete_topic_path(topic)),) for topic in topics])
 
     async def delete_topics(self, topics: Collection[str]) -> list[str]:
-        """Delete topic nodes with all below them, then settings, then markers (TD-15); which topics are gone.
+        """Delete topic znodes with their children, then configs, then markers; returns the deleted topics (TD-15).
 
-        The markers go last, so that whoever finds a half-deleted topic knows what to do with it (INV-9). A topic
-        stays where somebody keeps adding nodes to it.
+        The markers are deleted last, so that the next controller can finish a partial deletion (INV-9). A topic remains
+        if somebody keeps adding znodes to it.
         """
         gone: list[str] = []
         left = list(topics)
@@ -153,18 +153,18 @@ class ControllerStore:
             if not left:
                 break
         if left:
-            _log.error("Topic nodes cannot be deleted", topics=left)
+            _log.error("Deleting topic znodes failed", topics=left)
         await self._delete_trees([topic_config_path(topic) for topic in gone])
         await self.delete_markers(gone)
         return gone
 
     async def _delete_trees(self, roots: Sequence[str]) -> list[bool]:
-        """Delete nodes and all below them, the lowest first (ZC-8); per root whether it is gone."""
+        """Delete znodes with all children, bottom up; per root whether it was deleted (ZC-8)."""
         levels: list[list[str]] = []
         paths = list(roots)
         while paths:
             listed = dict(zip(paths, await self._zookeeper.children_many(paths), strict=True))
-            # Deleting what is known to be absent would only break transactions into pieces.
+            # Deleting znodes known to be missing would only split transactions.
             levels.append([path for path in paths if listed[path] is not None])
             paths = [f"{path}/{name}" for path in levels[-1] for name in listed[path] or ()]
         deleted: dict[str, Outcome] = {}
@@ -178,13 +178,13 @@ class ControllerStore:
     async def read_states(
         self, partitions: Sequence[TopicPartition], *, watch: bool = False
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Leadership of the partitions that have a readable state node; `watch` leaves one on each node."""
+        """Leadership of the partitions that have a valid state znode; `watch` arms a watch on each."""
         znodes = await self._zookeeper.get_many([state_path(tp) for tp in partitions], watch=watch)
         return decode_each(partitions, znodes, _leadership)
 
     async def write_states(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
-        """Write each state if its node is still at the partition epoch before `leadership.partition_epoch`."""
-        # Version -1 would match any: a state that is there already has at least epoch 0, its successor 1.
+        """Write each state if its znode is still at the partition epoch before `leadership.partition_epoch`."""
+        # Version -1 would match any: an existing state has at least epoch 0, its successor 1.
         assert all(leadership.partition_epoch > 0 for leadership in leaderships.values()), "0 is for created states"
         units = [
             (SetData(state_path(tp), encode_state(leadership), leadership.partition_epoch - 1),)
@@ -193,10 +193,10 @@ class ControllerStore:
         return dict(zip(leaderships, await self._writer.write(units), strict=True))
 
     async def create_states(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
-        """Create state nodes and what is missing above them; a Conflict means that there is a state already.
+        """Create state znodes and their missing parents; a Conflict means that there is a state already.
 
-        One small round creates `/partitions` once per topic, then each partition is a unit of its node and
-        its state; where the former exists, from a creation that was cut short, the state is created alone.
+        One small round creates `/partitions` per topic; then each partition is a unit of its znode and its state. If
+        the former exists, from an interrupted creation, only the state is created.
         """
         topics = dict.fromkeys(tp.topic for tp in leaderships)
         await self._writer.write([(Create(partitions_path(topic)),) for topic in topics])
@@ -210,20 +210,20 @@ class ControllerStore:
         return outcomes
 
     async def existing_partitions(self, topic: str) -> set[int]:
-        """Numbers of the partitions that have a node of their own."""
+        """Numbers of the partitions that have a znode below the topic."""
         names = (await self._zookeeper.children_many([partitions_path(topic)]))[0] or ()
         return {int(name) for name in names if name.isdecimal()}
 
-    # Notifications and other nodes
+    # Notifications and other znodes
 
     async def delete_children(self, parent: str) -> int:
-        """Delete all children of a node, with a watch left on the list; how many there were."""
+        """Delete all children of a znode and arm a watch on the list; returns their number."""
         names = await self._children(parent)
         await self._writer.write([(Delete(f"{parent}/{name}"),) for name in names])
         return len(names)
 
     async def read_children(self, parent: str) -> dict[str, bytes | None]:
-        """Path -> content of all children, None for those gone meanwhile, with a watch left on the list."""
+        """Path -> content of all children, None for those deleted meanwhile; arms a watch on the list."""
         paths = [f"{parent}/{name}" for name in await self._children(parent)]
         znodes = await self._zookeeper.get_many(paths)
         return {path: None if znode is None else znode.data for path, znode in zip(paths, znodes, strict=True)}
@@ -241,7 +241,7 @@ class ControllerStore:
     # /controller
 
     async def delete_controller_znode(self) -> None:
-        """Delete `/controller` (EL-12). Raises ControllerMovedError when another controller was elected."""
+        """Delete `/controller`. Raises ControllerMovedError if another controller was elected (EL-12)."""
         (outcome,) = await self._writer.write([(Delete(CONTROLLER),)])
         if not isinstance(outcome, Written):
             raise ZooKeeperError(f"{CONTROLLER} cannot be deleted: {outcome}")

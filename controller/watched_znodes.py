@@ -1,4 +1,4 @@
-"""What a notification of ZooKeeper means to the controller: which event, if any, follows from a znode that changed.
+"""Maps ZooKeeper watch notifications to controller events.
 
 Source: the ZNodeChangeHandlers of Kafka's KafkaController.
 """
@@ -38,22 +38,22 @@ from controller.events import (
 
 
 def event_of_watch(watch: WatchEvent, own_registration: str, unresolved: Container[str] = ()) -> Event | None:
-    """Which event the notification of a znode means; None for those that mean nothing here.
+    """The event for a watch notification; None if the controller does not react to it.
 
-    `unresolved`: requests that could not be read or removed, so that any change of theirs counts as their creation.
+    `unresolved`: request znodes that could not be read or deleted; any change of them counts as their creation.
     """
     path, kind = watch.path, watch.kind
     if path == CONTROLLER:
         return Reelect() if kind is WatchKind.DELETED else ControllerChange()
     if path == own_registration:
-        # After a change, too: that spends the watch, and registering leaves the next one.
+        # After a change, too: the watch has fired, and registering arms it again.
         return None if kind is WatchKind.CREATED else RegisterAndReelect()
     if path in _EVENT_OF_LIST:
-        # Where the parent itself went or came, its list must be watched anew.
+        # If the parent itself was created or deleted, its children must be watched again.
         return _EVENT_OF_LIST[path]
     if kind is WatchKind.CREATED or path in unresolved:
         return _EVENT_OF_CREATION.get(path)
-    # Whether a child was deleted shows in its parent's list.
+    # The deletion of a child is seen in its parent's list.
     return _event_of_change(path) if kind is WatchKind.CHANGED else None
 
 
@@ -72,7 +72,7 @@ _EVENT_OF_CREATION: Final[dict[str, Event]] = {
     REASSIGN_PARTITIONS: ZkPartitionReassignment(),
     PREFERRED_REPLICA_ELECTION: ReplicaLeaderElection(),
 }
-"""Only their creation: changes and a deletion by hand of requests that are in order go unnoticed, as in Kafka."""
+"""Only their creation: changes and manual deletion of valid requests are ignored, as in Kafka."""
 
 _EVENT_OF_LIST: Final[dict[str, Event]] = {
     BROKERS_IDS: BrokerChange(),

@@ -1,4 +1,4 @@
-"""What may be done to a simulated cluster: actions by name, how often each is drawn, and what goes on beside them."""
+"""Actions on a simulated cluster: their names and weights, the limit of a run, and requests in the background."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,18 +9,18 @@ from cluster.errors import ClusterError
 
 Act = Callable[[], Awaitable[None]]
 Weights = dict[Act, int]
-"""Action -> how often it is drawn in proportion to the others."""
+"""Action -> its relative frequency."""
 
 
 class Action(NamedTuple):
-    """Something to do, under the name by which the run records it."""
+    """An action, with the name under which the run records it."""
 
     name: str
     act: Act
 
 
 class Limit(NamedTuple):
-    """When no more is done: after so many actions or so much virtual time, whichever comes first."""
+    """The end of a run's actions: after this number or this virtual time, whichever comes first."""
 
     actions: int | None = None
     seconds: float | None = None
@@ -32,10 +32,10 @@ class Limit(NamedTuple):
 
 
 class BackgroundRequests:
-    """Requests that nobody waits for. They may fail while nodes do; what was done of them shows at the end."""
+    """Requests without a waiting caller. They may fail during faults; their effects are checked at the end."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
-        """`timeout_s`: after how long a request is given up, in virtual seconds."""
+        """`timeout_s`: timeout of a request, in virtual seconds."""
         self._timeout_s = timeout_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors: list[Exception] = []
@@ -46,12 +46,12 @@ class BackgroundRequests:
         task.add_done_callback(self._tasks.discard)
 
     async def wait(self) -> None:
-        """Until all have been answered, have failed or were given up."""
+        """Wait until all requests are answered, have failed or timed out."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def raise_first_error(self) -> None:
-        """What no fault explains: a violation, or an error of the program."""
+        """Raise the first error that no fault explains: a violation, or a bug."""
         if self._errors:
             raise self._errors[0]
 

@@ -1,4 +1,4 @@
-"""A whole cluster in one process on virtual time, made from one seed."""
+"""A whole cluster in one process on virtual time, built from a seed."""
 
 import asyncio
 import hashlib
@@ -30,7 +30,7 @@ class VirtualClock:
 
 
 class SimulatedCluster:
-    """ZooKeeper, network, controllers and agents. Nodes are made stopped; `start_all` starts them."""
+    """ZooKeeper, network, controllers and agents. Nodes are created stopped; `start_all` starts them."""
 
     def __init__(self, seed: int, *, controllers: int, brokers: int, settings: Settings = DEFAULT_SETTINGS) -> None:
         self._seed = seed
@@ -56,11 +56,13 @@ class SimulatedCluster:
             node.start()
 
     def awake(self) -> list[SimulatedNode]:
-        """Those that can be made to hang: one that hangs while it starts may give up, as for want of ZooKeeper."""
+        """Running nodes that may be paused; one paused during its startup could fail, for example with ZooKeeper's
+        timeout.
+        """
         return [node for node in self.nodes if node.is_running and node.is_registered and not node.is_paused]
 
     def hang(self, node: SimulatedNode, seconds: float) -> None:
-        """Pause a node, and resume it after so many seconds unless it has died or was resumed by then."""
+        """Pause a node, and resume it after `seconds` unless it has crashed or was resumed by then."""
         node.pause()
         incarnation = node.incarnations[-1]
 
@@ -89,14 +91,14 @@ class SimulatedCluster:
             raise TimeoutError(f"not within {timeout_s} virtual seconds: {what}") from None
 
     def raise_if_a_node_died(self) -> None:
-        """A process that ended by an error of its own fails the run."""
+        """Raise the error of any process that ended with one."""
         for node in self.nodes:
             task = node.incarnations[-1].task if node.is_running else None
             if task is not None and task.done() and not task.cancelled():
                 task.result()
 
     async def stop_all(self) -> None:
-        """Ask every running node to end and wait for it."""
+        """Stop every running node gracefully and wait for it."""
         running = [node.incarnations[-1] for node in self.nodes if node.is_running]
         for incarnation in running:
             incarnation.stop.set()
@@ -107,7 +109,7 @@ class SimulatedCluster:
         return [record for node in self.nodes for i in node.incarnations for record in i.log.records()]
 
     def trace_hash(self) -> str:
-        """A digest of everything the nodes recorded and when: equal for equal runs."""
+        """A digest of everything the nodes recorded, with times: equal for equal runs."""
         digest = hashlib.sha256()
         for node in self.nodes:
             for incarnation in node.incarnations:
@@ -122,7 +124,7 @@ def simulate(
     max_steps: int = 5_000_000,
     at_end: Callable[[], None] = lambda: None,
 ) -> T:
-    """Run a coroutine on a fresh virtual-time loop; `at_end` is called when it has ended, however it did."""
+    """Run a coroutine on a new virtual-time loop; `at_end` is called when it has ended, also with an error."""
     # Typeshed calls methods abstract that the base class has, raising NotImplementedError: there is no I/O here.
     loop = VirtualTimeLoop(max_steps=max_steps)  # type: ignore[abstract]
     try:
@@ -130,7 +132,7 @@ def simulate(
     finally:
         loop.after_step = None
         at_end()
-        # Only now may what crashed processes left behind unwind: nobody observes it any more.
+        # Only now may the tasks of crashed processes unwind: nothing is observed any more.
         loop.resume_all()
         left_over = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
         for task in left_over:

@@ -1,4 +1,4 @@
-"""Whole clusters under random faults and requests: once the faults have ended, everything is as it should be."""
+"""Simulates clusters under random faults and requests; once the faults end, the cluster must converge."""
 
 import asyncio
 from random import Random
@@ -22,7 +22,7 @@ _LEVEL_S: Final = 60
 
 
 class ClusterSimulation(Simulation):
-    """Administrative requests while processes crash, hang and stop, sessions expire, answers and links are lost."""
+    """Administrative requests during crashes, pauses, shutdowns, session expiries, lost responses and broken links."""
 
     workload = "admin"
 
@@ -34,7 +34,7 @@ class ClusterSimulation(Simulation):
         self.admin = AdminWorkload(cluster, self._random, self.background)
 
     def weights(self) -> Weights:
-        """What may be done, and how often in proportion."""
+        """The actions and their weights."""
         return self.admin.topic_requests() | self.faults.common()
 
     async def prepare(self) -> None:
@@ -70,9 +70,9 @@ class ClusterSimulation(Simulation):
 
 
 class LoadedClusterSimulation(ClusterSimulation):
-    """The same with producers, elections, settings that change, network partitions and, in some, power failures.
+    """The same with producers, elections, config changes, network partitions and, in some runs, power failures.
 
-    No acknowledged record may be lost, but where power fails; the replicas end with the same records in any case.
+    No acknowledged record may be lost without a power failure; the replicas end with the same records in any case.
     """
 
     workload = "load"
@@ -103,7 +103,7 @@ class LoadedClusterSimulation(ClusterSimulation):
         check_contents(self.cluster, self.producers.acknowledged, may_lose=self.power_fails)
 
     async def converge(self) -> None:
-        # On a slow network nobody would ever catch up with a leader that goes on appending.
+        # On a slow network followers would never catch up with a leader that goes on appending.
         self.producers.stop()
         await super().converge()
 

@@ -1,4 +1,4 @@
-"""What `klamm simulate` does: run the seeds, keep their logs, show what came of them.
+"""`klamm simulate`: runs the seeds, stores their logs, prints the results.
 
 Results go to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
@@ -32,7 +32,7 @@ _COLUMNS: Final = ("seed", "workload", "virtual time", "steps", "violations", "t
 
 
 class Order(NamedTuple):
-    """What a command line asks for. `is_range`: the answer is a list of runs, even of one."""
+    """The parsed command line. `is_range`: the output is a list of runs, even of one."""
 
     seeds: Sequence[int]
     is_range: bool
@@ -43,9 +43,9 @@ class Order(NamedTuple):
 
 
 def execute(order: Order, run: Callable[[int, float], Run] = run_seed) -> int:
-    """Run every seed by `run` (seed, virtual minutes), show the results and return the exit code.
+    """Run every seed with `run` (seed, virtual minutes), print the results and return the exit code.
 
-    Raises ConfigError where the order itself is wrong.
+    Raises ConfigError for invalid options.
     """
     _validate(order)
     work = partial(_run_and_save, run, order.minutes, order.output)
@@ -78,7 +78,7 @@ def _validate(order: Order) -> None:
 
 
 def _run_and_save(run: Callable[[int, float], Run], minutes: float, output: Path | None, seed: int) -> RunResult:
-    """One seed, in whatever process. Only the result goes back; logs and actions are written here."""
+    """Run one seed, in any process. Only the result is returned; logs and actions are written here."""
     with _without_diagnostics():
         done = run(seed, minutes)
     if output is not None:
@@ -87,7 +87,7 @@ def _run_and_save(run: Callable[[int, float], Run], minutes: float, output: Path
 
 
 def _save(run: Run, minutes: float, folder: Path) -> None:
-    """`run.json` and, in a folder per node, one segment for each run of its process that recorded anything."""
+    """Write `run.json` and, in a directory per node, one segment for each process that recorded anything."""
     folder.mkdir(parents=True)
     for log in run.logs:
         if log.lines:
@@ -122,7 +122,7 @@ def _document(result: RunResult, minutes: float) -> dict[str, Any]:
 
 @contextmanager
 def _without_diagnostics() -> Iterator[None]:
-    """What the simulated processes would log is of no interest: their clocks are not those on the wall."""
+    """Suppress the log lines of simulated processes, whose times are virtual."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_CRITICAL))
     try:
@@ -133,7 +133,7 @@ def _without_diagnostics() -> Iterator[None]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar for several seeds on a terminal; nothing where stderr goes to a file. Yields what moves it by one."""
+    """A progress bar on a terminal; nothing if stderr is a file. Yields the function that advances it by one."""
     if total == 1 or not sys.stderr.isatty():
         yield lambda: None
         return

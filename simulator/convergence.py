@@ -1,5 +1,5 @@
-"""Whether a cluster without faults has done all that was asked of it: ZooKeeper, the active controller and every agent
-agree, each partition is led and fully replicated, and nothing waits.
+"""Checks that a cluster without faults has converged: ZooKeeper, the active controller and every agent agree, each
+partition has a leader and is fully replicated, and nothing is pending.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ States = dict[TopicPartition, LeaderAndIsr]
 
 
 def differences(cluster: SimulatedCluster) -> list[str]:
-    """What is not as it should be yet, in plain words; empty for a cluster that has converged."""
+    """Each deviation from the converged state as a message; empty if there is none."""
     active = cluster.active_controller()
     if active is None:
         return ["there is no active controller"]
@@ -34,7 +34,7 @@ def differences(cluster: SimulatedCluster) -> list[str]:
 
 
 def check_context(context: ControllerContext) -> None:
-    """What an active controller must know of a cluster that has converged (INV-10). Raises ViolationError."""
+    """Check the context of the active controller of a converged cluster (INV-10). Raises ViolationError."""
     counted = (context.offline_partition_count, context.preferred_replica_imbalance_count)
     if counted != context.recount():
         raise violated("INV-10", f"the counters are {counted}, a recount gives {context.recount()}")
@@ -47,7 +47,7 @@ def check_context(context: ControllerContext) -> None:
 
 
 def check_state_change_logs(cluster: SimulatedCluster) -> None:
-    """The invariants of the state-change log, over the logs of all nodes. Raises ViolationError."""
+    """Check the invariants of the state-change log over the logs of all nodes. Raises ViolationError."""
     violations: list[Violation] = [from_finding(finding) for finding in check_all(cluster.records())]
     if violations:
         raise ViolationError(*violations)
@@ -89,7 +89,7 @@ def _differences_of_cache(agent: SimulatedAgent, brokers: set[BrokerId], states:
     if set(cached.brokers) != brokers:
         yield f"agent {agent.id} knows brokers {sorted(cached.brokers)}"
     known = {TopicPartition(t, p): s for t, of in cached.topics.items() for p, s in of.items()}
-    # Of topics that were deleted while no request reached it, it may know more, as in Kafka.
+    # It may still know topics that were deleted while no request reached it, as in Kafka.
     if states.keys() - known.keys():
         yield f"agent {agent.id} does not know {sorted(states.keys() - known.keys())}"
     for tp, state in states.items():
@@ -104,7 +104,7 @@ def _differences_of_cache(agent: SimulatedAgent, brokers: set[BrokerId], states:
 
 
 def _differences_of_roles(agent: SimulatedAgent, expected: Assignments, states: States) -> Iterator[str]:
-    """What it hosts beyond its assignments is left behind by a reassignment: nobody verifies those deletions (D-10)."""
+    """Hosted replicas beyond the assignments are ignored: a reassignment does not verify its deletions (D-10)."""
     for tp, state in states.items():
         if agent.id in expected[tp].replicas:
             role = _role(agent.hosted(tp))

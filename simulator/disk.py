@@ -46,7 +46,7 @@ class _Inode:
             kept = chance.randint(self.durable_size, len(self.content))
             del self.content[kept:]
             if kept > self.durable_size and chance.random() < 0.25:
-                # Blocks reach the device in any order: the size may be right where a block is still empty.
+                # Blocks reach the device in any order: the file size may include a block that is still empty.
                 start = chance.randrange(self.durable_size, kept) // BLOCK_SIZE * BLOCK_SIZE
                 lost = range(max(start, self.durable_size), min(start + BLOCK_SIZE, kept))
                 self.content[lost.start : lost.stop] = bytes(len(lost))
@@ -54,7 +54,7 @@ class _Inode:
 
 
 class SimulatedFile:
-    """An open file; unusable once the process that opened it is gone."""
+    """An open file; unusable once the process that opened it has ended."""
 
     def __init__(self, disk: "SimulatedDisk", path: str, inode: _Inode) -> None:
         self._disk, self._path, self._inode = disk, path, inode
@@ -88,7 +88,7 @@ class SimulatedFile:
         return flush
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """No effect."""
 
     def _check(self) -> None:
         if self._process != self._disk.process:
@@ -97,12 +97,12 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    """See `broker_agent.log.disk.Disk`. `latency_s` bounds what work off the loop takes, in (virtual) seconds."""
+    """Implements `broker_agent.log.disk.Disk`. `latency_s`: bounds of the duration of `run`, in virtual seconds."""
 
     def __init__(self, clock: WallClock, random: Random, *, latency_s: tuple[float, float] = (0.0, 0.0)) -> None:
         self.clock = clock
         self.process = 0
-        """Number of the process that uses the disk; files and locks of earlier ones are void."""
+        """Number of the process that uses the disk; files and locks of earlier ones are invalid."""
         self.latency_s = latency_s
         self._random = random
         self._files: dict[str, _Inode] = {}
@@ -113,18 +113,18 @@ class SimulatedDisk:
     # Faults
 
     def kill_process(self) -> None:
-        """Die as by kill -9: the page cache survives."""
+        """End the process as with SIGKILL: the page cache survives."""
         self.process += 1
         self._locks.clear()
 
     def lose_power(self) -> None:
-        """Everything unflushed is lost, torn or garbled."""
+        """Lose, tear or corrupt everything unflushed."""
         self.kill_process()
         for path in sorted(self._files):
             self._files[path].lose_power(self._random)
 
     def break_directory(self, path: str) -> None:
-        """From now on every operation in or below the directory is an I/O error."""
+        """Fail every operation in or below the directory with an I/O error from now on."""
         self._broken.add(path)
 
     def mend_directory(self, path: str) -> None:
@@ -137,7 +137,7 @@ class SimulatedDisk:
     # Disk
 
     def _names_change(self, path: str) -> None:
-        """Cuts become durable before any later change of a name, as in the journal of a file system."""
+        """Make truncations durable before a later change of a name, as a file system journal does."""
         self.check(path)
         for inode in self._files.values():
             inode.content_before_cut = None
@@ -233,4 +233,4 @@ class SimulatedDisk:
         return work()
 
     def close(self) -> None:
-        """There are no threads."""
+        """No effect: there are no threads."""

@@ -1,4 +1,4 @@
-"""From a seed to everything else: the seed draws which simulation runs, and that one draws the rest from it."""
+"""Chooses the simulation of a seed; everything random in a run is derived from the seed."""
 
 from collections.abc import Callable
 from random import Random
@@ -17,7 +17,7 @@ _SIMULATIONS: Final[dict[Callable[[int], Simulation], int]] = {
     lambda seed: ReplicationSimulation(seed, "epoch-query"): 2,
     TopicSimulation: 1,
 }
-"""Simulation -> how often it is drawn in proportion to the others."""
+"""Simulation -> its relative frequency."""
 
 
 def draw_simulation(seed: int) -> Simulation:

@@ -1,5 +1,5 @@
-"""What goes wrong in a simulated cluster: processes crash, hang and stop, sessions expire, answers are lost, links are
-cut, ZooKeeper restarts, power fails. And the supervisor, which starts again whatever has ended.
+"""Faults of a simulated cluster: crashes, pauses and shutdowns of processes, session expiries, lost responses, broken
+links, ZooKeeper restarts, power failures. And the supervisor, which restarts processes that ended.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from simulator.nodes import SimulatedAgent, SimulatedNode
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
 _STARTUP_FAILURE_S: Final = 30
-"""How long a process may take to find out that it cannot start, but for the time that it hung meanwhile."""
+"""Timeout after which a process that cannot start must have ended, without the time it was paused."""
 
 
 class Supervisor:
-    """Starts processes, and ends those that could not start, as whatever supervises real ones would."""
+    """Starts processes, and ends those that failed to start, as a real supervisor would."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -35,14 +35,14 @@ class Supervisor:
         task.add_done_callback(lambda ended: self._ended.update({ended: _now()}))
 
     def startable(self) -> list[SimulatedNode]:
-        """What does not run and would not be refused.
+        """Stopped nodes whose registration would succeed.
 
-        As long as the session of an agent that died lives on, another one cannot register (ZK-13).
+        While the session of a crashed agent is alive, a new process cannot register its id (ZK-13).
         """
         return [node for node in self._cluster.nodes if not node.is_running and not self._holds_registration(node)]
 
     def start_all(self) -> bool:
-        """Start whatever can be started; whether everything ran already."""
+        """Start every startable node; returns whether all were running already."""
         self.end_failed_starts()
         is_complete = all(node.is_running for node in self._cluster.nodes)
         for node in self.startable():
@@ -50,7 +50,7 @@ class Supervisor:
         return is_complete
 
     def end_failed_starts(self) -> None:
-        """A process ends when ZooKeeper cannot be reached while it starts; another one may be started then."""
+        """End processes that could not reach ZooKeeper on startup, so that they can be restarted."""
         for node, began in self._began.items():
             incarnation = node.incarnations[-1]
             task = incarnation.task
@@ -69,7 +69,7 @@ class Supervisor:
 
 
 class Faults:
-    """Each method is one fault at random, or the end of one."""
+    """Each method is one random fault, or the end of one."""
 
     def __init__(
         self, cluster: SimulatedCluster, random: Random, background: BackgroundRequests, supervisor: Supervisor
@@ -93,7 +93,7 @@ class Faults:
         }
 
     def partitions(self) -> Weights:
-        """Network partitions: of one direction's answers, or of both."""
+        """Weights of network partitions: of the responses of one direction, or of both directions."""
         return {self.lose_answers: 3, self.cut_off: 2}
 
     def power_failures(self) -> Weights:
@@ -128,7 +128,7 @@ class Faults:
         self._any_client().disconnect(self._random.choice((0.05, 0.5, 3.0, 9.0)))
 
     async def lose_answer(self) -> None:
-        """ZooKeeper carries out the next write, mostly of the active controller, which never learns of it."""
+        """Apply the next write in ZooKeeper, mostly of the active controller, but lose its response."""
         active = self._cluster.active_controller()
         client = self._any_client() if active is None else active.incarnations[-1].zookeeper
         client.lose_answer_of_next_write()
@@ -144,17 +144,17 @@ class Faults:
         self._cluster.zookeeper.start_up()
 
     async def cut(self) -> None:
-        """Requests from one node to another are lost."""
+        """Lose requests from one node to another."""
         source, target = self._random.sample(self._cluster.nodes, 2)
         self._cluster.network.cut(source_of(source), target.address)
 
     async def lose_answers(self) -> None:
-        """Requests arrive, and their answers do not."""
+        """Deliver requests, but lose their responses."""
         source, target = self._random.sample(self._cluster.nodes, 2)
         self._cluster.network.cut(target.address, source_of(source))
 
     async def cut_off(self) -> None:
-        """Nothing passes between two nodes in either direction."""
+        """Lose everything between two nodes in both directions."""
         one, other = self._random.sample(self._cluster.nodes, 2)
         for source, target in ((one, other), (other, one)):
             self._cluster.network.cut(source_of(source), target.address)
@@ -164,7 +164,7 @@ class Faults:
         self._cluster.network.heal_all()
 
     def end_all(self) -> None:
-        """Repair every link and let whatever hangs go on. Processes are for the supervisor to start."""
+        """Repair every link and resume paused processes. The supervisor restarts ended ones."""
         self._cluster.network.heal_all()
         self._cluster.resume_all()
 
@@ -180,13 +180,13 @@ class Faults:
 
 
 async def _stop(node: SimulatedNode) -> None:
-    """How it ends is for others to see: the supervisor, or `raise_if_a_node_died`."""
+    """Stop a node; the supervisor or `raise_if_a_node_died` handles how it ends."""
     with suppress(ExceptionGroup):
         await node.stop()
 
 
 def source_of(node: SimulatedNode) -> str:
-    """Where the requests of the process that runs now come from."""
+    """The network address from which the node's current process sends requests."""
     return f"{node.name}/{len(node.incarnations) - 1}"
 
 

@@ -1,9 +1,8 @@
-"""The simulated network: requests between nodes with latency, and nodes or links that are cut.
+"""The simulated network: requests between nodes with latency, node crashes and broken links.
 
-Requests enter the target through `handle`, as they do from a gRPC servicer. A request whose target dies or
-whose link is cut fails with PeerUnreachableError, and whether it was processed stays unknown to the
-caller, as on a real network. What is under way does not depend on its sender any more, and whoever is paused
-finds what has arrived when it goes on.
+Requests enter the target through `handle`, as from a gRPC servicer. A request whose target crashes or whose link is
+broken fails with PeerUnreachableError; the caller does not know whether it was processed, as on a real network. A
+request in flight no longer depends on its sender, and a paused process receives on resumption what has arrived.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ T = TypeVar("T")
 
 
 class _Endpoint(NamedTuple):
-    """Where requests enter a node, the context in which they are handled, and what is done when the node is gone."""
+    """A node's request handler, the context in which requests are handled, and the event of its process's end."""
 
     handler: RequestHandler
     context: Context
@@ -54,17 +53,17 @@ class SimulatedNetwork:
         self.latency_s = latency_s
         self._doors: dict[str, _Endpoint] = {}
         self._cut: set[tuple[str, str]] = set()
-        # What is under way or handled; a caller that gives up does not end it.
+        # Requests in flight or being handled; a caller's timeout does not cancel them.
         self._exchanges: set[asyncio.Task[object]] = set()
 
     def attach(self, address: str, handler: RequestHandler, process: Process | None = None) -> None:
-        """Begin to deliver requests for `address` to this node. Without a process it cannot be paused."""
+        """Deliver requests for `address` to this node from now on. Without a process it cannot be paused."""
         assert address not in self._doors, f"{address} is in use"
         context = OUTSIDE if process is None else process.context
         self._doors[address] = _Endpoint(handler, context, asyncio.get_running_loop().create_future())
 
     def detach(self, address: str) -> None:
-        """The node is gone: callers that wait for it learn so, and later ones cannot connect."""
+        """The node has ended: pending calls fail, and later ones are refused."""
         endpoint = self._doors.pop(address, None)
         if endpoint is not None:
             endpoint.closed.set_result(None)
@@ -96,7 +95,7 @@ class SimulatedNetwork:
         return task
 
     async def _exchange(self, source: str, target: str, request: object) -> object:
-        """The answer, or the PeerUnreachableError that the caller gets if it still waits."""
+        """The response, or the PeerUnreachableError for a caller that still waits."""
         if not await self._travels(source, target):
             return PeerUnreachableError(target, "timed out")
         endpoint = self._doors.get(target)
@@ -111,7 +110,7 @@ class SimulatedNetwork:
         return handling.result()
 
     async def _travels(self, source: str, target: str) -> bool:
-        """Whether it gets there; what is lost is waited for as long as anybody would."""
+        """Whether a message arrives; for a lost one, returns after any caller's timeout."""
         await asyncio.sleep(self._random.uniform(*self.latency_s))
         if (source, target) not in self._cut:
             return True
@@ -133,7 +132,7 @@ class SimulatedBrokerClient:
         return response
 
     async def forget(self, broker: Broker) -> None:
-        """Nothing is kept between requests."""
+        """No effect: no connections are kept."""
 
 
 class SimulatedClusterClient:

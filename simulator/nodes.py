@@ -1,7 +1,7 @@
-"""Controllers and agents of a simulated cluster: the real ones, on simulated ports.
+"""Controllers and agents of a simulated cluster: the real code on simulated ports.
 
-A crash does not end a node's tasks, because cancelling would run their `finally` blocks: its process is paused and
-never goes on.
+A crash does not cancel a node's tasks, because that would run their `finally` blocks: its process is paused and never
+resumed.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ LOG_DIRECTORY: Final = "/data"
 
 
 class World(Protocol):
-    """What all nodes of one cluster share."""
+    """State shared by all nodes of a cluster."""
 
     zookeeper: SimulatedZooKeeper
     network: SimulatedNetwork
@@ -51,17 +51,17 @@ class World(Protocol):
     settings: Settings
 
     def random_of(self, name: str) -> Random:
-        """A generator of the node's own, derived from the seed of the run."""
+        """A random generator of the node's own, derived from the seed of the run."""
         ...
 
 
 class Incarnation:
-    """One process of a node, from its start to its end: the ports it was given and the task it runs in."""
+    """One process of a node, from start to end: its ports and its task."""
 
     def __init__(self, world: World, node: str, number: int) -> None:
         self._world = world
         self.address = f"{node}:{_PORT}"
-        # What was cut off from others is this process; its successor makes connections of its own.
+        # A network partition affects this process; its successor opens its own connections.
         self.source = f"{node}/{number}"
         self.log = MemoryStateChangeLog(node, incarnation_id(world.clock.now_ms(), number), world.clock)
         self.process = Process()
@@ -75,17 +75,17 @@ class Incarnation:
         self.is_alive = True
         self.task: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
-        """By itself, or by a crash; a task that crashed is never done."""
+        """Set when the process has ended by itself or crashed; the task of a crashed one is never done."""
 
     def append(self, changes: Sequence[StateChange]) -> None:
-        """StateChangeSink."""
+        """Implements StateChangeSink."""
         self.log.append(changes)
 
     def serve(self, handler: RequestHandler) -> None:
         self._world.network.attach(self.address, handler, self.process)
 
     def crash(self) -> None:
-        """End as by kill -9."""
+        """End as with SIGKILL."""
         self.is_alive = False
         if not self.process.is_paused:
             self.zookeeper.pause()
@@ -121,13 +121,13 @@ class SimulatedNode:
         )
 
     def crash(self) -> None:
-        """End as by kill -9."""
+        """End as with SIGKILL."""
         assert self.is_running, f"{self.name} does not run"
         self.incarnations[-1].crash()
 
     @property
     def is_registered(self) -> bool:
-        """Whether ZooKeeper has its registration, or still that of a life before."""
+        """Whether ZooKeeper has a registration of it, possibly of an earlier incarnation."""
         return self._world.zookeeper.tree.get(self._registration) is not None
 
     @property
@@ -135,17 +135,17 @@ class SimulatedNode:
         return self.is_running and self.incarnations[-1].process.is_paused
 
     def pause(self) -> None:
-        """Hang, as after SIGSTOP: requests wait, timers do not fire, and the session expires after its timeout."""
+        """Pause as with SIGSTOP: requests wait, timers do not fire, and the session expires after its timeout."""
         assert self.is_running, f"{self.name} does not run"
         self.incarnations[-1].zookeeper.pause()
 
     def resume(self) -> None:
-        """Go on, as after SIGCONT, with everything that has come or become due meanwhile."""
+        """Resume as with SIGCONT, with everything that arrived or became due meanwhile."""
         assert self.is_paused, f"{self.name} does not hang"
         self.incarnations[-1].zookeeper.resume()
 
     async def stop(self) -> None:
-        """End in order, as by a SIGTERM, and wait for that, or for its death. Raises what it ended with."""
+        """Stop gracefully as with SIGTERM, and wait for the end, or for a crash. Raises the error it ended with."""
         assert self.is_running, f"{self.name} does not run"
         incarnation = self.incarnations[-1]
         incarnation.stop.set()
@@ -158,11 +158,11 @@ class SimulatedNode:
             await self.run(incarnation)
         finally:
             incarnation.ended.set()
-        # Nothing is left of a process that has ended by itself, in order.
+        # Nothing remains of a process that has ended gracefully by itself.
         incarnation.crash()
 
     async def run(self, incarnation: Incarnation) -> None:
-        """The process itself: what `program.py` does with real adapters."""
+        """The process itself: `program.py` on simulated adapters."""
         raise NotImplementedError
 
 
@@ -195,7 +195,7 @@ class SimulatedController(SimulatedNode):
 
     @property
     def context(self) -> ControllerContext:
-        """What the active controller knows, for checkers to compare with what it should know."""
+        """The active controller's context, for checkers."""
         assert self.controller is not None, f"{self.name} has not started"
         assert self.controller._active is not None, f"{self.name} is not the active controller"
         return self.controller._active.context
@@ -212,7 +212,7 @@ class SimulatedAgent(SimulatedNode):
         self.agent: Agent | None = None
 
     def hosted(self, tp: TopicPartition) -> HostedPartition | None:
-        """The partition as its present process hosts it; None where it does not, or where it is offline."""
+        """The partition as hosted by its current process; None if it is absent or offline."""
         return None if self.agent is None else self.agent.manager.online(tp)
 
     def crash(self) -> None:
@@ -220,7 +220,7 @@ class SimulatedAgent(SimulatedNode):
         self.disk.kill_process()
 
     def replace_disk(self) -> None:
-        """Start the next time with nothing."""
+        """Start with an empty disk the next time."""
         assert not self.is_running, f"{self.name} runs"
         self.disk = self._empty_disk()
 
@@ -228,7 +228,7 @@ class SimulatedAgent(SimulatedNode):
         return SimulatedDisk(self._world.clock, self.random, latency_s=(0.0001, 0.003))
 
     def lose_power(self) -> None:
-        """Crash, and lose what was not flushed."""
+        """Crash, and lose unflushed data."""
         super().crash()
         self.disk.lose_power()
 

@@ -1,4 +1,4 @@
-"""What the znodes of topics and partitions say, read past every session as only a simulation can."""
+"""Reads topic and partition znodes directly from the simulated server, without a session."""
 
 from cluster.broker import PartitionEpoch
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -12,7 +12,7 @@ def topics(tree: ZnodeTree) -> tuple[str, ...]:
 
 
 def assignments_of_topic(tree: ZnodeTree, topic: str) -> dict[int, ReplicaAssignment]:
-    """Partition number -> assignment; empty where there is no such topic."""
+    """Partition number -> assignment; empty if there is no such topic."""
     znode = tree.get(topic_path(topic))
     return {} if znode is None else decode_topic(topic, znode.data).partitions
 
@@ -22,7 +22,7 @@ def assignments(tree: ZnodeTree) -> dict[TopicPartition, ReplicaAssignment]:
 
 
 def partition_state(tree: ZnodeTree, tp: TopicPartition) -> LeaderAndIsr | None:
-    """None where the partition has no state node, or one that cannot be read."""
+    """The state of a partition; None if its znode is missing or malformed."""
     znode = tree.get(state_path(tp))
     return None if znode is None else decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
 

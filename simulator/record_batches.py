@@ -1,4 +1,4 @@
-"""Record batches as a producer of simulations and benchmarks sends them: any header round opaque records."""
+"""Encodes record batches for simulations and benchmarks: any header with opaque records."""
 
 from broker_agent.log.record_batch import (
     CHECKSUM_START,
@@ -26,7 +26,7 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """A batch round an already encoded records region; `record_count` must be positive."""
+    """A batch with an already encoded records section; `record_count` must be positive."""
     assert record_count > 0, record_count
     covered = (
         FROM_CHECKSUM.pack(

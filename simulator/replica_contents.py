@@ -1,4 +1,4 @@
-"""Whether the replicas of every partition hold the same batches in the end, and all that was acknowledged."""
+"""Checks that all replicas of a partition end with the same batches, including all acknowledged ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from simulator.violations import violated
 
 
 class Batch(NamedTuple):
-    """What identifies a batch: offsets (`last` inclusive), leader epoch and checksum."""
+    """The identity of a batch: offsets (`last` inclusive), leader epoch and checksum."""
 
     base: int
     last: int
@@ -27,7 +27,7 @@ def batch_of(header: BatchHeader) -> Batch:
 
 
 def headers(log: PartitionLog, start: Offset) -> Iterator[BatchHeader]:
-    """The headers of all batches from there to the end; one read gives those of one segment."""
+    """The headers of all batches from `start` to the end; one read returns those of one segment."""
     while start < log.log_end_offset:
         for _, header in walk(log.read(start, 1 << 30, log.log_end_offset, at_least_one=True)):
             yield header
@@ -35,7 +35,7 @@ def headers(log: PartitionLog, start: Offset) -> Iterator[BatchHeader]:
 
 
 def are_level(cluster: SimulatedCluster) -> bool:
-    """Whether the replicas of each partition agree on end and high watermark."""
+    """Whether the replicas of each partition agree on log end and high watermark."""
     for tp, assignment in assignments(cluster.zookeeper.tree).items():
         logs = [_log(cluster, broker, tp) for broker in assignment.replicas]
         if any(log is None for log in logs):
@@ -48,10 +48,10 @@ def are_level(cluster: SimulatedCluster) -> bool:
 def check_contents(
     cluster: SimulatedCluster, acknowledged: Mapping[TopicPartition, Sequence[tuple[int, int]]], *, may_lose: bool
 ) -> None:
-    """Compare the logs of replicas that `are_level`. Raises ViolationError.
+    """Compare the logs of replicas for which `are_level` holds. Raises ViolationError.
 
-    `acknowledged`: base offset and checksum of each acknowledged batch. `may_lose`: power has failed, and batches that
-    no member of the ISR had flushed may be lost with it; the replicas must hold the same all the same.
+    `acknowledged`: base offset and checksum of each acknowledged batch. `may_lose`: there was a power failure, and
+    batches that no ISR member had flushed may be lost; the replicas must be equal all the same.
     """
     for tp, assignment in assignments(cluster.zookeeper.tree).items():
         contents = [_read(tp, _log(cluster, broker, tp)) for broker in assignment.replicas]

@@ -1,4 +1,4 @@
-"""One replica of a partition as it shows between two callbacks of the loop, and what must hold of it by itself."""
+"""The state of one replica between two callbacks of the loop, and the invariants of a single replica."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from simulator.violations import violated
 
 
 class ReplicaView(NamedTuple):
-    """One replica at one moment; two equal views mean that nothing happened in between."""
+    """One replica at one moment; equal views mean that nothing has changed."""
 
     partition: HostedPartition
     log: PartitionLog
@@ -30,12 +30,12 @@ class ReplicaView(NamedTuple):
         return frozenset(maximal_isr(self.isr_state))
 
     def end_of(self, member: int) -> int:
-        """Where the log of a follower ends, as far as this leader knows."""
+        """A follower's log end as known by this leader."""
         return self.partition.remote[BrokerId(member)].log_end_offset
 
 
 class Replica:
-    """What is known of one broker's replica: its last view and its batches by base offset, in order."""
+    """The observed state of one broker's replica: last view, and its batches by base offset, in order."""
 
     def __init__(self, view: ReplicaView) -> None:
         self.view = view
@@ -65,7 +65,7 @@ def view_of(partition: HostedPartition, log: PartitionLog) -> ReplicaView:
 
 
 def check_offsets(broker: int, before: ReplicaView, view: ReplicaView) -> None:
-    """Offsets are in order and the log start never falls. Raises ViolationError (P1, P24)."""
+    """Recovery point and log start are consistent and never decrease (P1, P24). Raises ViolationError."""
     if not 0 <= view.start <= view.high_watermark <= view.end:
         raise violated("P1", f"broker {broker}: {view}")
     if view.log.recovery_point > view.end:
@@ -75,13 +75,13 @@ def check_offsets(broker: int, before: ReplicaView, view: ReplicaView) -> None:
 
 
 def check_successor(broker: int, before: Batch | None, batch: Batch) -> None:
-    """Batches follow one another, and epochs never fall. Raises ViolationError (P2)."""
+    """Batches are contiguous, and their epochs never decrease (P2). Raises ViolationError."""
     if before is not None and (batch.base != before.last + 1 or batch.epoch < before.epoch):
         raise violated("P2", f"broker {broker}: {before} then {batch}")
 
 
 def check_epochs(broker: int, replica: Replica, view: ReplicaView) -> None:
-    """The epoch cache rises and agrees with the batches. Raises ViolationError (P3)."""
+    """The epoch cache increases and agrees with the batches (P3). Raises ViolationError."""
     entries = view.log.epoch_entries
     for earlier, later in pairwise(entries):
         if earlier.epoch >= later.epoch or earlier.start_offset >= later.start_offset:
@@ -106,7 +106,7 @@ def check_epochs(broker: int, replica: Replica, view: ReplicaView) -> None:
 
 
 def check_epochs_rise(broker: int, before: ReplicaView, view: ReplicaView) -> None:
-    """The epochs of one replica never fall. Raises ViolationError (P17)."""
+    """The epochs of one replica never decrease (P17). Raises ViolationError."""
     if view.leader_epoch < before.leader_epoch:
         raise violated("P17", f"broker {broker}: leader epoch {before.leader_epoch} then {view.leader_epoch}")
     if before.leader_epoch >= 0 and view.partition_epoch < before.partition_epoch:
@@ -114,7 +114,7 @@ def check_epochs_rise(broker: int, before: ReplicaView, view: ReplicaView) -> No
 
 
 def check_isr_of_leader(broker: int, view: ReplicaView) -> None:
-    """What a leader takes for the ISR has itself and only replicas, each once. Raises ViolationError (P4, P5)."""
+    """The ISR on a leader contains it, has no duplicates and only assigned replicas (P4, P5). Raises ViolationError."""
     isr = view.isr_state.isr
     if broker not in isr:
         raise violated("P4", f"leader {broker} is not in its ISR {isr}")
@@ -125,7 +125,7 @@ def check_isr_of_leader(broker: int, view: ReplicaView) -> None:
 
 
 def check_isr_in_zookeeper(before: LeaderAndIsr | None, state: LeaderAndIsr) -> None:
-    """The ISR has the leader and each member once; epochs never fall. Raises ViolationError (P4, P5, P17)."""
+    """The partition state in ZooKeeper is valid and its epochs never decrease (P4, P5, P17). Raises ViolationError."""
     if not state.isr:
         raise violated("P4", "the ISR in ZooKeeper is empty")
     if state.leader != -1 and state.leader not in state.isr:

@@ -1,7 +1,7 @@
-"""Follows every replica of one partition, callback by callback, and finds what must never be.
+"""Checks the replicas of one partition after every callback of the event loop.
 
-Its rules are the properties P1 to P39 of `docs/rules/broker_agent.md`. Logs are followed batch by batch; that two logs
-match is known by induction: equal base and epoch must mean the same batch after the same predecessor (P8).
+The rules are the properties P1 to P39 of `docs/rules/broker_agent.md`. Logs are compared batch by batch; that two logs
+match follows by induction: equal base offset and epoch must mean the same batch after the same predecessor (P8).
 """
 
 from collections.abc import Collection
@@ -30,14 +30,14 @@ from simulator.violations import violated
 
 
 class ReplicationChecker:
-    """`observe` is called after each callback of the loop; the simulation adds what clients sent and were answered.
+    """`observe` is called after each callback of the loop; the simulation adds what clients sent and received.
 
     Every method that finds a violation raises ViolationError.
     """
 
     def __init__(self, cluster: SimulatedCluster, tp: TopicPartition) -> None:
         self.sent: set[int] = set()
-        """Checksums of what producers sent; the same wherever the batch is, since it covers no stamped field."""
+        """Checksums of sent batches; the same at any offset, as the checksum covers no field set by the leader."""
         self.acknowledged: dict[int, int] = {}
         self.changes = 0
         self._cluster, self._tp = cluster, tp
@@ -50,13 +50,14 @@ class ReplicationChecker:
         self._leaders: dict[int, int] = {}
         self._read: dict[int, int] = {}
         self._committed: dict[int, int] = {}
-        """Checksums of what has ever been below the high watermark of any leader, by base offset."""
-        # Who lost unflushed records while a leader still counts on it: that leader is wrong until it learns of it.
+        """Checksums of batches ever below the high watermark of any leader, by base offset."""
+        # Replicas that lost unflushed records while a leader still counts them; that leader is wrong until it learns of
+        # it.
         self._lossy: dict[tuple[int, int], set[int]] = {}
         self._lossy_in_znode: set[int] = set()
 
     def process_ended(self, agent: SimulatedAgent, *, power_failed: bool) -> None:
-        """An agent was crashed: what is left of it in memory is of no interest."""
+        """An agent crashed: its in-memory state is dropped."""
         self._ended[agent.id] = agent.agent
         self.replicas.pop(agent.id, None)
         if not power_failed:
@@ -66,7 +67,7 @@ class ReplicationChecker:
                 self._lossy.setdefault((broker, replica.view.leader_epoch), set()).add(agent.id)
         if self.state is not None and agent.id in self.state.isr:
             self._lossy_in_znode.add(agent.id)
-            # Who was elected may learn of it only later.
+            # An elected leader may learn of its election only later.
             self._lossy.setdefault((self.state.leader, self.state.leader_epoch), set()).add(agent.id)
 
     @property
@@ -114,7 +115,7 @@ class ReplicationChecker:
         if known is not None and known.view == view:
             return False
         if known is None or known.view.log is not log:
-            # The high watermark that a process finds on its disk is not one that it has moved.
+            # The high watermark loaded from disk was not advanced by this process.
             known = self.replicas[simulated.id] = Replica(view._replace(end=0, start=0, leads=False, leader_epoch=-1))
         self._check_log(simulated.id, known, view)
         self._check_role(simulated.id, known, view)
@@ -212,7 +213,7 @@ class ReplicationChecker:
                     raise violated("P32", f"two batches were committed at {batch.base}")
 
     def _check_acknowledged(self, broker: int, replica: Replica) -> None:
-        """Also what was acknowledged by the leader alone is there, once a high watermark has passed it."""
+        """Records acknowledged by the leader alone must be present once a high watermark has passed them, too."""
         for rule, kept in (("P28", self.acknowledged), ("P32", self._committed)):
             for base, crc in kept.items():
                 batch = replica.batches.get(base)
@@ -223,7 +224,7 @@ class ReplicationChecker:
                     raise violated(rule, f"{kind} at {base} is not on broker {broker}, which leads in {epoch}")
 
     def _check_leaders(self) -> None:
-        """What each broker that takes itself for the leader has committed is where it may be needed."""
+        """What each broker that believes to be leader has committed must be on every possible next leader."""
         state = self.state
         for leader, replica in self.replicas.items():
             view = replica.view
@@ -254,7 +255,7 @@ class ReplicationChecker:
     # Clients
 
     def add_acknowledged(self, base: int, crc: int) -> None:
-        """A producer with acks=all was answered NONE."""
+        """Record a produce with acks=all that got NONE."""
         if self.acknowledged.setdefault(base, crc) != crc:
             raise violated("P28", f"two batches acknowledged at {base}")
         leader = None if self.state is None else self.replicas.get(self.state.leader)
@@ -262,7 +263,7 @@ class ReplicationChecker:
             self._check_acknowledged(self.state.leader, leader)
 
     def add_read(self, records: bytes, high_watermark: int) -> None:
-        """A consumer was given these batches."""
+        """Record batches that a consumer has read."""
         for _, header in walk(records):
             if header.last_offset >= high_watermark:
                 raise violated("P31", f"read {header.last_offset}, HW {high_watermark}")
@@ -271,7 +272,7 @@ class ReplicationChecker:
                 raise violated("P30", f"offset {header.base_offset} was read differently before")
 
     def check_end(self, brokers: Collection[int]) -> None:
-        """After the quiet time at the end (P38, P39): all in the ISR, all the same, nothing missing."""
+        """Check the converged end state: all replicas in the ISR, all equal, nothing missing (P38, P39)."""
         assert self.state is not None, "the partition has a state node"
         if set(self.state.isr) != set(brokers):
             raise violated("P38", f"{self.state}")

@@ -1,7 +1,7 @@
-"""One partition under load while processes crash or hang, power fails, links break and leaderships move: nothing that
-was committed is lost, and no two replicas ever disagree about it.
+"""Simulates one partition under load with crashes, pauses, power failures, broken links and leader changes.
 
-A checker observes all replicas after every callback of the event loop.
+No committed record may be lost, and replicas must never disagree about one. A checker observes all replicas after every
+callback of the event loop.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class ReplicationSimulation(Simulation):
     workload = "replication"
 
     def __init__(self, seed: int, truncation_mode: TruncationMode) -> None:
-        """`truncation_mode`: of followers, the setting `klamm.replica.truncation.mode`."""
+        """`truncation_mode`: the followers' setting `klamm.replica.truncation.mode`."""
         chance = Random(f"replication-safety/{seed}/{truncation_mode}")
         settings = Settings(
             min_insync_replicas=chance.choice((1, 2)),
@@ -58,7 +58,7 @@ class ReplicationSimulation(Simulation):
             replica_high_watermark_checkpoint_interval_ms=700,
             log_flush_interval_ms=chance.choice((500, 60_000)),
             log_flush_offset_checkpoint_interval_ms=900,
-            # From a generator of its own, so that the seeds that once found something still draw the same faults.
+            # From a separate generator, so that known failing seeds still draw the same faults.
             log_segment_bytes=Random(f"segments/{seed}/{truncation_mode}").choice((300, 2000, 1 << 30)),
             klamm_replica_truncation_mode=truncation_mode,
         )
@@ -75,7 +75,7 @@ class ReplicationSimulation(Simulation):
         self.background.start(self._load())
 
     def weights(self) -> Weights:
-        """What may be done, and how often in proportion."""
+        """The actions and their weights."""
         return {
             self.crash: 4,
             self.lose_power: 4,
@@ -114,7 +114,7 @@ class ReplicationSimulation(Simulation):
             await asyncio.sleep(self._random.expovariate(5))
 
     def _some_leader(self) -> SimulatedAgent | None:
-        """Whoever takes itself for the leader; with several, any of them."""
+        """An agent that believes to be leader; with several, a random one."""
         leaders = [broker for broker, replica in sorted(self.checker.replicas.items()) if replica.view.leads]
         return self.cluster.agents[BrokerId(self._random.choice(leaders))] if leaders else None
 
@@ -159,7 +159,7 @@ class ReplicationSimulation(Simulation):
             self.checker.process_ended(victim, power_failed=False)
 
     async def lose_power(self) -> None:
-        """Only where a sound member of the ISR stays alive and registered, else records may well be lost."""
+        """Only if an intact ISR member stays alive and registered; otherwise records may legitimately be lost."""
         with suppress(TimeoutError):
             await self.cluster.until(self._is_calm, "all that run are registered", timeout_s=8)
             running = self._running()
@@ -187,7 +187,7 @@ class ReplicationSimulation(Simulation):
     async def restart(self) -> None:
         dead = [agent for agent in self.cluster.agents.values() if not agent.is_running]
         if dead:
-            # Its registration must have expired, or another process would hold its id.
+            # Its registration must have expired; until then a new process cannot register the id.
             await asyncio.sleep(2.5)
             self._random.choice(dead).start()
 
@@ -202,7 +202,7 @@ class ReplicationSimulation(Simulation):
         ]
 
     async def cut(self) -> None:
-        """Break one direction or both between two nodes, for good or for a while."""
+        """Break one or both directions between two nodes, permanently or for some time."""
         agent = self._random.choice(list(self.cluster.agents.values()))
         other = self._random.choice([node for node in self.cluster.nodes if node is not agent])
         directions = self._link(agent, other)
@@ -213,7 +213,7 @@ class ReplicationSimulation(Simulation):
         self.cluster.network.heal_all()
 
     async def expire(self) -> None:
-        """A broker's session ends although it lives, with all that follows; sometimes it cannot come back for long."""
+        """Expire a live broker's session; sometimes it cannot reconnect for long."""
         registered = self._registered()
         if not registered:
             return
@@ -224,7 +224,7 @@ class ReplicationSimulation(Simulation):
         process.zookeeper.disconnect(self._some_seconds_out_of_contact())
 
     async def hang(self) -> None:
-        """A process stands still, with its requests unanswered, for less or for more than its session."""
+        """Pause a process for less or more than its session timeout."""
         awake = self.cluster.awake()
         if awake:
             self.cluster.hang(self._random.choice(awake), self._some_seconds_out_of_contact())

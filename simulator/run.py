@@ -1,4 +1,4 @@
-"""One run of a simulation: from a seed to what happened, as a digest, and which properties did not hold."""
+"""One run of a simulation: actions, checks and the result of a seed."""
 
 import asyncio
 import hashlib
@@ -19,11 +19,11 @@ from simulator.zookeeper import ServerSession
 
 _STEPS_MAX: Final = 5_000_000
 _STEPS_PER_SECOND_MAX: Final = 20_000
-"""Of virtual time. Runs take a few hundred; one that takes more spins."""
+"""Limit of steps per virtual second. Runs take a few hundred; one with more is in a busy loop."""
 
 
 class Simulation(ABC):
-    """A cluster, what is done to it at random, and what must hold meanwhile and at the end."""
+    """A cluster, the random actions on it, and the checks during the run and at its end."""
 
     workload: ClassVar[str]
     """Its name in results."""
@@ -33,12 +33,12 @@ class Simulation(ABC):
         self.background = BackgroundRequests(request_timeout_s)
         self.writes = WriteChecker(cluster.zookeeper, self._writer_of)
         self.actions: list[str] = []
-        """What was done, each with its virtual time in seconds."""
+        """The actions made, each with its virtual time in seconds."""
 
     async def run(self, limit: Limit) -> None:
         """Act until the limit, end all faults, wait until the cluster has converged and check it.
 
-        Raises ViolationError, and whatever a process ended with.
+        Raises ViolationError, and the error of any process that ended with one.
         """
         await self.prepare()
         began = _now()
@@ -54,7 +54,7 @@ class Simulation(ABC):
         self.check()
 
     def raise_first_error(self) -> None:
-        """What was found where raising it would have changed the run."""
+        """Raise what was found where raising it would have changed the run."""
         self.background.raise_first_error()
         self.writes.raise_first_error()
 
@@ -71,23 +71,23 @@ class Simulation(ABC):
 
     @abstractmethod
     def choose(self) -> Action:
-        """Draw what is done next."""
+        """Choose the next action."""
 
     @abstractmethod
     async def pause(self) -> None:
-        """Let a random time pass until the next action."""
+        """Wait for a random time before the next action."""
 
     @abstractmethod
     async def converge(self) -> None:
-        """End all faults and wait until nothing is left to do. Raises ViolationError when that takes too long."""
+        """End all faults and wait until the cluster has converged. Raises ViolationError after a timeout."""
 
     @abstractmethod
     def check(self) -> None:
-        """Check what holds of a cluster that has converged. Raises ViolationError."""
+        """Check a converged cluster. Raises ViolationError."""
 
 
 class RunResult(Struct, frozen=True):
-    """What came of one seed. `steps` counts the callbacks that ran; equal digests mean equal runs."""
+    """The result of one seed. `steps`: number of callbacks; equal digests mean equal runs."""
 
     seed: int
     workload: str
@@ -106,7 +106,7 @@ class NodeLog(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A result with what led to it."""
+    """A result with its logs and actions."""
 
     result: RunResult
     actions: Sequence[str]
@@ -114,12 +114,12 @@ class Run(NamedTuple):
 
     @property
     def report(self) -> str:
-        """For people: the violations, then everything that was done to the cluster."""
+        """For people: the violations, then all actions."""
         return "\n".join([*(f"{v.rule}: {v.message}" for v in self.result.violations), *self.actions])
 
 
 def run_simulation(seed: int, make: Callable[[], Simulation], limit: Limit) -> Run:
-    """Run the simulation that `make` returns, on a loop of its own. Never raises for what the run itself does."""
+    """Run the simulation that `make` returns, on its own loop. Never raises for errors of the run itself."""
     started: list[tuple[Simulation, VirtualTimeLoop]] = []
     ended: list[Run] = []
     violations: tuple[Violation, ...] = ()
@@ -129,7 +129,7 @@ def run_simulation(seed: int, make: Callable[[], Simulation], limit: Limit) -> R
         await started[0][0].run(limit)
 
     def at_end() -> None:
-        # Before the loop is emptied: what unwinds then is no part of the run.
+        # Before the loop is cleared: what unwinds then is not part of the run.
         simulation, loop = started[0]
         ended.append(_describe(seed, simulation, loop))
 
@@ -137,7 +137,7 @@ def run_simulation(seed: int, make: Callable[[], Simulation], limit: Limit) -> R
         simulate(main, max_steps=_STEPS_MAX + round(_STEPS_PER_SECOND_MAX * (limit.seconds or 0)), at_end=at_end)
     except Exception as error:
         if not ended:
-            raise  # It was not even made.
+            raise  # The simulation was not even created.
         violations = violations_of(error)
     return ended[0]._replace(result=replace(ended[0].result, violations=violations))
 

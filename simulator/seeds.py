@@ -1,4 +1,4 @@
-"""Many seeds on many cores: each is a run of its own, whose result no other run and no order can change."""
+"""Runs many seeds in parallel; runs are independent of each other and of their order."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +31,9 @@ def parse_seeds(text: str) -> range:
 
 
 def run_all(seeds: Sequence[int], work: Callable[[int], T], jobs: int) -> Iterator[T]:
-    """What `work` returns for each seed, in the order in which they end; `work` must be picklable where `jobs` > 1.
+    """Yield the result of `work` for each seed, in the order of completion; with `jobs` > 1 it must be picklable.
 
-    Raises what `work` does, and StartupError when the system has killed a worker process.
+    Raises what `work` raises, and StartupError if the system has killed a worker process.
     """
     if jobs == 1 or len(seeds) == 1:
         yield from map(work, seeds)
@@ -52,5 +52,5 @@ def run_all(seeds: Sequence[int], work: Callable[[int], T], jobs: int) -> Iterat
 
 
 def _end_by_interrupt() -> None:
-    """Ctrl-C reaches the workers too; the parent says what is to be said."""
+    """Ignore Ctrl-C in workers; the parent handles it."""
     signal(SIGINT, SIG_DFL)

@@ -1,4 +1,4 @@
-"""Topics come, grow and go while controllers and agents crash: in the end there is what was asked for, and no more."""
+"""Simulates topic creation, expansion and deletion during crashes; in the end exactly the requested topics exist."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ class TopicSimulation(Simulation):
     workload = "topics"
 
     def __init__(self, seed: int) -> None:
-        # The name of its generator stays, so that the seeds that once found something still draw the same.
+        # The generator's name is kept, so that known failing seeds still draw the same.
         super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS)), Random(f"{seed}/run"))
         self.zookeeper = SimulatedZooKeeperClient(self.cluster.zookeeper, session_timeout_ms=600_000)
         self.zookeeper.listen(lambda _: None)
@@ -60,7 +60,7 @@ class TopicSimulation(Simulation):
         await asyncio.sleep(self._random.choice((0.0, 0.003, 0.02, 0.2, 3.0)))
 
     async def create(self, topic: str, broker: BrokerId) -> None:
-        """Tools check first whether a topic of the name is being deleted."""
+        """As tools do, check first whether a topic of the name is being deleted."""
         tree = self.cluster.zookeeper.tree
         if tree.get(delete_topic_path(topic)) is None and tree.get(topic_path(topic)) is None:
             partitions = {p: self._replicas(broker) for p in range(self._random.randint(1, 3))}
@@ -95,7 +95,7 @@ class TopicSimulation(Simulation):
             active.crash()
 
     async def converge(self) -> None:
-        # The sessions of crashed agents are over by then; before that their successors could not register.
+        # The sessions of crashed agents have expired by then; before that new processes could not register.
         await asyncio.sleep(_SESSIONS_EXPIRED_S)
         for node in self.cluster.nodes:
             if not node.is_running:

@@ -1,4 +1,4 @@
-"""What a run may find: a property that did not hold, and when."""
+"""Violations found by a run."""
 
 import traceback
 
@@ -7,13 +7,13 @@ from msgspec import Struct
 from state_log.invariants import Finding
 
 CONVERGENCE = "convergence"
-"""Once the faults have ended, everything that was asked for is done in bounded time."""
+"""Once the faults have ended, all requested operations complete in bounded time."""
 UNEXPECTED_ERROR = "unexpected-error"
-"""A process ended by an error of its own, or the run did."""
+"""A process, or the run itself, ended with an unexpected error."""
 
 
 class Violation(Struct, frozen=True):
-    """A property that did not hold: the id of its rule, what happened, and the records that show it, if any do."""
+    """A violated property: rule id, message, and references of the records concerned, if there are any."""
 
     rule: str
     message: str
@@ -23,7 +23,7 @@ class Violation(Struct, frozen=True):
 
 
 class ViolationError(Exception):
-    """Raised where a checker finds that properties do not hold; it ends the run."""
+    """Raised by a checker when properties are violated; ends the run."""
 
     def __init__(self, *violations: Violation) -> None:
         super().__init__("; ".join(f"{v.rule}: {v.message}" for v in violations))
@@ -31,17 +31,17 @@ class ViolationError(Exception):
 
 
 def violated(rule: str, message: str) -> ViolationError:
-    """What to raise for one violation."""
+    """The exception for one violation."""
     return ViolationError(Violation(rule, message))
 
 
 def from_finding(finding: Finding) -> Violation:
-    """A broken rule of the state-change log."""
+    """Convert a finding of the state-change log's invariants."""
     return Violation(finding.rule, finding.message, finding.records, finding.topic, finding.partition)
 
 
 def violations_of(error: Exception) -> tuple[Violation, ...]:
-    """What the error that ended a run stands for; one that no checker raised is a violation itself."""
+    """The violations of the error that ended a run; an error not raised by a checker is one itself."""
     if isinstance(error, ViolationError):
         return error.violations
     return (Violation(UNEXPECTED_ERROR, "".join(traceback.format_exception(error)).rstrip()),)

@@ -1,11 +1,11 @@
-"""An asyncio event loop on virtual time: the same code, the same order, in every run.
+"""An asyncio event loop on virtual time; deterministic.
 
-Time stands still while anything is ready and then jumps to the next timer, so a simulated hour takes as long as its
-callbacks. Callbacks run in the order in which they became ready (FIFO, as in asyncio); timers of the same instant
-in the order in which they were set. There is no I/O, no thread and no signal: whatever asks for one fails.
+Time stops while any callback is ready and then jumps to the next timer, so a simulated hour takes as long as its
+callbacks. Callbacks run in the order in which they became ready (FIFO, as in asyncio); timers of the same instant in
+the order in which they were set. There is no I/O, no thread and no signal: methods that need one fail.
 
-Several processes may share the loop. To which one a callback belongs is in its context, which asyncio hands on from
-whoever schedules to what is scheduled; a process that is paused runs none of its callbacks.
+Several processes may share the loop. The process of a callback is stored in its context, which asyncio passes on to
+everything it schedules; a paused process runs none of its callbacks.
 """
 
 import asyncio
@@ -20,30 +20,30 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 START_MS: Final = 1_700_000_000_000
-"""What the clocks on the walls of a simulation show when its loop begins; in ms since 1970."""
+"""Wall-clock time at the start of a simulation; in ms since 1970."""
 
 
 class DeadlockError(AssertionError):
-    """Something is awaited, and nothing is left that could ever bring it about."""
+    """Something is awaited, and no callback or timer is left."""
 
 
 class StepLimitError(AssertionError):
-    """The run took more callbacks than it was allowed: most likely something spins without time passing."""
+    """The run exceeded its limit of callbacks: most likely a busy loop without time passing."""
 
 
 class Process:
-    """What stops and goes on together: every callback, timer and task that was scheduled in `context` or by such.
+    """A unit that is paused and resumed: every callback, timer and task scheduled in `context`, transitively.
 
-    What comes from elsewhere (an answer, a watch event) must be scheduled in `context` by whoever brings it.
+    Input from elsewhere (a response, a watch event) must be scheduled in `context` by its sender.
     """
 
     def __init__(self) -> None:
         self.is_paused = False
         self.paused_s = 0.0
-        """For how long it has been paused in all, without a pause that still lasts; in virtual seconds."""
+        """Total duration of completed pauses; in virtual seconds."""
         self.paused_since = 0.0
         self.held: deque[Handle] = deque()
-        """What has become ready while it was paused, in that order."""
+        """Callbacks that became ready while it was paused, in that order."""
         self.context = Context()
         self.context.run(_process.set, self)
 
@@ -51,15 +51,15 @@ class Process:
 _process: Final[ContextVar[Process | None]] = ContextVar("process", default=None)
 
 OUTSIDE: Final = Context()
-"""For what no process can stop: what is under way between them."""
+"""Context of what no process can pause, such as messages in flight."""
 
 
 class VirtualTimeLoop(AbstractEventLoop):
-    """An event loop whose clock is a number. `steps` counts the callbacks that ran.
+    """An event loop with a virtual clock. `steps` counts the callbacks that ran.
 
-    `max_steps` bounds one `run_until_complete`; `after_step` is called after each callback, for those who watch
-    every state that others could see. Exceptions nobody retrieves are kept in `unhandled`, in the
-    form of asyncio's exception handler, and are for the caller to look at.
+    `max_steps` limits one `run_until_complete`; `after_step` is called after each callback, for checkers that observe
+    every visible state. Unretrieved exceptions are collected in `unhandled`, in the form of asyncio's exception
+    handler.
     """
 
     def __init__(self, *, max_steps: int | None = None) -> None:
@@ -77,13 +77,13 @@ class VirtualTimeLoop(AbstractEventLoop):
         self._task_factory: Any = None
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Virtual seconds since the loop was created."""
         return self._now
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
-        """Run until it is done and give its result.
+        """Run until the future is done and return its result.
 
-        Raises DeadlockError when nothing can happen any more, and StepLimitError.
+        Raises DeadlockError if nothing is left to run, and StepLimitError.
         """
         assert not self._closed, "the loop is closed"
         assert not self._running, "the loop is already running"
@@ -103,7 +103,7 @@ class VirtualTimeLoop(AbstractEventLoop):
         return awaited.result()
 
     def _step(self, awaited: "Future[Any]") -> None:
-        """Run one callback; when none is ready, let time pass first."""
+        """Run one callback; if none is ready, advance the time first."""
         while not self._ready:
             if not self._timers:
                 raise DeadlockError(f"nothing is left to happen at {self._now:.3f} s, and this is awaited: {awaited!r}")
@@ -121,7 +121,7 @@ class VirtualTimeLoop(AbstractEventLoop):
             self.after_step()
 
     def _pass_time(self) -> None:
-        """Go to the next instant for which a timer is set, and make all timers of that instant ready."""
+        """Advance to the time of the next timer, and make all timers of that instant ready."""
         when = self._timers[0][0]
         while self._timers and self._timers[0][0] == when:
             _, _, timer = heapq.heappop(self._timers)
@@ -136,7 +136,7 @@ class VirtualTimeLoop(AbstractEventLoop):
         self._paused.append(process)
 
     def resume(self, process: Process) -> None:
-        """Make ready whatever became due meanwhile, in the order in which it did."""
+        """Make everything ready that became due meanwhile, in that order."""
         self._paused.remove(process)
         process.is_paused = False
         process.paused_s += self._now - process.paused_since
@@ -185,7 +185,7 @@ class VirtualTimeLoop(AbstractEventLoop):
         context: Context | None = None,
     ) -> "Task[T]":
         if name is None:
-            # asyncio's default names count over the whole process; a name in a trace must not depend on that.
+            # asyncio's default names are numbered per interpreter; a name in a trace must not depend on that.
             name = getattr(coro, "__qualname__", "task")
         if self._task_factory is not None:
             task: Task[T] = self._task_factory(self, coro, context=context)
@@ -206,7 +206,7 @@ class VirtualTimeLoop(AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """Drop what is left. Tasks of crashed nodes stay as they are: their `finally` blocks must not run."""
+        """Drop what is left. Tasks of crashed nodes are left as they are: their `finally` blocks must not run."""
         assert not self._running, "the loop is running"
         self._closed = True
         self._ready.clear()
@@ -225,17 +225,17 @@ class VirtualTimeLoop(AbstractEventLoop):
         self.unhandled.append(context)
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        """A timer reports its cancellation here; it is skipped when its time comes."""
+        """Called when a timer is cancelled; it is skipped when it is due."""
 
     async def shutdown_asyncgens(self) -> None:
-        """Nothing to do: asynchronous generators are not tracked."""
+        """No effect: asynchronous generators are not tracked."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Nothing to do: there is no executor."""
+        """No effect: there is no executor."""
 
 
 def virtual_loop() -> VirtualTimeLoop:
-    """The running loop, where it is known to be one of these."""
+    """The running loop, which must be a VirtualTimeLoop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop), "only on virtual time"
     return loop

@@ -1,5 +1,5 @@
-"""What clients and tools ask of a simulated cluster: administrative requests, their counterparts written to ZooKeeper
-directly, and batches to produce.
+"""Requests of clients and tools to a simulated cluster: administrative requests, the same written to ZooKeeper
+directly, and produce requests.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _TOPIC_CONFIGS: Final = (("min.insync.replicas", "1"), ("min.insync.replicas", "
 
 
 class AdminWorkload:
-    """Topics are created, expanded, deleted and reassigned, leaders elected and settings changed."""
+    """Creates, expands, deletes and reassigns topics, elects leaders and changes configs."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random, background: BackgroundRequests) -> None:
         self.zookeeper = SimulatedZooKeeperClient(cluster.zookeeper, session_timeout_ms=600_000)
@@ -133,7 +133,7 @@ class AdminWorkload:
         return self._random.choice(names) if names else None
 
     def _request(self, request: object) -> None:
-        """Send it to the active controller, if there is one by then."""
+        """Send a request to the active controller, if there is one when it is sent."""
 
         async def send() -> None:
             active = self._cluster.active_controller()
@@ -148,7 +148,7 @@ class AdminWorkload:
 
 
 class Producers:
-    """Batches with acks=all for any partition, until `stop`; `acknowledged` has those that were accepted."""
+    """Produces batches with acks=all to any partition, until `stop`; `acknowledged`: the accepted ones."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random, background: BackgroundRequests) -> None:
         self.acknowledged: dict[TopicPartition, list[tuple[int, int]]] = {}
@@ -168,7 +168,7 @@ class Producers:
         self._is_over = True
 
     def _produce_to_a_leader(self, tp: TopicPartition) -> None:
-        """To its leader; where several agents take themselves for it, to any of them."""
+        """Produce to the partition's leader; if several agents believe to be leader, to any of them."""
         leaders = [agent for agent in self._cluster.agents.values() if agent.is_running and _leads(agent, tp)]
         if leaders:
             self._background.start(self._produce(tp, self._random.choice(leaders)))

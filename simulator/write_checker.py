@@ -1,4 +1,4 @@
-"""Checks every write of an active controller to ZooKeeper against what was there before it: what no decision may do."""
+"""Checks every write of an active controller to ZooKeeper against the previous state."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from simulator.zookeeper import ServerSession, SimulatedZooKeeper
 
 
 class Writer(NamedTuple):
-    """The active controller that a write comes from: what it knows, and whether its protocol has recovery states."""
+    """The active controller that made a write: its context, and whether its protocol version has recovery states."""
 
     context: ControllerContext
     marks_recovery: bool
 
 
 class WriteChecker:
-    """`writer_of` says which active controller a session belongs to; None for everybody else's."""
+    """`writer_of`: the active controller of a session; None for other sessions."""
 
     def __init__(self, zookeeper: SimulatedZooKeeper, writer_of: Callable[[ServerSession], Writer | None]) -> None:
         self._tree, self._writer_of = zookeeper.tree, writer_of
@@ -30,7 +30,7 @@ class WriteChecker:
         zookeeper.write_observers.append(self._observe)
 
     def raise_first_error(self) -> None:
-        """The server itself cannot raise: whoever writes would be answered with it."""
+        """Raise the first violation; the server cannot, because the writer would receive the error as a response."""
         if self._errors:
             raise self._errors[0]
 
@@ -57,12 +57,12 @@ class WriteChecker:
             self._check_topic(name, decode_topic(name, old.data), decode_topic(name, new.data))
 
     def _check_topic(self, topic: str, old: TopicAssignment, new: TopicAssignment) -> None:
-        """Who leaves the list was on its way in, or everybody who stays is in sync (INV-8)."""
+        """A replica may only be removed if it was being added, or if all remaining ones are in sync (INV-8)."""
         if old.topic_id not in {None, new.topic_id}:
             raise violated("TI-3", f"the id of {topic} went from {old.topic_id} to {new.topic_id}")
         for partition, before in old.partitions.items():
             if partition not in new.partitions:
-                # Taken out of a topic that waits for its deletion.
+                # Removed from a topic that is marked for deletion.
                 continue
             tp, after = TopicPartition(topic, partition), new.partitions[partition]
             gone = set(before.replicas) - set(after.replicas)

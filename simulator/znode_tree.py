@@ -1,9 +1,9 @@
-"""The data of a simulated ZooKeeper: nodes, versions and transactions, with the real server's results.
+"""The data of a simulated ZooKeeper: znodes, versions and transactions, with the real server's results.
 
-Pure: no time, no sessions beyond the owner of ephemeral nodes, no watches. What changed is returned as the watch
-events that a watcher of the path would get.
+Pure: no time, no sessions except the owners of ephemerals, no watches. Changes are returned as the watch events that a
+watcher of the path would get.
 
-Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks, access lists), DataTree (versions, sequence numbers).
+Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks, ACLs), DataTree (versions, sequence numbers).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from cluster.zookeeper.port import (
 
 
 class SessionIdentity(Struct, frozen=True):
-    """In whose name something is done. `identity` None: anonymous."""
+    """The session and identity of an operation. `identity` None: anonymous."""
 
     session_id: int = 0
     identity: str | None = None
@@ -40,7 +40,7 @@ class SessionIdentity(Struct, frozen=True):
 
 
 class StoredZnode(Struct):
-    """One node. `creates` counts the children ever created, which numbers sequential ones."""
+    """One znode. `creates` counts the children ever created, for sequence numbers."""
 
     data: bytes
     czxid: int
@@ -61,7 +61,7 @@ class StoredZnode(Struct):
         )
 
     def lets_write(self, identity: str | None) -> bool:
-        """Also create and delete children."""
+        """Whether the identity may write, which includes creating and deleting children."""
         return self.access is Access.OPEN or (identity is not None and identity == self.creator)
 
     def lets_read(self, identity: str | None) -> bool:
@@ -69,7 +69,7 @@ class StoredZnode(Struct):
 
 
 class RefusalError(Exception):
-    """An operation of a transaction failed; the transaction is undone."""
+    """An operation of a transaction failed; the transaction is rolled back."""
 
     def __init__(self, error: ZkError) -> None:
         super().__init__(error.name)
@@ -77,7 +77,7 @@ class RefusalError(Exception):
 
 
 class ZnodeTree:
-    """All nodes by absolute path, and the transaction counter."""
+    """All znodes by absolute path, and the transaction counter."""
 
     def __init__(self) -> None:
         self.zxid = 0
@@ -97,7 +97,7 @@ class ZnodeTree:
         return None if znode is None else tuple(sorted(znode.children))
 
     def apply(self, ops: Sequence[Op], author: SessionIdentity, now_ms: int) -> tuple[list[OpResult], list[WatchEvent]]:
-        """Carry out all operations, or none; one zxid is used up either way."""
+        """Apply all operations, or none; uses one zxid in either case."""
         self.zxid += 1
         transaction = _Transaction(self, author, now_ms)
         results: list[OpResult] = []
@@ -112,7 +112,7 @@ class ZnodeTree:
         return results, transaction.changes
 
     def end_session(self, session_id: int) -> list[WatchEvent]:
-        """Delete the ephemeral nodes of the session, as one transaction."""
+        """Delete the ephemerals of the session, in one transaction."""
         self.zxid += 1
         transaction = _Transaction(self, SessionIdentity(), now_ms=0)
         for path in sorted(self._ephemerals.get(session_id, ())):
@@ -127,7 +127,7 @@ class ZnodeTree:
 
 
 class _Transaction:
-    """Operations in progress: what they changed, and how to take it back."""
+    """A transaction in progress: its changes, and their undo."""
 
     def __init__(self, tree: ZnodeTree, author: SessionIdentity, now_ms: int) -> None:
         self._tree, self._author, self._now_ms = tree, author, now_ms

@@ -1,8 +1,8 @@
-"""A ZooKeeper server in memory, on virtual time: its sessions, its watches and the lines to its clients.
+"""An in-memory ZooKeeper server on virtual time: sessions, watches and connections to its clients.
 
-Each client talks to the server over one ordered connection with random latencies, so watch events and answers
-arrive in the order in which the server sent them, as over TCP. Pings are not simulated: a session lives as long
-as its connection stands and expires one session timeout after that broke (or after its process was paused).
+Each client has one ordered connection to the server with random latencies, so watch events and responses arrive in the
+order in which the server sent them, as over TCP. Pings are not simulated: a session is alive while its connection
+exists, and expires one session timeout after that broke (or after its process was paused).
 """
 
 import asyncio
@@ -20,24 +20,24 @@ from simulator.znode_tree import SessionIdentity, ZnodeTree
 
 
 class Peer(Protocol):
-    """The client's end of a connection, as the server sees it."""
+    """The client's end of a connection, as used by the server."""
 
     def send_event(self, event: WatchEvent) -> None:
-        """Put a watch event on the line, behind everything that was sent before."""
+        """Send a watch event, after everything sent before."""
 
     def hang_up(self, session: "ServerSession") -> None:
-        """Close the session's connection behind everything that was sent before."""
+        """Close the session's connection, after everything sent before."""
 
     def disconnect(self) -> None:
-        """Break the connection now; what is under way is lost."""
+        """Break the connection now; messages in flight are lost."""
 
 
 WriteObserver = Callable[["ServerSession", Mapping[str, Znode | None], bool], None]
-"""Called after each write: by whom, what was at each of its paths before it, and whether all of it was done."""
+"""Called after each write: the session, the previous content of each of its paths, and whether it was applied."""
 
 
 class SimulatedZooKeeper:
-    """The server. Latencies of single messages are drawn from `random`, between the two bounds in seconds."""
+    """The server. Latencies of messages are drawn from `random`, between the two bounds in seconds."""
 
     def __init__(self, random: Random, *, latency_seconds: tuple[float, float] = (0.0002, 0.003)) -> None:
         self.tree = ZnodeTree()
@@ -51,14 +51,14 @@ class SimulatedZooKeeper:
         return self._random.uniform(*self._latency)
 
     def shut_down(self) -> None:
-        """Become unreachable to all. No session expires meanwhile: that takes a server."""
+        """Become unreachable. No session expires meanwhile: that takes a server."""
         self.is_reachable = False
         for session in self._sessions.values():
             session.client.disconnect()
             session.keep()
 
     def start_up(self) -> None:
-        """Be reachable again; sessions get their whole timeout anew."""
+        """Become reachable again; session timeouts restart."""
         self.is_reachable = True
         for session in self._sessions.values():
             session.let_expire()
@@ -70,7 +70,7 @@ class SimulatedZooKeeper:
         return session
 
     def end_session(self, session: "ServerSession") -> None:
-        """Close or expire: the ephemerals go, and so does the connection."""
+        """Close or expire a session: delete its ephemerals and close its connection."""
         if self._sessions.pop(session.id, None) is not None:
             session.end()
             self._notify(self.tree.end_session(session.id))
@@ -92,7 +92,7 @@ class SimulatedZooKeeper:
 
 
 class ServerSession:
-    """One session as the server sees it: its watches, and whether it will expire."""
+    """One session on the server: its watches, and its expiry."""
 
     def __init__(
         self, server: SimulatedZooKeeper, client: Peer, author: SessionIdentity, timeout_seconds: float
@@ -105,13 +105,13 @@ class ServerSession:
         self._children: set[str] = set()
 
     def keep(self) -> None:
-        """The client is heard of: the session does not expire."""
+        """The client is connected: the session does not expire."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
 
     def let_expire(self) -> None:
-        """The client is not heard of any more, since now or since earlier."""
+        """Start the session timeout, now or from an earlier time."""
         if self.is_alive and self._expiry is None:
             self._expiry = asyncio.get_running_loop().call_later(
                 self._timeout_seconds, self.server.end_session, self, context=OUTSIDE
@@ -127,7 +127,7 @@ class ServerSession:
         self._children.clear()
 
     def notify(self, change: WatchEvent) -> None:
-        """Send the event if a watch of this session waits for it; the watch is spent then."""
+        """Send the event if this session has an armed watch for it, and remove the watch."""
         watched = change.path in self._children
         if change.kind is not WatchKind.CHILDREN:
             watched = change.path in self._data or (change.kind is WatchKind.DELETED and watched)
@@ -163,7 +163,7 @@ class ServerSession:
             raise refusal(f"{path.removeprefix(self.author.chroot)} cannot be read", ZkError.NO_AUTH)
 
     def watch_again(self, data: Iterable[str], exists: Iterable[str], children: Iterable[str], since_zxid: int) -> None:
-        """What SetWatches does on reconnection: report what happened meanwhile, watch the rest."""
+        """SetWatches on reconnection: report changes made meanwhile, arm the other watches."""
         znodes = self.server.tree.znodes
         self._data.update(data)
         self._data.update(exists)
@@ -186,9 +186,9 @@ class ServerSession:
 
 
 class Connection:
-    """One direction of a connection: messages arrive in order, each after its latency, unless the line is cut.
+    """One direction of a connection: messages arrive in order, each after its latency, unless it is cut.
 
-    They arrive in the receiver's context: whoever is paused finds them when it goes on.
+    They arrive in the receiver's context: a paused process receives them on resumption.
     """
 
     def __init__(self, latency: Callable[[], float], receiver: Context) -> None:
@@ -202,7 +202,7 @@ class Connection:
         loop.call_at(self._last_arrival, self._arrive, self.cuts, arrive, args, context=self._receiver)
 
     def cut(self) -> None:
-        """What is under way never arrives."""
+        """Drop the messages in flight."""
         self.cuts += 1
         self._last_arrival = 0.0
 

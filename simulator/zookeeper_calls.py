@@ -1,4 +1,4 @@
-"""What a client of the simulated ZooKeeper remembers beyond one connection: its requests and its watches."""
+"""The state of a simulated ZooKeeper client beyond one connection: its requests and its watches."""
 
 import asyncio
 from asyncio import Future
@@ -14,7 +14,7 @@ READS_PER_REQUEST: Final = 1000
 
 
 class Call:
-    """One request: what the server does with it, and the future of its answer. `on_answer` hears of no refusal."""
+    """One request: its operation on the server, and the future of its response. `on_answer` is not called on errors."""
 
     __slots__ = ("_on_answer", "_perform", "answer", "is_write")
 
@@ -29,14 +29,14 @@ class Call:
         self.answer: Future[Any] = asyncio.get_running_loop().create_future()
 
     def perform(self, session: ServerSession) -> Any:
-        """At the server: its answer, which may be a refusal."""
+        """Run on the server; returns the response, which may be an error."""
         try:
             return self._perform(session)
         except ZooKeeperAccessError as refused:
             return refused
 
     def complete(self, answer: Any) -> None:
-        """Back at the client."""
+        """Deliver the response to the client."""
         if self._on_answer is not None and not isinstance(answer, Exception):
             self._on_answer(answer)
         if not self.answer.done():
@@ -44,7 +44,7 @@ class Call:
 
 
 class CallQueue:
-    """The calls of one client in their order: those not sent yet, and those sent and not answered yet."""
+    """The calls of one client in order: those not sent yet, and those in flight."""
 
     def __init__(self) -> None:
         self._waiting: deque[Call] = deque()
@@ -54,7 +54,7 @@ class CallQueue:
         self._waiting.extend(calls)
 
     def take_waiting(self) -> Iterator[Call]:
-        """All that wait, to be sent now."""
+        """All calls to send now."""
         while self._waiting:
             self._in_flight.append(self._waiting.popleft())
             yield self._in_flight[-1]
@@ -64,7 +64,7 @@ class CallQueue:
         call.complete(answer)
 
     def connection_lost(self) -> None:
-        """Of what was under way, reads are sent again, of writes nobody knows."""
+        """Handle calls in flight: reads are sent again, writes have an unknown outcome."""
         repeated = []
         for call in self._in_flight:
             if not call.is_write:
@@ -75,7 +75,7 @@ class CallQueue:
         self._waiting.extendleft(reversed(repeated))
 
     def fail_all(self) -> None:
-        """The session is over."""
+        """Fail all calls: the session is over."""
         for call in (*self._in_flight, *self._waiting):
             if not call.answer.done():
                 call.answer.set_result(SessionExpiredError("the ZooKeeper session is over"))
@@ -84,9 +84,9 @@ class CallQueue:
 
 
 class ClientWatches:
-    """Absolute paths where a client believes to have watches, to be left again on a new connection.
+    """Absolute paths on which a client has watches, to be restored on a new connection.
 
-    `since_zxid`, of the last answer: what changed later must be told then.
+    `since_zxid`: of the last response; later changes must be reported on the restoration.
     """
 
     def __init__(self) -> None:

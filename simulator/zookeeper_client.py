@@ -1,6 +1,6 @@
-"""The client of the simulated ZooKeeper: the port of `cluster.zookeeper.port`, and what can happen to it.
+"""The client of the simulated ZooKeeper: implements `cluster.zookeeper.port`, with injectable faults.
 
-It keeps its promises in the way of the real one: the same things are repeated, lost or unknown at the same moments.
+It behaves like the real client: the same requests are repeated, lost or of unknown outcome in the same situations.
 """
 
 import asyncio
@@ -34,11 +34,10 @@ Refusals = Callable[[Sequence[Op]], list[OpResult] | None]
 
 
 class SimulatedZooKeeperClient:
-    """`cluster.zookeeper.port.ZooKeeper` on the simulated server.
+    """Implements `cluster.zookeeper.port.ZooKeeper` on the simulated server.
 
-    The faults: `disconnect`, `expire`, `lose_answer_of_next_write`, `refuse_writes`, `pause` and `resume` (the process
-    stands still, which is the client alone unless it is told of another), `crash` (nothing is heard of it any more, and
-    it hears nothing).
+    Faults: `disconnect`, `expire`, `lose_answer_of_next_write`, `refuse_writes`, `pause` and `resume` (of the process,
+    which is the client alone unless another is given), `crash` (nothing is sent or received any more).
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class SimulatedZooKeeperClient:
         self._listener: Listener | None = None
         self._session: ServerSession | None = None
         self._session_id = 0
-        # The session that is kept alive by the present connection.
+        # The session kept alive by the current connection.
         self._pinged: ServerSession | None = None
         self._paused_at = 0.0
         self._opened: Future[None] | None = None
@@ -158,7 +157,7 @@ class SimulatedZooKeeperClient:
         ]
 
     def disconnect(self, seconds: float = RECONNECT_SECONDS) -> None:
-        """Break the connection; what is under way in either direction is lost. It heals after `seconds`."""
+        """Break the connection; messages in flight are lost. It is restored after `seconds`."""
         if self._session is None or self._is_crashed:
             return
         self._up.cut()
@@ -173,34 +172,36 @@ class SimulatedZooKeeperClient:
         self._reconnect_in(seconds, self._session)
 
     def expire(self) -> None:
-        """Let the server expire the session now, while this client lives and is connected."""
+        """Expire the session on the server now, while this client is running and connected."""
         if self._session is not None:
             self._server.end_session(self._session)
 
     def lose_answer_of_next_write(self) -> None:
-        """The server carries out the next write, and the connection breaks before its answer arrives."""
+        """Apply the next write on the server, and break the connection before its response arrives."""
         self._loses_next_answer = True
 
     def refuse_writes(self, refuses: Refusals | None) -> None:
-        """Ask `refuses` about each transaction of this client at its server: the answer, or None to carry it out."""
+        """Call `refuses` for each transaction of this client on the server: returns the response,
+        or None to apply it.
+        """
         self._refuses = refuses
 
     def pause(self) -> None:
-        """Stop the process, as by SIGSTOP: nothing is received, nothing sent, and no pings keep the session alive."""
+        """Pause the process, as with SIGSTOP: nothing is sent or received, and no pings keep the session alive."""
         virtual_loop().pause(self._process)
         self._paused_at = virtual_loop().time()
         if self._pinged is not None:
             self._pinged.let_expire()
 
     def resume(self) -> None:
-        """Go on: first with what arrived meanwhile."""
+        """Resume, first with what arrived meanwhile."""
         virtual_loop().resume(self._process)
         if self._pinged is not None:
             self._pinged.keep()
         virtual_loop().call_soon(self._go_on, self._session, context=self._process.context)
 
     def _go_on(self, session: ServerSession | None) -> None:
-        """Close a session without a sign of life for its whole timeout, even if no server was there to end it."""
+        """Expire a session after its timeout without pings, even if no server was running to expire it."""
         silence = asyncio.get_running_loop().time() - self._paused_at
         if session is not None and session is self._session and silence > self._session_timeout:
             self._up.cut()
@@ -212,7 +213,7 @@ class SimulatedZooKeeperClient:
             self._send_waiting()
 
     def crash(self) -> None:
-        """Fall silent for good; what has left arrives, and the session expires after its timeout."""
+        """Stop for good; messages in flight arrive, and the session expires after its timeout."""
         if self._pinged is not None:
             self._pinged.let_expire()
         self._is_crashed = True
@@ -235,7 +236,7 @@ class SimulatedZooKeeperClient:
 
     def _on_opened(self, session: ServerSession) -> None:
         if self._opened is None or self._opened.done():
-            # The caller has given up waiting.
+            # The caller's timeout has passed.
             self._server.end_session(session)
             return
         self._session, self._session_id = session, session.id
@@ -270,7 +271,7 @@ class SimulatedZooKeeperClient:
         session.watch_again(watches.data, watches.exists, watches.children, watches.since_zxid)
 
     def _keep_alive(self, session: ServerSession) -> None:
-        """The server has heard of us; whether it goes on to hear of us depends on whether the process runs."""
+        """The server received a message; the session stays alive if the process runs."""
         self._pinged = session
         session.keep()
         if self._is_silent:
@@ -310,7 +311,7 @@ class SimulatedZooKeeperClient:
         return self._server.write(session, ops) if refused is None else refused
 
     async def _ask(self, calls: Sequence[Call]) -> list[Any]:
-        """Queue the calls and wait for all answers. Raises what any of them became instead of an answer."""
+        """Queue the calls and wait for all responses. Raises the first error."""
         self._queue(calls)
         answers = [await call.answer for call in calls]
         for answer in answers:
@@ -333,7 +334,7 @@ class SimulatedZooKeeperClient:
 
     def _perform_at_server(self, session: ServerSession, call: Call) -> None:
         if not session.is_alive:
-            # The server has hung up, which is under way to us.
+            # The server has closed the connection; the notification is in flight.
             return
         answer = call.perform(session)
         if call.is_write and self._loses_next_answer:

@@ -1,3 +1,1 @@
-"""The state-change log: its records, who writes and who reads them, their hash chain, the invariants that they
-must satisfy, and the history of a partition that they tell.
-"""
+"""The state-change log: record format, writer, reader, hash chain, invariants, and partition histories."""

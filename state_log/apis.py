@@ -1,4 +1,4 @@
-"""What every process answers about its own state-change log."""
+"""The APIs of every process for its own state-change log."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ from state_log.writer import FileStateChangeLog, boot_id
 
 
 def state_log_apis(log: FileStateChangeLog) -> tuple[DirectApi[Any], ...]:
-    """The rows of ClusterService that controllers and agents have in common."""
+    """The APIs of ClusterService that controllers and agents share."""
 
     async def read_state_changes(request: ReadStateChangesRequest) -> ReadStateChangesResponse:
         return await asyncio.to_thread(read_lines, log.directory, request.topic, request.partition)

@@ -1,7 +1,7 @@
-"""Numbering and hash chain of a log: nothing is missing, nothing was altered, nothing stands there twice.
+"""Sequence numbers and hash chain of a log: finds missing, altered and duplicate records.
 
-Lines are first gathered into segments (consecutive lines of one incarnation whose chain holds), which many
-readers can do side by side; joining the segments of an incarnation in order finds what is wrong between them.
+Lines are first combined into segments (consecutive lines of one incarnation with an intact chain), which readers can do
+in parallel. Joining the segments of an incarnation in order finds the faults between them.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ DUPLICATE_SEQUENCE: Final = "duplicate-sequence"
 class ChainSegment(Struct, frozen=True):
     """Consecutive lines of one incarnation, numbered without gaps and chained; both ends inclusive.
 
-    `prev` is what the first line says of the line before it, `digest` the SHA-256 of the last line.
+    `prev`: the digest of the preceding line, as stated in the first line; `digest`: the SHA-256 of the last line.
     """
 
     node: str
@@ -35,17 +35,17 @@ class ChainSegment(Struct, frozen=True):
 
 
 class IncarnationLog(Struct, frozen=True):
-    """What is known of one incarnation's lines so far; `records` counts each number once."""
+    """The lines of one incarnation checked so far; `records` counts each sequence number once."""
 
     next_seq: int = 0
     digest: str = CHAIN_START
     records: int = 0
     missing: tuple[tuple[int, int], ...] = ()
-    """Ranges of numbers, both ends inclusive, that were passed over."""
+    """Ranges of missing sequence numbers, both ends inclusive."""
 
 
 def extend(segment: ChainSegment | None, record: LoggedStateChange, line: bytes) -> ChainSegment | None:
-    """The segment with this line at its end; None where the line does not continue it. None begins a new one."""
+    """The segment extended by this line; None if the line does not continue it. With None, starts a segment."""
     digest = line_digest(line)
     if segment is None:
         return ChainSegment(record.node, record.incarnation, record.seq, record.seq, record.prev, digest)
@@ -59,10 +59,10 @@ def extend(segment: ChainSegment | None, record: LoggedStateChange, line: bytes)
 
 
 def join(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, list[tuple[str, str]]]:
-    """Add the next segment of an incarnation: the log so far, and (rule, message) of each thing found wrong.
+    """Join the next segment of an incarnation: returns the new log, and (rule, message) of each fault found.
 
-    A segment that comes late and fills numbers passed over before is counted; its gap was reported when it
-    was passed over, because the files of one incarnation are read in their order and a gap there is a loss.
+    A segment that arrives late and fills a gap is counted; the gap has been reported, because the files of an
+    incarnation are read in order and a gap in them is a loss.
     """
     if segment.first_seq < log.next_seq:
         return _join_late(log, segment)

@@ -1,12 +1,12 @@
-"""What all nodes said of one partition so far, and the rules that compare records with one another.
+"""The history of one partition over all nodes, and the invariants between its records.
 
-Records of different nodes come in any order. What controllers wrote is ordered by partition epoch (the version
-of the state node), never by arrival: a late record is put in its place and compared with its neighbours there.
-Only a record older than the last `HISTORY_LIMIT` epochs cannot be placed any more; it passes. Within one
-incarnation of a node, records must come in the order of their numbers.
+Records of different nodes arrive in any order. Those of controllers are ordered by partition epoch (the version of the
+state znode), not by arrival: a late record is inserted and compared with its neighbours. A record older than the last
+`HISTORY_LIMIT` epochs cannot be inserted and is not checked. Within one incarnation of a node, records must arrive in
+the order of their sequence numbers.
 
-Without topic ids, a partition that was deleted and created anew is told apart by its move to
-NonExistentPartition only, and a late record of the old one is taken for the new one's.
+Without topic ids, a deleted and re-created partition is distinguished only by its transition to NonExistentPartition,
+and a late record of the old one is attributed to the new one.
 """
 
 from bisect import bisect_left
@@ -21,9 +21,9 @@ from cluster.state_machines import PartitionState
 from state_log.record import Kind, LoggedStateChange
 
 HISTORY_LIMIT: Final = 256
-"""How many partition epochs, and leader epochs, of a partition are kept for comparison."""
+"""Number of partition epochs, and of leader epochs, kept per partition for comparison."""
 INCARNATIONS_LIMIT: Final = 8
-"""How many topics that had the same name one after the other are kept apart."""
+"""Number of successive topics of the same name that are kept apart."""
 
 NO_EPOCH: Final = -1
 
@@ -39,7 +39,7 @@ _WRITTEN_BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.PARTITION, Kind.RE
 
 
 class Violation(NamedTuple):
-    """A broken rule, as a message, with the references of the records that show it."""
+    """A violated invariant: message and references of the records concerned."""
 
     rule: str
     message: str
@@ -47,10 +47,10 @@ class Violation(NamedTuple):
 
 
 class State(Struct, frozen=True, array_like=True):
-    """The state node of a partition at one partition epoch.
+    """The content of a partition's state znode at one partition epoch.
 
-    Controllers of `first_controller_epoch` to `last_controller_epoch` saw it as current: one wrote it, later
-    ones loaded or re-sent it.
+    Controllers of `first_controller_epoch` to `last_controller_epoch` knew it as current: one wrote it, later ones
+    loaded or re-sent it.
     """
 
     partition_epoch: int
@@ -63,14 +63,14 @@ class State(Struct, frozen=True, array_like=True):
 
 
 class LeaderClaim(Struct, frozen=True, array_like=True):
-    """A record said that this broker (-1: nobody) leads in some leader epoch."""
+    """A record states that this broker (-1: none) is the leader in a leader epoch."""
 
     leader: int
     record: str
 
 
 class NodeEpochs(Struct, frozen=True, array_like=True):
-    """The newest epochs that one incarnation of a node has shown."""
+    """The highest epochs recorded by one incarnation of a node."""
 
     incarnation: str
     leader_epoch: int
@@ -80,7 +80,9 @@ class NodeEpochs(Struct, frozen=True, array_like=True):
 
 
 class TopicIncarnation(Struct):
-    """One life of a partition: `states` by partition epoch, one each; `claims` by leader epoch; `views` by node."""
+    """The partition in one topic incarnation: `states` by partition epoch, `claims` by leader
+    epoch, `views` by node.
+    """
 
     states: list[State] = field(default_factory=list)
     claims: dict[int, list[LeaderClaim]] = field(default_factory=dict)
@@ -90,13 +92,13 @@ class TopicIncarnation(Struct):
 
 
 class PartitionHistory(Struct):
-    """All lives of one partition name: topic id -> life, "" for records that name no topic id. Serialisable."""
+    """All incarnations of a partition name, by topic id ("" for records without one). Serialisable."""
 
     incarnations: dict[str, TopicIncarnation] = field(default_factory=dict)
 
 
 def remember(history: PartitionHistory, record: LoggedStateChange) -> Iterator[Violation]:
-    """Put a record of this partition (see `by_partition`) in its place and compare it with what is there."""
+    """Insert a record of this partition (see `by_partition`) and compare it with the history."""
     if record.kind is Kind.PARTITION and record.to_state == PartitionState.NON_EXISTENT and record.topic_id is None:
         history.incarnations.pop("", None)
         return
@@ -112,7 +114,7 @@ def _topic_incarnation(history: PartitionHistory, record: LoggedStateChange) -> 
     incarnations = history.incarnations
     if record.topic_id is None:
         if len(incarnations) > 1:
-            # It may belong to any of them, so it is compared with nothing.
+            # The incarnation is ambiguous, so the record is compared with nothing.
             return TopicIncarnation()
         return next(iter(incarnations.values())) if incarnations else incarnations.setdefault("", TopicIncarnation())
     if record.topic_id not in incarnations:
@@ -123,7 +125,7 @@ def _topic_incarnation(history: PartitionHistory, record: LoggedStateChange) -> 
 
 
 def _state(record: LoggedStateChange) -> State | None:
-    """None where the record does not tell the state node's content."""
+    """The state znode's content, None if the record does not have it."""
     if (
         record.kind not in _WRITTEN_BY_CONTROLLERS
         or record.leader is None
@@ -184,7 +186,7 @@ def _same_state(known: State, state: State) -> Iterator[Violation]:
 
 
 def _follows(before: State, after: State) -> Iterator[Violation]:
-    """Rules between a state and the next one that is known (INV-1); some hold only if nothing is in between."""
+    """Check a state against the preceding known one (INV-1); some rules hold only between adjacent partition epochs."""
     records = (before.record, after.record)
     if after.leader_epoch < before.leader_epoch:
         message = f"leader epoch went from {before.leader_epoch} back to {after.leader_epoch}"
@@ -200,7 +202,7 @@ def _follows(before: State, after: State) -> Iterator[Violation]:
 
 
 def _controller_epochs_in_order(before: State, after: State, record: str) -> Iterator[Violation]:
-    """A controller that saw a state as current has fenced all earlier ones: they write no later state (INV-5)."""
+    """A controller that knew a state as current has fenced all earlier ones, which write no later state (INV-5)."""
     if after.first_controller_epoch < before.last_controller_epoch:
         message = (
             f"controller epoch {after.first_controller_epoch} wrote partition epoch {after.partition_epoch} after "
@@ -211,7 +213,7 @@ def _controller_epochs_in_order(before: State, after: State, record: str) -> Ite
 
 
 def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[Violation]:
-    """One leader per leader epoch, whoever says so: controllers, leaders or followers (P7)."""
+    """At most one leader per leader epoch, over records of controllers, leaders and followers (P7)."""
     epoch, leader = record.leader_epoch, record.leader
     if record.kind is Kind.ROLE:
         if record.to_state == "leader":
@@ -232,9 +234,9 @@ def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> It
 
 
 def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[Violation]:
-    """What one run of one node shows never goes back (P17)."""
+    """Epochs recorded by one incarnation of a node never decrease (P17)."""
     if record.kind is Kind.TRUNCATION:
-        # An agent writes these in batches, after it may have been told of a newer epoch.
+        # An agent writes these in batches, possibly after it has received a newer epoch.
         return
     seen = topic_incarnation.views.get(record.node)
     if record.kind is Kind.ROLE and record.to_state == "deleted":
@@ -244,7 +246,7 @@ def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Ite
         return
     if seen is None or seen.incarnation != record.incarnation:
         seen = NodeEpochs(record.incarnation, NO_EPOCH, NO_EPOCH, NO_EPOCH, record.reference)
-    # An agent is told states that an earlier controller wrote, so only a controller's own epochs are compared.
+    # Agents receive states written by earlier controllers, so only a controller's own epochs are compared.
     writer_epoch = record.controller_epoch if record.kind in _WRITTEN_BY_CONTROLLERS else None
     now = replace(
         seen,

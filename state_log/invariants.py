@@ -1,8 +1,8 @@
-"""Named truths over state-change records: pure, watched by the audit, the simulator and the tests alike.
+"""Invariants over state-change records: pure functions used by the audit, the simulator and the tests.
 
-Each rule has an id in plain words. Those of one record stand in `RECORD_RULES`; those that compare the records
-of a partition are in `state_log.histories`, those about missing and altered lines in `state_log.chain`.
-Source: controller rules INV-1 to INV-5, EL-6, 6.1, 7.1; agent rules P4, P5, P7, P17.
+Each rule has a readable id. Rules on single records are in `RECORD_RULES`, rules between the records of a partition in
+`state_log.histories`, rules about missing and altered lines in `state_log.chain`. Source: controller rules INV-1 to
+INV-5, EL-6, 6.1, 7.1; agent rules P4, P5, P7, P17.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ ONE_CONTROLLER_PER_EPOCH: Final = "one-controller-per-epoch"
 
 
 class Finding(Struct, frozen=True):
-    """A broken rule: its id, what happened in words, which records show it, and the partition, if it is about one."""
+    """A violated rule: rule id, message, references of the records concerned, and the partition, if there is one."""
 
     rule: str
     message: str
@@ -32,13 +32,13 @@ class Finding(Struct, frozen=True):
 
 
 class ControllerEpochs(Struct):
-    """Controller epoch -> the record with which a controller became active. Serialisable."""
+    """Controller epoch -> the record of the controller that became active in it. Serialisable."""
 
     active: dict[int, str] = field(default_factory=dict)
 
 
 def check_record(record: LoggedStateChange) -> Iterator[tuple[str, str]]:
-    """(rule, message) for each rule that this record breaks by itself."""
+    """(rule, message) of each rule that this record violates by itself."""
     for rule, broken in RECORD_RULES.items():
         message = broken(record)
         if message is not None:
@@ -46,14 +46,14 @@ def check_record(record: LoggedStateChange) -> Iterator[tuple[str, str]]:
 
 
 def check_partition(history: PartitionHistory, record: LoggedStateChange) -> list[Finding]:
-    """Judge one record of a partition (see `by_partition`) and remember it in `history`."""
+    """Check one record of a partition (see `by_partition`) and add it to `history`."""
     topic, partition = record.topic, record.partition
     found = [Finding(rule, message, (record.reference,), topic, partition) for rule, message in check_record(record)]
     return found + [Finding(v.rule, v.message, v.records, topic, partition) for v in remember(history, record)]
 
 
 def check_controller_epoch(epochs: ControllerEpochs, record: LoggedStateChange) -> list[Finding]:
-    """At most one controller becomes active in one controller epoch: every election raises it (EL-6)."""
+    """At most one controller becomes active per controller epoch, as every election increments it (EL-6)."""
     epoch = record.controller_epoch
     if record.kind is not Kind.CONTROLLER or record.to_state != "active" or epoch is None:
         return []
@@ -65,7 +65,7 @@ def check_controller_epoch(epochs: ControllerEpochs, record: LoggedStateChange) 
 
 
 class Checker:
-    """All rules over one stream of records, with the histories kept in memory: for tests and the simulator."""
+    """All rules over one stream of records, with histories in memory; for tests and the simulator."""
 
     def __init__(self) -> None:
         self._histories: dict[TopicPartition, PartitionHistory] = {}
@@ -79,7 +79,7 @@ class Checker:
 
 
 def check_all(records: Iterable[LoggedStateChange]) -> list[Finding]:
-    """Everything that is wrong with these records, in the order in which it shows."""
+    """All violations in these records, in the order of detection."""
     checker = Checker()
     return [finding for record in records for finding in checker.check(record)]
 
@@ -117,8 +117,8 @@ def _repeated_isr_member(record: LoggedStateChange) -> str | None:
 
 def _isr_outside_replicas(record: LoggedStateChange) -> str | None:
     if record.kind not in {Kind.PARTITION, Kind.ISR}:
-        # The end of a reassignment shortens the list that agents are told before the ISR, and a controller may die
-        # in between. What a controller decides upon names the replicas that are leaving, too.
+        # At the end of a reassignment agents get the shorter replica list before the ISR shrinks, and the controller
+        # may fail in between. Records of controllers also list the replicas being removed.
         return None
     if record.isr is None or record.replicas is None or set(record.isr) <= set(record.replicas):
         return None
@@ -133,4 +133,4 @@ RECORD_RULES: Final[Mapping[str, Callable[[LoggedStateChange], str | None]]] = {
     "isr-without-repetition": _repeated_isr_member,
     "isr-within-replicas": _isr_outside_replicas,
 }
-"""Rule id -> what is wrong with a record, None where nothing is."""
+"""Rule id -> function that returns the message of a violation, or None."""

@@ -1,8 +1,7 @@
-"""Reading state-change logs: finding segments, merging nodes, filtering by partition.
+"""Reads state-change logs: finds segments, merges nodes, filters by partition.
 
-Only complete lines count: what stands after the last newline of a segment is a torn tail, which is either
-still being written or was left by a crash. Lines that cannot be read are passed over here; the audit is what
-keeps and counts them.
+Only complete lines count. Bytes after the last newline of a segment are a torn tail: still being written, or left by a
+crash. Malformed lines are skipped here; the audit keeps and counts them.
 """
 
 import heapq
@@ -22,7 +21,7 @@ from state_log.writer import SEGMENT_SUFFIX
 
 
 class Break(Struct, frozen=True):
-    """A place where a log is not what its writer wrote: `rule` as in the audit, and where."""
+    """A fault in the sequence or the hash chain: `rule` as in the audit, and its location."""
 
     rule: str
     node: str
@@ -31,19 +30,19 @@ class Break(Struct, frozen=True):
 
 
 def find_segments(directories: Iterable[Path]) -> list[Path]:
-    """All segments in these trees, each once, sorted by directory and name: a node's oldest first."""
+    """All segments in these directory trees, each once, sorted by directory and name: oldest first per node."""
     return sorted({path.resolve() for top in directories for path in top.rglob(f"*{SEGMENT_SUFFIX}")})
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
-    """The complete lines of a segment without their newlines; blank ones left out."""
+    """The complete lines of a segment without newlines; blank ones are skipped."""
     return (line for _, line in numbered_lines(path))
 
 
 def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """(byte offset, line) of the complete lines between two byte offsets; `start` is the beginning of a line.
+    """(byte offset, line) of the complete lines between two byte offsets; `start` must be the start of a line.
 
-    A segment that vanished meanwhile has none.
+    Empty for a segment that was deleted meanwhile.
     """
     try:
         file = path.open("rb")
@@ -64,7 +63,7 @@ def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterat
 def read_state_changes(
     directories: Iterable[Path], topic: str | None = None, partition: int | None = None
 ) -> Iterator[LoggedStateChange]:
-    """Records of all nodes in these folders, merged as `merge` does; narrowed to a topic or one partition."""
+    """Records of all nodes in these directories, in the order of `merge`; of a topic or one partition, if given."""
     lines = (line for path in find_segments(directories) for line in complete_lines(path))
     return iter(merge(lines, topic, partition))
 
@@ -72,9 +71,9 @@ def read_state_changes(
 def read_lines(
     directory: Path, topic: str = "", partition: int = -1, limit_bytes: int = 16 << 20
 ) -> ReadStateChangesResponse:
-    """The newest lines of one node's folder that concern a partition, oldest first, as they stand in the files.
+    """The latest lines of one node's directory that concern a partition, oldest first, as in the files.
 
-    An empty topic means everything, partition -1 the whole topic. `truncated`: older lines did not fit.
+    An empty topic selects everything, partition -1 the whole topic. `truncated`: older lines did not fit.
     """
     chosen: list[bytes] = []
     size = 0
@@ -91,10 +90,10 @@ def read_lines(
 def merge(
     lines: Iterable[bytes], topic: str | None = None, partition: int | None = None
 ) -> Iterator[LoggedStateChange]:
-    """Records of several nodes in one order: by controller epoch, node, incarnation and sequence.
+    """Records of several nodes in one order: by controller epoch, node, incarnation and sequence number.
 
-    A record without a controller epoch of its own stands in the newest one that its incarnation had seen, so
-    that every incarnation keeps its own order.
+    A record without a controller epoch gets the highest one its incarnation had recorded before, so that every
+    incarnation keeps its own order.
     """
     incarnations: dict[tuple[str, str], list[LoggedStateChange]] = {}
     for line in lines:
@@ -109,9 +108,9 @@ def merge(
 
 
 def narrow(record: LoggedStateChange, topic: str | None, partition: int | None) -> LoggedStateChange | None:
-    """The record as far as it concerns a topic or partition (None: any); None where it does not.
+    """The part of a record that concerns a topic or partition (None: any); None if there is none.
 
-    A record of a whole topic concerns each of its partitions; the start states of the others are left out.
+    A record of a whole topic concerns each of its partitions; the initial states of other partitions are removed.
     """
     if topic is None or record.topic != topic:
         return record if topic is None else None
@@ -126,7 +125,7 @@ def narrow(record: LoggedStateChange, topic: str | None, partition: int | None) 
 
 
 def verify(directories: Iterable[Path]) -> list[Break]:
-    """Check numbering and hash chain of every incarnation in these folders; empty when all lines are as written."""
+    """Check sequence numbers and hash chain of every incarnation in these directories; empty if intact."""
     segments: list[ChainSegment] = []
     for path in find_segments(directories):
         current: ChainSegment | None = None

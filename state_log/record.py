@@ -1,7 +1,7 @@
-"""The state-change record: one typed line for each thing that changed, and where such lines go.
+"""The state-change record: one typed line per change, and the interface of its sinks.
 
-Written after ZooKeeper acknowledged a change and before the requests about it are queued. The audit, the
-simulator's checkers and `klamm story` all read these records: they are an interface, version 1.
+Written after ZooKeeper acknowledged a change and before the requests about it are queued. The audit, the simulator's
+checkers and `klamm story` read these records: they are an interface, version 1.
 """
 
 import hashlib
@@ -18,23 +18,24 @@ from cluster.partition import TopicPartition
 
 STATE_CHANGE_VERSION: Final = 1
 CHAIN_START: Final = "0" * 64
-"""`prev` of the first line of an incarnation, which has no line before it."""
+"""`prev` of the first line of an incarnation."""
 
 
 class Kind(StrEnum):
-    """What a record is about."""
+    """What a record describes."""
 
     CONTROLLER = "controller"
     """A controller became active or resigned: to_state `active` or `resigned`, controller_epoch, broker = its id."""
     LOADED = "loaded"
-    """One per topic on activation: `partitions` gives the start state of each of its partitions."""
+    """One per topic on activation: `partitions` holds the initial state of each of its partitions."""
     BROKER = "broker"
-    """The controller saw a broker come or go: to_state `live`, `changed`, `shutting_down`, `dead` or `bounced`."""
+    """A broker's status changed: to_state `live`, `changed`, `shutting_down`, `dead` or `bounced`."""
     TOPIC = "topic"
     """A topic became known (`created`) or vanished (`removed`)."""
     ASSIGNMENT = "assignment"
-    """The list of replicas of a partition was written anew: `replicas`, and in `reason` which are coming and going;
-    to_state `started`, `cancelled` or `completed` where that is what it means for its reassignment."""
+    """The replica assignment of a partition was written: `replicas`, with adding and removing ones in `reason`;
+    to_state `started`, `cancelled` or `completed` if that is what it means for its reassignment.
+    """
     PARTITION = "partition"
     """A partition state machine transition, with the leadership written for it, if any."""
     REPLICA = "replica"
@@ -42,22 +43,22 @@ class Kind(StrEnum):
     ISR = "isr"
     """Leadership written without a transition: an accepted AlterPartition, or the removal of a dead replica."""
     ROLE = "role"
-    """An agent took a role for a partition: to_state `leader`, `follower`, `stopped`, `deleted` or `offline`."""
+    """An agent changed its role for a partition: to_state `leader`, `follower`, `stopped`, `deleted` or `offline`."""
     TRUNCATION = "truncation"
-    """A follower cut its log; `reason` says from where to where."""
+    """A follower truncated its log; `reason` has the offsets."""
     REGISTRATION = "registration"
     """An agent registered (to_state `registered`) or lost its registration (`expired`); `reason` has the epoch."""
 
 
 class Cause(Struct, frozen=True, omit_defaults=True):
-    """What led to the change: the event or request, and its number within the process."""
+    """The event or request that led to the change, and its number within the process."""
 
     event: str
     id: int = 0
 
 
 class LoadedPartition(Struct, frozen=True, array_like=True):
-    """Start state of one partition: an array on the wire. `leader_epoch` is -1 where there is no state node."""
+    """Initial state of one partition, an array on the wire. `leader_epoch` is -1 if there is no state znode."""
 
     partition: int
     leader: BrokerId
@@ -69,11 +70,11 @@ class LoadedPartition(Struct, frozen=True, array_like=True):
 
 
 class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the writer says; the sink adds version, sequence, chain, node, incarnation and time.
+    """The fields set by the writer; the sink adds version, sequence number, chain, node, incarnation and time.
 
-    Absent (None) where a field means nothing. `leader` -1 is none. States are the names of the state
-    tables, e.g. `OnlinePartition`, `OfflineReplica`. `topic_id` tells a topic from an earlier one of the same
-    name, whose epochs have nothing to do with its own.
+    None (absent) if a field does not apply. `leader` -1 is none. States have the names of the state tables, e.g.
+    `OnlinePartition`, `OfflineReplica`. `topic_id` distinguishes a topic from an earlier one of the same name, whose
+    epochs are unrelated.
     """
 
     kind: Kind
@@ -95,7 +96,7 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class StateChangeSink(Protocol):
-    """Where a node's records go. Called on the event loop; one call is one write."""
+    """Receives a node's records. Called on the event loop; one call is one write."""
 
     def append(self, changes: Sequence[StateChange]) -> None:
         """Number, stamp and store the records in this order. An empty sequence writes nothing."""
@@ -103,10 +104,10 @@ class StateChangeSink(Protocol):
 
 
 class LoggedStateChange(StateChange, frozen=True, omit_defaults=True, kw_only=True):
-    """A record as it stands in a log: what the writer said and what the sink stamped.
+    """A record read from a log: the writer's fields and those added by the sink.
 
-    `seq` counts from 0 without gaps within one `incarnation` of one `node`; `prev` is the SHA-256 of the line
-    before it (without its newline), `CHAIN_START` for the first. Incarnations of a node sort by time.
+    `seq` counts from 0 without gaps within one `incarnation` of one `node`; `prev` is the SHA-256 of the preceding line
+    (without its newline), `CHAIN_START` for the first. Incarnations of a node sort by time.
     """
 
     v: int
@@ -118,19 +119,19 @@ class LoggedStateChange(StateChange, frozen=True, omit_defaults=True, kw_only=Tr
 
     @property
     def reference(self) -> str:
-        """Names this record among all others: `node/incarnation/seq`."""
+        """Unique name of the record: `node/incarnation/seq`."""
         return f"{self.node}/{self.incarnation}/{self.seq}"
 
 
 class MalformedLine(Struct, frozen=True):
-    """A line that is no record of a version we know, and why."""
+    """A line that is not a record of a known version, and why."""
 
     line: bytes
     why: str
 
 
 def by_partition(record: LoggedStateChange) -> Iterator[tuple[TopicPartition, LoggedStateChange]]:
-    """The record under each partition that it speaks of: one of start states once for each, as `start_state`."""
+    """Yield the record under each partition it concerns; a `loaded` record once per partition, as `start_state`."""
     if record.topic is None:
         return
     if record.partition is not None:
@@ -141,7 +142,7 @@ def by_partition(record: LoggedStateChange) -> Iterator[tuple[TopicPartition, Lo
 
 
 def start_state(record: LoggedStateChange, item: LoadedPartition) -> LoggedStateChange:
-    """A `loaded` record reduced to one of its partitions, whose leadership it then carries like any other record."""
+    """A `loaded` record reduced to one partition, with its leadership in the usual fields."""
     if item.leader_epoch < 0:
         return replace(record, partition=item.partition, replicas=item.replicas, partitions=(item,))
     return replace(
@@ -157,17 +158,17 @@ def start_state(record: LoggedStateChange, item: LoadedPartition) -> LoggedState
 
 
 def incarnation_id(started_at_ms: int, process_id: int) -> str:
-    """An id for one run of one process which sorts by time: `<ms since 1970, 13 digits>.<pid>`."""
+    """An id for one run of a process that sorts by time: `<ms since 1970, 13 digits>.<pid>`."""
     return f"{started_at_ms:013d}.{process_id}"
 
 
 def line_digest(line: bytes) -> str:
-    """What the next line carries as `prev`; `line` without its newline."""
+    """The digest that the next line carries as `prev`; `line` without its newline."""
     return hashlib.sha256(line).hexdigest()
 
 
 def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
-    """A line of a log without its newline. Fields that are not known yet are ignored."""
+    """Decode a line of a log without its newline. Unknown fields are ignored."""
     try:
         record = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -185,7 +186,7 @@ class ChainHead(NamedTuple):
 
 
 class Stamper:
-    """Turns what writers say into the numbered and chained lines of one incarnation."""
+    """Turns records into the numbered and chained lines of one incarnation."""
 
     def __init__(self, node: str, incarnation: str) -> None:
         self._origin = b'"node":%b,"incarnation":%b,"at_ms":' % (
@@ -196,9 +197,11 @@ class Stamper:
         self.next_seq = 0
 
     def stamp(self, changes: Sequence[StateChange], at_ms: int) -> list[bytes]:
-        """The lines of these records, without newlines. Each call takes the next numbers, whatever becomes of them."""
-        # Only the body goes through the encoder; the stamp is spliced in front of it. A second struct per record
-        # would cost as much again as all the rest.
+        """The lines of these records, without newlines. Each call takes the next sequence numbers, even if its lines
+        are lost.
+        """
+        # Only the body is encoded; the stamp is spliced in front of it. A second struct per record would double the
+        # cost.
         head, encode, prev, seq = self._origin, _encoder.encode, self._prev, self.next_seq
         lines = []
         for change in changes:

@@ -1,7 +1,7 @@
-"""The history of one partition in words: who led when, and why it changed.
+"""The history of one partition as text: leaders over time, and why they changed.
 
-Clocks of different nodes are not compared. What controllers wrote is told in the order of partition epochs, and
-what an agent did follows the state that it had been told.
+Clocks of different nodes are not compared. Records of controllers are ordered by partition epoch; what an agent did
+follows the state it had received.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.TOPIC, Kind.ASSIGNMENT, Ki
 
 
 class StoryLine(Struct, frozen=True):
-    """One thing that happened to the partition, by the clock of the node that recorded it."""
+    """One event of the partition, with the time of the node that recorded it."""
 
     at_ms: int
     node: str
@@ -24,7 +24,7 @@ class StoryLine(Struct, frozen=True):
 
 
 class LeadershipSpan(Struct, frozen=True):
-    """A time with one leader (-1: none) in one leader epoch; `until_ms` is None for the one that lasts."""
+    """A period with one leader (-1: none) in one leader epoch; `until_ms` is None for the current one."""
 
     leader: int
     leader_epoch: int
@@ -34,12 +34,12 @@ class LeadershipSpan(Struct, frozen=True):
 
 
 def story(records: Iterable[LoggedStateChange]) -> list[StoryLine]:
-    """What happened, cause before effect. The records are those of one partition (`read_state_changes`)."""
+    """The events in causal order. The records must be those of one partition (`read_state_changes`)."""
     return [StoryLine(record.at_ms, record.node, _message(record), record) for record in _in_order(records)]
 
 
 def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipSpan]:
-    """Who led when, and what made it so, as the controllers wrote it; oldest first."""
+    """Leaders over time and the causes of their elections, from the records of controllers; oldest first."""
     spans: list[LeadershipSpan] = []
     for record in _in_order(records):
         if record.kind not in _BY_CONTROLLERS or record.leader is None or record.leader_epoch is None:

@@ -1,8 +1,8 @@
 """The state-change log of one node on disk: JSON lines in segments that roll by size and age.
 
-An append is one write into the page cache, done on the event loop; fsync happens by a timer in a worker
-thread, so that logging never sets the pace of a failover. A restart begins a new incarnation in a new segment
-and leaves a torn last line where it is: readers take complete lines only.
+An append is one write to the page cache, on the event loop. fsync runs periodically in a worker thread, so that logging
+never slows a failover down. A restart begins a new incarnation in a new segment and leaves a torn last line in place:
+readers only take complete lines.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from state_log.record import ChainHead, Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
 STATE_CHANGE_FOLDER: Final = "state-change-log"
-"""What may stand in a data folder beside what else is kept there, unless the log is elsewhere."""
+"""Subdirectory of the first data directory, used unless the log is configured elsewhere."""
 AUDITED_FILE: Final = "audited.json"
-"""Written beside the segments by the audit: segment name -> bytes that it has taken and will not need again."""
+"""Written beside the segments by the audit: segment name -> bytes processed and no longer needed."""
 
 _SEGMENT_NAME: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)-(?P<first_seq>[0-9]{20})\.jsonl")
 _FOREVER: Final = -1
@@ -34,7 +34,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class SegmentName(NamedTuple):
-    """What a segment's file name says; sorting by name sorts a node's segments by age."""
+    """The parts of a segment's file name; sorting by name sorts a node's segments by age."""
 
     node: str
     incarnation: str
@@ -45,13 +45,13 @@ class SegmentName(NamedTuple):
 
 
 def parse_segment_name(name: str) -> SegmentName | None:
-    """None for the name of a file that is no segment of ours."""
+    """Parse a file name; None if it is not a segment."""
     match = _SEGMENT_NAME.fullmatch(name)
     return SegmentName(match["node"], match["incarnation"], int(match["first_seq"])) if match else None
 
 
 def write_segment(directory: Path, name: SegmentName, lines: Iterable[bytes]) -> Path:
-    """Write a whole segment at once, into a folder that is made where it is missing; `lines` without newlines."""
+    """Write a whole segment at once, in a directory created if missing; `lines` without newlines."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / str(name)
     path.write_bytes(b"".join(line + b"\n" for line in lines))
@@ -59,7 +59,7 @@ def write_segment(directory: Path, name: SegmentName, lines: Iterable[bytes]) ->
 
 
 def read_audited(directory: Path) -> dict[str, int]:
-    """How many bytes of each segment an audit has taken; empty where none ever ran or its file is unreadable."""
+    """Bytes of each segment processed by an audit; empty if there was none or its file is unreadable."""
     try:
         return msgspec.json.decode((directory / AUDITED_FILE).read_bytes(), type=dict[str, int])
     except (FileNotFoundError, msgspec.DecodeError):
@@ -67,7 +67,7 @@ def read_audited(directory: Path) -> dict[str, int]:
 
 
 def write_audited(directory: Path, taken: Mapping[str, int]) -> None:
-    """Record what an audit has taken; never lowers what an earlier one recorded."""
+    """Record the progress of an audit; never lowers an earlier value."""
     merged = read_audited(directory)
     for name, size in taken.items():
         merged[name] = max(size, merged.get(name, 0))
@@ -78,10 +78,10 @@ def write_audited(directory: Path, taken: Mapping[str, int]) -> None:
 
 
 class FileStateChangeLog:
-    """A StateChangeSink on files. Never raises at an append: a node that cannot log keeps serving.
+    """A StateChangeSink on files. An append never raises: a node that cannot log keeps serving.
 
-    Records that could not be written are lost, but not silently: they keep their numbers, so the audit finds
-    the gap; `failures` counts the appends, each is logged, and `on_failure` is called with the StorageError.
+    Records that could not be written are lost, but keep their sequence numbers, so the audit finds the gap. `failures`
+    counts such appends, each is logged, and `on_failure` is called with the StorageError.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class FileStateChangeLog:
     ) -> None:
         """Sizes in bytes, times in ms; `retention_ms` -1 keeps sealed segments for ever.
 
-        `spare_unaudited`: retention leaves segments alone that no audit has taken completely.
+        `spare_unaudited`: retention keeps segments that no audit has processed completely.
         """
         self.failures = 0
         self.directory = directory
@@ -117,13 +117,13 @@ class FileStateChangeLog:
         self._unsynced = self._name_unsynced = False
         self._retention_due = True
         self._sealed: list[int] = []
-        # Guards the descriptors between the event loop and the fsync thread, for moments only: fsync runs outside.
+        # Guards the descriptors between the event loop and the fsync thread; never held during an fsync.
         self._descriptors = threading.Lock()
         self._syncing = threading.Lock()
 
     @property
     def head(self) -> ChainHead:
-        """After everything appended so far, whether or not it could be written, or is on the disk yet."""
+        """The head after everything appended so far, whether or not it could be written or was flushed."""
         return self._stamper.head
 
     def append(self, changes: Sequence[StateChange]) -> None:
@@ -140,7 +140,7 @@ class FileStateChangeLog:
             self._fail(error, lost=len(changes))
 
     async def run(self) -> None:
-        """Sync by timer, and apply retention whenever a segment began, until cancelled: one of the node's tasks."""
+        """Sync periodically, and apply retention whenever a segment was started, until cancelled."""
         while True:
             await asyncio.sleep(self._fsync_interval_ms / 1000)
             try:
@@ -152,7 +152,7 @@ class FileStateChangeLog:
                 self._fail(error, lost=0)
 
     def close(self) -> None:
-        """Sync and close. Safe to call twice; an append afterwards begins a new segment."""
+        """Sync and close. Safe to call twice; a later append starts a new segment."""
         self._seal()
         try:
             self.sync()
@@ -160,7 +160,7 @@ class FileStateChangeLog:
             self._fail(error, lost=0)
 
     def sync(self) -> None:
-        """Bring everything appended so far to the disk. Raises OSError."""
+        """Flush everything appended so far to disk. Raises OSError."""
         with self._syncing:
             failure: OSError | None = None
             for descriptor in self._take_unsynced():
@@ -174,11 +174,11 @@ class FileStateChangeLog:
                 raise failure
 
     def _take_unsynced(self) -> list[int]:
-        """Descriptors to sync and close: sealed segments, the current one, the directory of a new name."""
+        """Descriptors to sync and close: sealed segments, the current one, and the directory if a name is new."""
         with self._descriptors:
             taken, self._sealed = self._sealed, []
             if self._unsynced and self._current is not None:
-                # A duplicate stays valid when the segment is sealed and closed while it is being synced.
+                # A duplicate stays valid if the segment is sealed and closed while it is being synced.
                 taken.append(os.dup(self._current))
             if self._name_unsynced:
                 taken.append(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY))
@@ -186,7 +186,7 @@ class FileStateChangeLog:
         return taken
 
     def delete_expired(self) -> None:
-        """Delete this node's sealed segments that are older than the retention, as far as audits allow."""
+        """Delete this node's sealed segments older than the retention, as far as audits allow."""
         if self._retention_ms == _FOREVER or not self.directory.is_dir():
             return
         deadline_ms = self._clock.now_ms() - self._retention_ms
@@ -199,7 +199,7 @@ class FileStateChangeLog:
             taken = not self._spare_unaudited or audited.get(path.name, -1) >= status.st_size
             if taken and status.st_mtime * 1000 < deadline_ms:
                 path.unlink(missing_ok=True)
-                _log.info("state-change log segment deleted", path=str(path))
+                _log.info("State-change log segment deleted", path=str(path))
 
     def _write(self, first_seq: int, block: bytes, now_ms: int) -> None:
         if self._current is not None and self._is_full(now_ms):
@@ -209,7 +209,7 @@ class FileStateChangeLog:
         assert self._current is not None, "a segment was just opened"
         written = os.write(self._current, block)
         while written < len(block):
-            # A short write is a full disk or a limit; the rest of it says which, or goes through.
+            # After a short write (full disk or limit) the next write raises the error, or completes.
             written += os.write(self._current, block[written:])
         self._size += len(block)
         self._unsynced = True
@@ -233,13 +233,13 @@ class FileStateChangeLog:
 
     def _fail(self, error: OSError, *, lost: int) -> None:
         self.failures += 1
-        _log.error("state-change log cannot be written", directory=str(self.directory), error=str(error), lost=lost)
+        _log.error("Writing the state-change log failed", directory=str(self.directory), error=str(error), lost=lost)
         if self._on_failure is not None:
             self._on_failure(StorageError(str(self.directory), str(error)))
 
 
 def boot_id() -> str:
-    """Which start of the machine this is, as Linux names it; empty elsewhere."""
+    """The id of this boot of the machine, from Linux; empty elsewhere."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -247,7 +247,7 @@ def boot_id() -> str:
 
 
 def open_state_change_log(settings: Settings, data: Sequence[str], node: str, clock: WallClock) -> FileStateChangeLog:
-    """The log of this process, in `klamm.state.change.log.dir` if set, else below the first data folder."""
+    """Open the log of this process, in `klamm.state.change.log.dir` or below the first data directory."""
     configured = settings.klamm_state_change_log_dir
     directory = Path(data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
     return FileStateChangeLog(

@@ -1,1 +1,1 @@
-"""Where the agent touches gRPC; nothing is decided here."""
+"""gRPC adapters of the agent; they make no decisions."""

@@ -23,7 +23,7 @@ from cluster.rpc.client import RpcClient
 
 
 class GrpcClusterClient:
-    """See broker_agent.ports.ClusterClient. A refusal of a whole request becomes its top-level error code."""
+    """Implements broker_agent.ports.ClusterClient. An error for a whole request becomes its top-level error code."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = RpcClient(
@@ -78,5 +78,5 @@ class GrpcClusterClient:
         try:
             return await self._client.call(leader.address, request, self._replica_timeout_ms)
         except ApiError as error:
-            # These responses have no place for an error of the whole request.
+            # These responses have no field for a top-level error.
             raise PeerUnreachableError(leader.address, str(error)) from error

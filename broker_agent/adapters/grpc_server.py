@@ -1,4 +1,4 @@
-"""What a broker agent serves over gRPC."""
+"""The gRPC server of a broker agent."""
 
 from typing import Any
 
@@ -12,10 +12,9 @@ from cluster.rpc.serving import RpcServer, start_server
 
 
 class _SilentProduce:
-    """Answers a produce request with acks 0 by nothing, and fails the call when anything went wrong.
+    """Sends no response to a produce request with acks=0, and fails the call if an error occurred.
 
-    Such a producer does not look at answers, so a body with error codes would be lost on it. Kafka closes
-    the connection instead.
+    Such a producer does not read responses, so error codes in one would be lost. Kafka closes the connection instead.
     """
 
     def __init__(self, handler: RequestHandler) -> None:

@@ -1,1 +1,1 @@
-"""Pure decisions of an agent: who is in sync, how far the high watermark may go, where to truncate."""
+"""Pure decisions of an agent: ISR membership, high watermark, truncation, request validation."""

@@ -1,4 +1,4 @@
-"""What a leader answers to data requests: leader epochs, acknowledgements, waiting fetches.
+"""Validation of data requests on the leader: leader epochs, record sets, acknowledgements.
 
 Source: Kafka Partition.checkCurrentLeaderEpoch, DelayedProduce, DelayedFetch, ProduceRequest.validateRecords.
 """
@@ -16,17 +16,17 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"}
 
 
 def validate_leader_epoch(requested: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:
-    """Compare the leader epoch a caller believes in with the one held here; -1 passes (R6.3)."""
+    """Compare the leader epoch of a request with the current one; -1 is not checked (R6.3)."""
     if requested in (NO_LEADER_EPOCH, current):
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if requested < current else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def validate_record_set(records: bytes) -> ErrorCode:
-    """Whether it is one record batch of version 2 (R7.2).
+    """Check that the record set is exactly one record batch of version 2 (R7.2).
 
-    What is cut short or damaged is left to the log's own validation, which calls it corrupt. Therefore bytes behind
-    the end that the length field names count as more than one batch only if the first one is sound.
+    Truncated or corrupt batches are left to the log's own validation, which reports them as corrupt. Bytes after the
+    end given by the length field therefore count as a second batch only if the first one is intact.
     """
     if not records or records[MAGIC_AT : MAGIC_AT + 1] not in (b"", bytes([MAGIC])):
         return ErrorCode.INVALID_RECORD
@@ -39,7 +39,7 @@ def validate_record_set(records: bytes) -> ErrorCode:
 
 
 def name_refusal_meter(code: ErrorCode, records: bytes) -> str | None:
-    """The meter of BrokerTopicMetrics that tells why these records were refused, if there is one (7.2)."""
+    """The BrokerTopicMetrics meter for the reason why these records were refused, if there is one."""
     if code is ErrorCode.MESSAGE_TOO_LARGE:
         return BYTES_REJECTED
     if code is ErrorCode.CORRUPT_MESSAGE:
@@ -57,7 +57,7 @@ def name_refusal_meter(code: ErrorCode, records: bytes) -> str | None:
 def check_acknowledgement(
     *, high_watermark: Offset, required_offset: Offset, maximal_isr_size: int, min_isr: int
 ) -> ErrorCode | None:
-    """Whether a produce with acks=-1 is answered now, and how; None: still pending (R7.12)."""
+    """The code to answer a produce with acks=-1 with; None while it is pending (R7.12)."""
     if high_watermark < required_offset:
         return None
     return ErrorCode.NONE if min_isr <= maximal_isr_size else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -73,7 +73,7 @@ UNREMARKABLE_PRODUCE_ERRORS: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Not counted by FailedProduceRequestsPerSec: they belong to normal operation."""
+"""Not counted by FailedProduceRequestsPerSec: these errors are part of normal operation."""
 
 UNREMARKABLE_FETCH_ERRORS: Final = UNREMARKABLE_PRODUCE_ERRORS | {
     ErrorCode.FENCED_LEADER_EPOCH,

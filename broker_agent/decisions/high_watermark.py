@@ -1,4 +1,4 @@
-"""How far a leader may move its high watermark.
+"""Computes the high watermark of a leader.
 
 Source: Kafka Partition.maybeIncrementLeaderHW.
 """
@@ -10,7 +10,7 @@ from cluster.broker import BrokerId, Offset
 
 
 def effective_min_isr(min_insync_replicas: int, assigned_replicas: int) -> int:
-    """`min.insync.replicas`, never more than there are replicas."""
+    """`min.insync.replicas`, at most the number of replicas."""
     return min(min_insync_replicas, assigned_replicas)
 
 
@@ -23,11 +23,11 @@ def high_watermark_candidate(
     now_ms: float,
     lag_ms_max: int,
 ) -> Offset:
-    """The smallest end offset of the leader and of every follower that must be waited for (R6.18).
+    """The smallest log end offset of the leader and of every follower that counts (R6.18).
 
-    Waited for are the members of the maximal ISR, and live followers that are caught up although not yet
-    members: else a leader alone in its ISR would run ahead with each append and they could never join.
-    An unknown end offset (-1) is the smallest of all, so it blocks any advance.
+    Members of the maximal ISR count, and live followers that are caught up although not yet members: otherwise a leader
+    alone in its ISR would advance with each append and they could never join. An unknown end offset (-1) is the
+    smallest of all, so it blocks any advance.
     """
     candidate = leader_end_offset
     for broker, progress in remote.items():

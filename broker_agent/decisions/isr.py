@@ -1,8 +1,8 @@
-"""The in-sync replica set as its leader sees it: what is committed, what is proposed, who goes, who may come.
+"""ISR changes on the leader: committed and maximal ISR, members to remove, followers that may join.
 
-Two views are kept on purpose. The committed ISR is what ZooKeeper is known to hold; the maximal ISR is the
-largest set that may already be in force, and everything that could lose records waits for it.
-Source: Kafka Partition.scala (PartitionState, CommittedPartitionState, Pending…); KIP-497.
+Two sets are kept on purpose. The committed ISR is what ZooKeeper is known to hold. The maximal ISR is the largest set
+that may already be in effect; the high watermark waits for all of it. Source: Kafka Partition.scala (PartitionState,
+CommittedPartitionState, Pending…); KIP-497.
 """
 
 from collections.abc import Mapping
@@ -18,24 +18,24 @@ from cluster.hash_order import in_hash_order
 from cluster.requests.agents import AlterPartitionResult
 
 LISTED_AS_THEY_CAME: Final = 4
-"""The size of Scala's largest set without hashing."""
+"""The size of Scala's largest set that is not hashed."""
 
 
 class CommittedIsr(Struct, frozen=True):
-    """No change is in flight."""
+    """No ISR change is in flight."""
 
     isr: tuple[BrokerId, ...]
 
 
 class PendingExpand(Struct, frozen=True):
-    """`isr` is the last committed one; `joining` was proposed and may be in force already."""
+    """`isr` is the last committed ISR; `joining` was proposed and may be in effect already."""
 
     isr: tuple[BrokerId, ...]
     joining: BrokerId
 
 
 class PendingShrink(Struct, frozen=True):
-    """`isr` is the last committed one, with those that were proposed to leave."""
+    """`isr` is the last committed ISR, still with the members proposed for removal."""
 
     isr: tuple[BrokerId, ...]
     leaving: tuple[BrokerId, ...]
@@ -46,15 +46,15 @@ IsrState = CommittedIsr | PendingIsr
 
 
 def maximal_isr(state: IsrState) -> tuple[BrokerId, ...]:
-    """Every replica that may be in the ISR now: a joining one counts already, a leaving one still (R8.3)."""
+    """Every replica that may be in the ISR now, including a joining one and those proposed for removal (R8.3)."""
     return (*state.isr, state.joining) if isinstance(state, PendingExpand) else state.isr
 
 
 def proposed_isr(proposal: PendingIsr) -> tuple[BrokerId, ...]:
-    """The set to write if the proposal is accepted, listed as Kafka's leader lists it.
+    """The ISR to write if the proposal is accepted, in the order of Kafka's leader.
 
-    That keeps the ISR in a Scala Set, where up to four members stand as they came and more of them by their hashes;
-    members that leave a larger set do not bring the order of coming back.
+    Kafka keeps the ISR in a Scala Set: up to four members are in insertion order, more are ordered by hash; removing
+    members from a larger set does not restore insertion order.
     """
     if isinstance(proposal, PendingExpand):
         members = (*proposal.isr, proposal.joining)
@@ -73,9 +73,9 @@ def choose_leaving(
     now_ms: float,
     lag_ms_max: int,
 ) -> tuple[BrokerId, ...]:
-    """Members of the committed ISR that fell behind, the leader never among them (R8.4, R8.7).
+    """Members of the committed ISR that lag behind, never the leader (R8.4, R8.7).
 
-    A member without a record is not a replica any more and goes too. Empty while a change is in flight.
+    A member without a progress record is no longer a replica and is removed, too. Empty while a change is in flight.
     """
     if not isinstance(state, CommittedIsr):
         return ()
@@ -101,8 +101,8 @@ def may_join(
 ) -> bool:
     """Whether a follower that has just fetched may be proposed for the ISR (R8.10).
 
-    Reaching the start of the leader's epoch matters right after an election: the high watermark may still
-    lie below what the predecessor committed, and all of that lies below the epoch start (R8.11).
+    Reaching the start of the leader's epoch matters right after an election: the high watermark may still be below what
+    the previous leader committed, and all of that is below the epoch start (R8.11).
     """
     return (
         isinstance(state, CommittedIsr)
@@ -114,14 +114,14 @@ def may_join(
 
 
 class IsrAnswer(Enum):
-    """What a leader does with the answer to its proposal."""
+    """What a leader does after the response to its proposal."""
 
     COMMIT = "commit"
-    """The returned state is in force."""
+    """The returned state is in effect."""
     REVERT = "revert"
-    """It is certain that nothing was written: back to the last committed state."""
+    """Certainly nothing was written: return to the last committed state."""
     STAY_PENDING = "stay pending"
-    """Nobody knows what is in force; only the next LeaderAndIsr tells."""
+    """The state in effect is unknown until the next LeaderAndIsr."""
     SUBMIT_AGAIN = "submit again"
 
 
@@ -141,9 +141,9 @@ _UNCERTAIN: Final = frozenset(
 def classify_isr_answer(
     answer: AlterPartitionResult, *, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
 ) -> IsrAnswer:
-    """Judge an answer against the epochs the leader holds now (R8.15, R8.16).
+    """Classify a response by comparing its epochs with the leader's current ones (R8.15, R8.16).
 
-    An equal partition epoch is a success: the proposed set was in force already.
+    An equal partition epoch is a success: the proposed ISR was in effect already.
     """
     code = answer.error_code
     if code is ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""Which orders of the controller an agent obeys: epochs first, then what each partition state asks for.
+"""Validation of control requests: first the epochs, then the action for each partition state.
 
 Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas; KIP-380 (broker epochs), KIP-516 (topic ids).
 """
@@ -29,9 +29,9 @@ def validate_epochs(
     controller_epoch: ControllerEpoch,
     known_controller_epoch: ControllerEpoch,
 ) -> ErrorCode:
-    """The code of a whole control request: NONE, or which of its epochs is stale (R1.16, R2.2).
+    """The code of a whole control request: NONE, or the error for a stale epoch (R1.16, R2.2).
 
-    A larger broker epoch is fine: the controller may hear of a registration before the broker does.
+    A larger broker epoch is accepted: the controller may learn of a registration before the broker does.
     """
     if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < own_broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
@@ -41,20 +41,20 @@ def validate_epochs(
 
 
 class Admission(Enum):
-    """What becomes of one partition state of a LeaderAndIsr request."""
+    """The action for one partition state of a LeaderAndIsr request."""
 
     LEAD = "lead"
     FOLLOW = "follow"
     STORE_TOPIC_ID = "store topic id"
     CLEAR_TOPIC_ID = "clear topic id"
-    """Only in the fetcher's state: the controller's request came without an id."""
+    """Only in the fetcher's state: the controller's request had no topic id."""
     REFUSE_TOPIC_ID = "refuse topic id"
     REFUSE_NOT_REPLICA = "refuse not replica"
     REFUSE_EPOCH = "refuse epoch"
 
     @property
     def code(self) -> ErrorCode:
-        """What is answered unless carrying it out fails."""
+        """The error code to answer, unless carrying the action out fails."""
         return _ADMISSION_CODES.get(self, ErrorCode.NONE)
 
 
@@ -73,9 +73,9 @@ def classify_state(
     topic_id: TopicId | None,
     log_topic_id: TopicId | None,
 ) -> Admission:
-    """Judge one partition state against the hosted partition (R2.3). Topic ids are compared before any epoch.
+    """Choose the action for one partition state (R2.3). Topic ids are compared before any epoch.
 
-    An equal leader epoch is an order that was obeyed before; it can only bring or withdraw the topic id.
+    An equal leader epoch is a repeated request; it can only set or clear the topic id.
     """
     if topic_id is not None and log_topic_id is not None and topic_id != log_topic_id:
         return Admission.REFUSE_TOPIC_ID
@@ -92,7 +92,7 @@ def classify_state(
 
 
 def validate_stop(requested_epoch: LeaderEpoch, current_epoch: LeaderEpoch) -> ErrorCode:
-    """Whether an online partition obeys a StopReplica (R4.2); the sentinels skip the test."""
+    """Whether an online partition accepts a StopReplica (R4.2); sentinel epochs are not checked."""
     if requested_epoch in _SKIPPED_EPOCHS or requested_epoch >= current_epoch:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH

@@ -1,4 +1,4 @@
-"""Which records a client may have deleted, and how far all replicas have let go of them.
+"""Validation of DeleteRecords, and the low watermark of a partition.
 
 Source: Kafka Partition.deleteRecordsOnLeader, Partition.lowWatermarkIfLeader; KIP-107.
 """
@@ -12,7 +12,7 @@ from cluster.requests.data import UP_TO_HIGH_WATERMARK
 
 
 def validate_deletion(offset: Offset, *, high_watermark: Offset, cleanup_policy: str) -> ErrorCode:
-    """Whether the records below `offset` may go from a log led here (R7.15); the policy is looked at first."""
+    """Whether the records below `offset` may be deleted from a log led here (R7.15); the policy is checked first."""
     if "delete" not in cleanup_policy:
         return ErrorCode.POLICY_VIOLATION
     if offset != UP_TO_HIGH_WATERMARK and not 0 <= offset <= high_watermark:
@@ -23,9 +23,9 @@ def validate_deletion(offset: Offset, *, high_watermark: Offset, cleanup_policy:
 def low_watermark(
     leader_start: Offset, remote: Mapping[BrokerId, ReplicaProgress], *, alive: Collection[BrokerId]
 ) -> Offset:
-    """The lowest log start among the leader and its live followers; -1 while one of them has not told its own.
+    """The lowest log start offset of the leader and its live followers; -1 while one of them is unknown.
 
-    A dead follower learns of the deletion when it returns, so it is not waited for.
+    Dead followers do not count: they learn of the deletion when they return.
     """
     lowest = leader_start
     for broker, progress in remote.items():

@@ -1,7 +1,7 @@
-"""What a leader knows of one follower, and how a fetch or a role change alters it.
+"""The leader's record of one follower's progress, updated by fetches and role changes.
 
-Times are milliseconds of the event loop's clock, which starts anywhere: NEVER lies before all of them.
-Source: Kafka Replica.scala (ReplicaState); KIP-16 for the caught-up time.
+Times are milliseconds of the event loop's clock, whose origin is arbitrary; NEVER is below all of them. Source: Kafka
+Replica.scala (ReplicaState); KIP-16 for the caught-up time.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ NEVER: Final = float("-inf")
 
 
 class ReplicaProgress(Struct, frozen=True):
-    """A remote replica's position. `log_end_offset` -1 is unknown, and smaller than every known one."""
+    """The position of a remote replica. `log_end_offset` -1 is unknown, and smaller than every known one."""
 
     log_end_offset: Offset = UNKNOWN_OFFSET
     log_start_offset: Offset = UNKNOWN_OFFSET
@@ -33,10 +33,10 @@ def record_fetch(
     broker_epoch: BrokerEpoch,
     now_ms: float,
 ) -> ReplicaProgress:
-    """The record after a fetch for `fetch_offset`, taken when the leader's end was `leader_end_offset` (R6.10).
+    """The progress after a fetch at `fetch_offset`, when the leader's log end was `leader_end_offset` (R6.10).
 
-    A follower is caught up now if it asks for the end; or as of its previous fetch if it asks for what was
-    the end then, which keeps it in sync under constant writes. The end offset may go down.
+    A follower is caught up now if it fetches at the log end; and as of its previous fetch if it fetches at the log end
+    of that time, which keeps it in sync under constant writes. The end offset may decrease.
     """
     caught_up_ms = previous.last_caught_up_ms
     if fetch_offset >= leader_end_offset:
@@ -56,10 +56,10 @@ def record_fetch(
 def restart_epoch(
     previous: ReplicaProgress, *, is_new_leader: bool, in_isr: bool, epoch_start_offset: Offset, now_ms: float
 ) -> ReplicaProgress:
-    """The record at the start of a leader epoch (R3.7a).
+    """The progress at the start of a leader epoch (R3.7a).
 
-    A new leader knows nothing of its followers; a leader that stays keeps their positions. Members of the
-    ISR get a full lag period before they can fall out.
+    A new leader knows nothing of its followers; one that remains leader keeps their positions. ISR members get a full
+    lag period before they can be removed.
     """
     caught_up_ms = now_ms if in_isr else NEVER
     if is_new_leader:
@@ -75,5 +75,5 @@ def restart_epoch(
 
 
 def is_caught_up(progress: ReplicaProgress, leader_end_offset: Offset, *, now_ms: float, lag_ms_max: int) -> bool:
-    """At the leader's end, or there within the last `lag_ms_max` (R6.13)."""
+    """Whether the replica is at the leader's log end, or was within the last `lag_ms_max` (R6.13)."""
     return progress.log_end_offset == leader_end_offset or now_ms - progress.last_caught_up_ms <= lag_ms_max

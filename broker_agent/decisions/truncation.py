@@ -1,4 +1,4 @@
-"""Where a follower cuts its log so that it agrees with the leader, and what it does about fetch errors.
+"""Where a follower truncates its log, and how it reacts to fetch errors.
 
 Source: Kafka AbstractFetcherThread (getOffsetTruncationState); KIP-101, KIP-279, KIP-595 (diverging epochs).
 """
@@ -13,7 +13,7 @@ from cluster.requests.data import EpochEndOffset
 
 
 class Truncation(Struct, frozen=True):
-    """Cut to `offset` (exclusive end). Not complete: the leader must be asked again with the epoch left then."""
+    """Truncate to `offset` (exclusive end). Not complete: ask the leader again with the latest epoch left then."""
 
     offset: Offset
     is_complete: bool
@@ -22,11 +22,11 @@ class Truncation(Struct, frozen=True):
 def choose_truncation(
     leader: EpochEndOffset, local: EpochEndOffset, *, log_end_offset: Offset, fetch_offset: Offset
 ) -> Truncation:
-    """Compare the leader's answer about our latest epoch with our own epoch history (R5.15).
+    """Compare the leader's end offset for our latest epoch with our own epoch history (R5.15).
 
-    `local` is our own answer to "end offset of `leader.epoch`": the largest epoch not above it with its end.
-    Where our first epoch is above the leader's, it echoes the epoch with the start of our first one: nothing
-    from there on can be the leader's. Without an answer, `fetch_offset` (the high watermark) is what is sure.
+    `local` is our own end offset for `leader.epoch`: the largest epoch not above it, with its end. If our first epoch
+    is above the leader's, it repeats that epoch with the start of our first one: nothing from there on can be the
+    leader's. Without a response, only the log up to `fetch_offset` (the high watermark) is certain.
     """
     if leader.end_offset == UNKNOWN_OFFSET:
         return Truncation(fetch_offset, is_complete=True)
@@ -38,25 +38,25 @@ def choose_truncation(
 
 
 def diverges(answer: EpochEndOffset, *, last_fetched_epoch: LeaderEpoch, fetch_offset: Offset) -> bool:
-    """Whether a follower's last fetched epoch and position contradict the leader's history (R6.7)."""
+    """Whether the follower's last fetched epoch and position contradict the leader's epoch history (R6.7)."""
     return answer.epoch < last_fetched_epoch or answer.end_offset < fetch_offset
 
 
 class FetchErrorReaction(Enum):
     GIVE_UP = "give up"
-    """Our epoch is over: wait for the next LeaderAndIsr in the failed set."""
+    """Our epoch is over: add the partition to the failed set until the next LeaderAndIsr."""
     BACK_OFF = "back off"
-    """The leader cannot serve the partition just now: ask again after `replica.fetch.backoff.ms`."""
+    """The leader cannot serve the partition at present: retry after `replica.fetch.backoff.ms`."""
     RESET_OFFSET = "reset offset"
-    """What was asked for lies outside the leader's log: find out anew where to go on (R5.25)."""
+    """The fetch offset is outside the leader's log: determine a new one (R5.25)."""
 
 
 def react_to_fetch_error(
     code: ErrorCode, *, requested_epoch: LeaderEpoch, current_epoch: LeaderEpoch
 ) -> FetchErrorReaction:
-    """What a fetcher does about a partition's error (R5.16, R5.25).
+    """The reaction of a fetcher to a partition's error code (R5.16, R5.25).
 
-    A fenced request gives up only if it carried the epoch that the fetcher still holds.
+    A fenced request gives up only if it carried the fetcher's current epoch.
     """
     if code is ErrorCode.OFFSET_OUT_OF_RANGE:
         return FetchErrorReaction.RESET_OFFSET

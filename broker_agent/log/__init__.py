@@ -1,6 +1,6 @@
-"""The log on disk: segments, indexes, epoch history, checkpoints, recovery.
+"""The log on disk: segments, indexes, leader epochs, checkpoints, recovery.
 
-`log_directories` holds all logs, which `opening` found; a `partition_log` is made of `segments`, an `epoch_history`
-and `producer_state`, and its `log_flusher` brings them to the device. `disk` is all that they need of an operating
-system, so that the simulator can take its place. Files are laid out as Kafka's.
+`opening` loads all logs into `log_directories`; a `partition_log` consists of `segments`, an `epoch_history` and
+`producer_state`, and its `log_flusher` flushes them. `disk` is the interface to the operating system, which the
+simulator implements, too. The file layout is Kafka's.
 """

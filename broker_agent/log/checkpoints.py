@@ -1,7 +1,7 @@
-"""The small files of a log directory: their formats, and how they are replaced without ever being half there.
+"""The small files of a log directory: their formats, and their atomic replacement.
 
-Formats are Kafka's (OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile,
-BrokerMetadataCheckpoint, CleanShutdownFileHandler), so that its tools read them.
+Formats are Kafka's (OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, BrokerMetadataCheckpoint,
+CleanShutdownFileHandler), so that its tools can read them.
 """
 
 import re
@@ -29,11 +29,11 @@ _NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
 
 
 class MalformedCheckpointError(OSError):
-    """What is in a checkpoint is not what was written there: to its reader the same as an unreadable device."""
+    """The content of a checkpoint is malformed; handled like an I/O error of the directory."""
 
 
 def write_atomically(disk: Disk, directory: str, name: str, content: bytes) -> None:
-    """Replace a file so that neither a reader nor a crash ever meets a part of it. Blocks on the device."""
+    """Replace a file so that neither a reader nor a crash sees part of it. Blocks on disk I/O."""
     temporary = f"{directory}/{name}.tmp"
     disk.remove_file(temporary)
     file = disk.open_file(temporary)
@@ -51,7 +51,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
 
 
 def decode_offsets(content: bytes | None) -> dict[TopicPartition, Offset]:
-    """Raises MalformedCheckpointError."""
+    """Decode an offset checkpoint. Raises MalformedCheckpointError."""
     return {
         TopicPartition(topic, _number(partition)): Offset(_number(offset))
         for topic, partition, offset in _decode_lines(content, fields=3)
@@ -63,7 +63,7 @@ def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 
 def decode_epochs(content: bytes | None) -> list[EpochEntry]:
-    """Raises MalformedCheckpointError."""
+    """Decode a leader epoch checkpoint. Raises MalformedCheckpointError."""
     entries = [
         EpochEntry(LeaderEpoch(_number(epoch)), Offset(_number(start)))
         for epoch, start in _decode_lines(content, fields=2)
@@ -79,7 +79,7 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 def decode_partition_metadata(content: bytes | None) -> TopicId | None:
-    """None for a missing or empty file. Raises MalformedCheckpointError."""
+    """The topic id; None for a missing or empty file. Raises MalformedCheckpointError."""
     if not content:
         return None
     values = _decode_properties(content, separator=":")
@@ -89,7 +89,7 @@ def decode_partition_metadata(content: bytes | None) -> TopicId | None:
 
 
 class MetaProperties(msgspec.Struct, frozen=True):
-    """To which broker of which cluster a log directory belongs."""
+    """The cluster id and broker id that a log directory belongs to."""
 
     broker_id: BrokerId
     cluster_id: str
@@ -100,7 +100,7 @@ def encode_meta_properties(properties: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(content: bytes | None) -> MetaProperties | None:
-    """None for a missing or empty file. Raises MalformedCheckpointError."""
+    """Decode `meta.properties`; None for a missing or empty file. Raises MalformedCheckpointError."""
     if not content:
         return None
     values = _decode_properties(content, separator="=")

@@ -1,8 +1,8 @@
-"""Empty files that say "the log was cut at this offset, and the recovery-point checkpoint may not know".
+"""Empty marker files: the log was truncated at this offset, and the recovery-point checkpoint may be above it.
 
-A truncation must not wait for the device, yet a recovery point above the cut would let the next start skip
-what was appended since. The marker is made before the cut, as a name only, so that a file system which
-keeps the order of its own changes never shows the cut without it. It goes when the checkpoint was rewritten.
+A truncation must not wait for an fsync, but a recovery point above the truncation would let the next start skip what
+was appended since. The marker is created before the truncation, as a name only, so that a file system that keeps the
+order of its metadata changes never shows the truncation without it. It is deleted once the checkpoint was rewritten.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ MARKER_SUFFIX: Final = ".truncated"
 
 
 def create_cut_marker(disk: Disk, directory: str, offset: Offset) -> str:
-    """Returns the path of the marker."""
+    """Create the marker; returns its path."""
     path = f"{directory}/{offset:020d}{MARKER_SUFFIX}"
     disk.open_file(path).close()
     return path
 
 
 def find_cut_markers(disk: Disk, directory: str) -> dict[str, Offset]:
-    """Paths of the markers in a partition's directory, with their offsets."""
+    """The markers in a partition's directory: path -> offset."""
     names = (name for name in disk.list_directory(directory) if name.endswith(MARKER_SUFFIX))
     return {f"{directory}/{name}": Offset(int(name.removesuffix(MARKER_SUFFIX))) for name in names}
 

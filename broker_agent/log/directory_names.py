@@ -1,4 +1,4 @@
-"""Names of partition directories: what is served, what is on its way out, and what is neither."""
+"""Names of partition directories: current, being deleted, or foreign."""
 
 from enum import Enum
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ _UNIQUE_LENGTH: Final = 32  # hex digits
 
 
 class DirectoryKind(Enum):
-    """By the suffix that Kafka gives. CURRENT is served, DELETED awaits its removal, the others are left alone."""
+    """By Kafka's suffixes. CURRENT is served, DELETED is being deleted, the others are left alone."""
 
     CURRENT = ""
     DELETED = "delete"
@@ -24,7 +24,7 @@ class DirectoryName(NamedTuple):
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:
-    """What a sub-directory of a log directory is, or None when its name says nothing we know.
+    """Parse the name of a subdirectory of a log directory; None if it is not a partition's.
 
     The partition number follows the last hyphen of `<topic>-<p>`. Source: Kafka LocalLog.parseTopicPartitionName.
     """
@@ -42,9 +42,9 @@ def parse_directory_name(name: str) -> DirectoryName | None:
 
 
 def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
-    """The name of a log that is to go; the topic is shortened where the whole would be too long.
+    """The directory name of a deleted log; the topic is shortened if the name would be too long.
 
-    `unique`: 32 hex digits, so that the partition may come and go many times before the files are removed.
+    `unique`: 32 hex digits, so that the partition may be deleted several times before the files are removed.
     """
     suffix = f"-{topic_partition.partition}.{unique}-{DirectoryKind.DELETED.value}"
     return topic_partition.topic[: MAX_NAME_LENGTH - len(suffix)] + suffix

@@ -1,7 +1,7 @@
-"""The few things a log needs of a disk, so that the very same log runs on files and in the simulator.
+"""The disk operations of a log, implemented on files and in the simulator.
 
-`FileDisk` (file_disk.py) is the operating system's; the simulator's loses or tears what was not flushed.
-Whatever goes wrong is an OSError; what that means for the directory is decided by the caller.
+`FileDisk` (file_disk.py) uses the operating system; the simulator's disk loses or tears unflushed data. Every failure
+is an OSError; the caller decides what it means for the directory.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class DiskFile(Protocol):
-    """An open file that grows at its end and can be cut. It stays usable while the file is renamed."""
+    """An open file that is appended to and can be truncated. It stays usable while the file is renamed."""
 
     @property
     def size(self) -> int: ...
 
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Write all buffers with one call to the page cache; all of it, or OSError."""
+        """Append all buffers with one write to the page cache; all of it, or OSError."""
         ...
 
     def read(self, position: int, length: int) -> bytes:
@@ -27,9 +27,9 @@ class DiskFile(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def flusher(self) -> Callable[[], None]:
-        """A function, for any thread, that makes durable what the file holds when it is called.
+        """A function, callable from any thread, that flushes what the file holds at this call.
 
-        It must be called exactly once. Closing or removing the file in the meantime does no harm.
+        It must be called exactly once. Closing or removing the file in the meantime is harmless.
         """
         ...
 
@@ -58,7 +58,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces an existing file, never an existing directory that has something in it."""
+        """Rename atomically; replaces an existing file, never a directory that is not empty."""
         ...
 
     def remove_file(self, path: str) -> None:
@@ -70,7 +70,7 @@ class Disk(Protocol):
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in the directory durable: what was created, renamed and removed there."""
+        """Flush the directory: makes files created, renamed and removed in it durable."""
         ...
 
     def modified_ms(self, path: str) -> int:
@@ -82,13 +82,13 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Lock a file exclusively, for the life of this process; the result releases it. None: somebody holds it."""
+        """Lock a file exclusively until the process ends; returns a function that releases it, None if it is locked."""
         ...
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run blocking work off the event loop; several at a time, in no particular order.
+        """Run blocking work in a worker thread; several at a time, in no particular order.
 
-        Work that began is carried out even if the awaiting task is cancelled, which then ends when the work has ended.
+        Started work is completed even if the awaiting task is cancelled, which then ends when the work has ended.
         """
         ...
 

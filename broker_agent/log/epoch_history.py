@@ -1,6 +1,6 @@
-"""The leader epochs of one log and where each of them begins: what truncation is computed from.
+"""The leader epochs of one log and their start offsets, from which truncation is computed.
 
-Pure and in memory; the log decides when it is written. Source: Kafka LeaderEpochFileCache; KIP-101, KIP-279.
+In memory only; the log decides when it is written. Source: Kafka LeaderEpochFileCache; KIP-101, KIP-279.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,7 +30,7 @@ class EpochHistory:
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.is_dirty = False
-        """Whether it changed since its entries were last taken for the checkpoint."""
+        """Whether it changed since its entries were last read for the checkpoint."""
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -41,7 +41,7 @@ class EpochHistory:
         return self._epochs[-1] if self._epochs else None
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Let `epoch` begin at `start_offset`, at the cost of entries that contradict it.
+        """Start `epoch` at `start_offset`, removing entries that contradict it.
 
         Raises ValueError for a negative epoch or offset.
         """
@@ -56,16 +56,16 @@ class EpochHistory:
         self.is_dirty = True
 
     def truncate_from_end(self, offset: Offset) -> None:
-        """Drop the entries that begin at or after `offset`; negative: nothing."""
+        """Remove the entries that start at or after `offset`; negative: none."""
         keep = bisect_left(self._starts, offset)
         if offset >= 0 and keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self.is_dirty = True
 
     def truncate_from_start(self, offset: Offset) -> None:
-        """Let the history begin at `offset`; negative: nothing.
+        """Start the history at `offset`; negative: unchanged.
 
-        Of the entries that begin at or before it the last one stays and now begins there.
+        The last entry that starts at or before it is kept and starts there now.
         """
         last_before = bisect_right(self._starts, offset) - 1
         if offset < 0 or last_before < 0 or (last_before == 0 and self._starts[0] == offset):
@@ -85,10 +85,10 @@ class EpochHistory:
         return self._epochs[index] if index >= 0 else None
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
-        """The largest known epoch not above `epoch`, and where it ends (exclusive). Both -1 when unknown.
+        """The largest known epoch not above `epoch`, and its end offset (exclusive). Both -1 if unknown.
 
-        An epoch below the first known one is answered with itself: records of it, if there ever were
-        any, end where the history begins.
+        For an epoch below the first known one, returns that epoch itself: its records, if there ever were any, end
+        where the history starts.
         """
         if epoch == NO_LEADER_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return UNDEFINED

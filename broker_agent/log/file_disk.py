@@ -1,4 +1,4 @@
-"""The disk of the operating system: raw descriptors, fsync, flock, and the agent's only thread pool for them."""
+"""The Disk on the operating system's files: raw descriptors, fsync, flock, and the agent's thread pool for them."""
 
 import asyncio
 import fcntl
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class FileDiskFile:
-    """One raw descriptor. O_APPEND: a write lands at the end, also after the file was cut."""
+    """One raw descriptor. O_APPEND: a write goes to the end, also after a truncation."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -26,7 +26,7 @@ class FileDiskFile:
         wanted = sum(map(len, buffers))
         written = os.writev(self._descriptor, buffers)
         if written != wanted:
-            # A full device takes a part and reports no error; the torn tail is cut at the next start.
+            # A full disk accepts part of the data without an error; the torn tail is truncated by the next start.
             raise OSError(f"wrote {written} of {wanted} bytes")
         self._size += written
 
@@ -38,7 +38,7 @@ class FileDiskFile:
         self._size = size
 
     def flusher(self) -> Callable[[], None]:
-        # A descriptor of its own: this one may be closed, and its number reused, before the thread comes to it.
+        # A duplicate: this descriptor may be closed, and its number reused, before the thread runs.
         duplicate = os.dup(self._descriptor)
 
         def flush() -> None:
@@ -56,7 +56,7 @@ class FileDiskFile:
 
 
 class FileDisk:
-    """Disk on the file system. `threads` bounds how many blocking operations run at a time."""
+    """Disk on the file system. `threads` limits the number of concurrent blocking operations."""
 
     def __init__(self, threads: int = 4) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="log-disk")
@@ -123,10 +123,10 @@ class FileDisk:
     async def run(self, work: Callable[[], T]) -> T:
         running = asyncio.get_running_loop().run_in_executor(self._executor, work)
         try:
-            # Shielded: an fsync that waits for a thread must happen even when nobody waits for it any more.
+            # Shielded: a queued fsync must run even if nobody waits for it any more.
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            # The thread goes on, at files that the caller's locks protect: they must not be released before it is done.
+            # The thread goes on, using files that the caller's locks protect: keep the locks until it is done.
             await asyncio.wait([running])
             raise
 

@@ -1,8 +1,8 @@
-"""The two sparse indexes of a segment. They hold nothing that the segment itself does not hold.
+"""The two sparse indexes of a segment; both can be rebuilt from the segment.
 
-An entry is made at a batch when enough bytes were written since the last entry: its last offset, as in Kafka, and
-where it begins. From the greatest entry at or below a target walking forward reaches the target. Entries live in
-arrays; files get them when a segment is rolled or closed, and what they lack is found again by walking.
+An entry is added at a batch once enough bytes were written since the last entry: the batch's last offset, as in Kafka,
+and its position. A read starts at the greatest entry at or below its target and scans forward. Entries are kept in
+arrays and written to files when a segment is rolled or closed; entries missing in a file are found by scanning.
 """
 
 from array import array
@@ -19,7 +19,7 @@ _TIME_ENTRY: Final = Struct(">qi")
 
 
 class OffsetIndex:
-    """Last offset of a batch relative to the segment's base, to the batch's file position; both strictly increasing."""
+    """Last offset of a batch, relative to the segment's base offset, to file position; both strictly increasing."""
 
     def __init__(self) -> None:
         self._offsets = array("I")
@@ -30,7 +30,7 @@ class OffsetIndex:
 
     @property
     def last(self) -> tuple[int, int]:
-        """(relative offset, position) of the last entry, or where every segment begins: (0, 0)."""
+        """(relative offset, position) of the last entry; (0, 0) if there is none."""
         return (self._offsets[-1], self._positions[-1]) if self._offsets else (0, 0)
 
     def add(self, relative_offset: int, position: int) -> None:
@@ -38,17 +38,17 @@ class OffsetIndex:
         self._positions.append(position)
 
     def position_before(self, relative_offset: int) -> int:
-        """Position of the greatest entry at or below the offset; 0 when there is none."""
+        """Position of the greatest entry at or below the offset; 0 if there is none."""
         index = bisect_right(self._offsets, relative_offset) - 1
         return self._positions[index] if index >= 0 else 0
 
     def cut(self, position: int) -> None:
-        """Drop the entries that point to `position` or behind it."""
+        """Remove the entries at `position` or after it."""
         keep = bisect_left(self._positions, position)
         del self._offsets[keep:], self._positions[keep:]
 
     def encode(self, start: int) -> bytes:
-        """The entries from number `start` on, as the file has them."""
+        """The entries from number `start` on, encoded as in the file."""
         columns = self._offsets[start:], self._positions[start:]
         entries = array("I", bytes(OFFSET_ENTRY_SIZE * len(columns[0])))
         entries[0::2], entries[1::2] = columns
@@ -58,7 +58,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, content: bytes) -> "OffsetIndex | None":
-        """None when the content cannot be an index."""
+        """Decode an index file; None if its content is not a valid index."""
         if len(content) % OFFSET_ENTRY_SIZE:
             return None
         entries = array("I", content)
@@ -82,32 +82,32 @@ class TimeIndex:
 
     @property
     def last(self) -> tuple[int, int]:
-        """(timestamp, relative offset) of the last entry; (-1, 0) when there is none."""
+        """(timestamp, relative offset) of the last entry; (-1, 0) if there is none."""
         return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else (-1, 0)
 
     def add(self, timestamp: int, relative_offset: int) -> None:
-        """Ignored unless the timestamp is larger than all before."""
+        """Add an entry; ignored unless the timestamp is larger than all before."""
         if timestamp > self.last[0]:
             self._timestamps.append(timestamp)
             self._offsets.append(relative_offset)
 
     def offset_before(self, timestamp: int) -> int:
-        """Relative offset up to which every timestamp is smaller than the given one; 0 where none is known."""
+        """Relative offset below which every timestamp is smaller than the given one; 0 if unknown."""
         index = bisect_left(self._timestamps, timestamp) - 1
         return self._offsets[index] if index >= 0 else 0
 
     def cut(self, relative_offset: int) -> None:
-        """Drop the entries of batches that end at or behind the offset."""
+        """Remove the entries of batches that end at or after the offset."""
         keep = bisect_left(self._offsets, relative_offset)
         del self._timestamps[keep:], self._offsets[keep:]
 
     def encode(self, start: int) -> bytes:
-        """The entries from number `start` on, as the file has them."""
+        """The entries from number `start` on, encoded as in the file."""
         return b"".join(map(_TIME_ENTRY.pack, self._timestamps[start:], self._offsets[start:]))
 
     @classmethod
     def decode(cls, content: bytes) -> "TimeIndex | None":
-        """None when the content cannot be an index."""
+        """Decode an index file; None if its content is not a valid index."""
         if len(content) % TIME_ENTRY_SIZE:
             return None
         index = cls()

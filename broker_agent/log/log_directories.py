@@ -1,6 +1,6 @@
-"""All logs of one agent over its log directories: opening, creating, deleting, checkpoints, shutting down.
+"""All logs of one agent in its log directories: creation, deletion, checkpoints, retention, shutdown.
 
-Source: Kafka LogManager; KIP-112 for directories that fail one by one.
+Source: Kafka LogManager; KIP-112 for the failure of single directories.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from cluster.partition import TopicPartition
 
 _LOGS_BETWEEN_YIELDS: Final = 64
 _FLUSHES_AT_ONCE: Final = 16
-"""After an election thousands of logs may have a new epoch to write."""
+"""Limit of concurrent flushes: after an election thousands of logs may have to write a new epoch."""
 
 
 class DiskLogDirectories:
-    """See `broker_agent.ports.LogDirectories`. Made by `opening.open_log_directories`, which fills it."""
+    """Implements `broker_agent.ports.LogDirectories`. Created and filled by `opening.open_log_directories`."""
 
     def __init__(
         self, dependencies: LogDependencies, paths: Sequence[str], on_failure: OnFailure, *, producer_expiration_ms: int
@@ -42,7 +42,7 @@ class DiskLogDirectories:
 
     @property
     def directories(self) -> Mapping[str, LogDirectory]:
-        """Every configured directory, also those that failed."""
+        """Every configured directory, including failed ones."""
         return self._directories
 
     @property
@@ -61,7 +61,7 @@ class DiskLogDirectories:
         return MappingProxyType(self._logs)
 
     def add_loaded(self, log: PartitionLog) -> PartitionLog | None:
-        """Take over a log found at the start; returns the one that already stands for its partition, if any."""
+        """Add a log loaded at startup; returns an already known log of the same partition, if there is one."""
         present = self._logs.setdefault(log.topic_partition, log)
         self._log_counts[log.directory] += 1
         return None if present is log else present
@@ -89,7 +89,9 @@ class DiskLogDirectories:
     async def _create(
         self, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
-        """Try the live directories, the emptiest first; one that fails is reported and the next is tried."""
+        """Create in a live directory, the one with the fewest logs first; a failing one is reported, the next one
+        tried.
+        """
         done = self._creations[topic_partition] = asyncio.Event()
         try:
             while candidates := self.live_directories:
@@ -192,7 +194,9 @@ class DiskLogDirectories:
                 await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
 
     async def _forget_high_watermarks(self, directory: str, deleted: Sequence[TopicPartition]) -> None:
-        """A later log of the same partition must not come back from a crash with the watermark of this one (R9.9)."""
+        """Remove checkpointed high watermarks, so that a new log of the partition does not get one after a crash
+        (R9.9).
+        """
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
                 kept = await self.read_high_watermarks(directory)
@@ -238,14 +242,14 @@ class DiskLogDirectories:
         await self.remove_deleted()
 
     async def remove_deleted(self) -> None:
-        """Remove the files and directories whose `file.delete.delay.ms` is over."""
+        """Delete the files and directories whose `file.delete.delay.ms` is over."""
         for path in self.live_directories:
             try:
                 await self._directories[path].remove_due()
             except StorageError:
                 continue
 
-    # The end
+    # Shutdown
 
     async def close(self, broker_epoch: BrokerEpoch) -> None:
         for path in self.live_directories:
@@ -260,7 +264,9 @@ class DiskLogDirectories:
         self._dependencies.disk.close()
 
     async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
-        """The marker comes last: it stands only where every log was closed without an error."""
+        """Close all logs; the clean-shutdown marker is written last, and only if every log was
+        closed without an error.
+        """
         logs = self._logs_in(path)
         results = await asyncio.gather(*(log.close() for log in logs), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
@@ -269,7 +275,7 @@ class DiskLogDirectories:
             await self._replace(path, checkpoints.CLEAN_MARKER, checkpoints.encode_clean_marker(broker_epoch))
 
     def _directory_failed(self, path: str, error: OSError) -> None:
-        """Forget what is there, and tell the agent."""
+        """Drop the logs of a failed directory and notify the agent."""
         for log in self._logs_in(path):
             del self._logs[log.topic_partition]
             log.abandon()

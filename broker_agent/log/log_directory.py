@@ -1,4 +1,4 @@
-"""One log directory: whether it still works, who holds it, and what is to be removed from it.
+"""One log directory: its failure state, its lock, and the files to be deleted from it.
 
 Source: Kafka LogDirFailureChannel, LogManager; KIP-112.
 """
@@ -17,18 +17,18 @@ OnFailure = Callable[[str, OSError], None]
 
 
 class LogDirectory:
-    """Used as a context: an OSError inside fails the directory, once and for ever, and leaves as StorageError.
+    """A context manager: an OSError inside fails the directory for good and is raised as StorageError.
 
-    On a failed directory entering raises StorageError at once. All of it happens on the event loop.
+    Entering a failed directory raises StorageError at once. Everything runs on the event loop.
     """
 
     def __init__(self, disk: Disk, path: str, on_failure: OnFailure) -> None:
         self.path = path
         self.failure: OSError | None = None
         self.checkpoint_writing = asyncio.Lock()
-        """Serialises writers of the directory's checkpoints: they share the temporary file's name."""
+        """Serialises writers of the directory's checkpoints: they share the name of the temporary file."""
         self.cut_markers: list[str] = []
-        """Paths of markers of logs that were cut below what the recovery-point checkpoint may say."""
+        """Paths of markers of logs truncated below what the recovery-point checkpoint may hold."""
         self._disk = disk
         self._on_failure = on_failure
         self._release: Callable[[], None] | None = None
@@ -46,14 +46,14 @@ class LogDirectory:
             raise StorageError(self.path, str(error)) from error
 
     def fail(self, error: OSError) -> None:
-        """Take the directory out of service and report it; later failures are the same one."""
+        """Take the directory out of service and report the error; later failures are ignored."""
         if self.failure is None:
             self.failure = error
             self.unlock()
             self._on_failure(self.path, error)
 
     def lock(self) -> None:
-        """Raises StartupError when another process uses the directory."""
+        """Lock the directory. Raises StartupError if another process uses it."""
         self._release = self._disk.lock(f"{self.path}/{checkpoints.LOCK_FILE}")
         if self._release is None:
             raise StartupError(
@@ -67,22 +67,22 @@ class LogDirectory:
             self._release = None
 
     def mark_cut(self, partition_path: str, offset: Offset, recovery_point: Offset) -> None:
-        """Leave a marker, before the cut, when the log in `partition_path` is cut below its recovery point."""
+        """Create a marker before the log in `partition_path` is truncated below its recovery point."""
         if offset < recovery_point:
             self.cut_markers.append(create_cut_marker(self._disk, partition_path, offset))
 
     def take_cut_markers(self) -> list[str]:
-        """Markers that may go once recovery points read after this call have reached their checkpoint."""
+        """Markers that may be deleted once recovery points read after this call were checkpointed."""
         taken, self.cut_markers = self.cut_markers, []
         return taken
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
-        """Files or directories that nobody may need any more after the delay (readers may be at them now)."""
+        """Delete files or directories after the delay, as readers may still use them."""
         due = asyncio.get_running_loop().time() + delay_ms / 1000
         self._to_remove.extend((due, path) for path in paths)
 
     async def remove_due(self) -> None:
-        """Remove what `remove_later` was asked to, as far as its delay is over. Raises StorageError."""
+        """Delete what `remove_later` was given and whose delay is over. Raises StorageError."""
         now = asyncio.get_running_loop().time()
         due = [path for at, path in self._to_remove if at <= now]
         if not due:

@@ -1,7 +1,7 @@
-"""How much of one log is on the device, and how the rest gets there.
+"""The recovery point of one log, and the flush that advances it.
 
-What is to be flushed is captured on the event loop, written by a thread, and looked at again on return: the log
-may have grown or been cut meanwhile. Source: Kafka UnifiedLog.flush.
+What to flush is captured on the event loop, flushed by a thread, and checked again on return: the log may have grown or
+been truncated meanwhile. Source: Kafka UnifiedLog.flush.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from cluster.broker import Offset
 
 
 class LogFlusher:
-    """Used by the log alone, which sees to it that one task at a time is in `flush` or `write_epochs`.
+    """Used by the log only, which ensures that one task at a time is in `flush` or `write_epochs`.
 
     Invariants: recovery point <= log end; the epochs on disk are at least as new as the recovery point.
     """
 
     def __init__(self, dependencies: LogDependencies, path: str, loaded: LoadedLog) -> None:
         self.recovery_point = loaded.recovery_point
-        """First offset not known to be on the device."""
+        """First offset not known to be flushed."""
         self._disk, self._flush_times = dependencies.disk, dependencies.metrics.flush_times
         self._path = path
         self._segments, self._epochs = loaded.segments, loaded.epochs
@@ -38,7 +38,7 @@ class LogFlusher:
         self._names_are_dirty = True
 
     def on_truncation(self, offset: Offset) -> None:
-        """The log was truncated to `offset`, which a flush under way does not know."""
+        """The log was truncated to `offset`, possibly during a flush."""
         self._cuts += 1
         self._names_are_dirty = True
         self.recovery_point = min(self.recovery_point, offset)
@@ -50,7 +50,7 @@ class LogFlusher:
         return is_late or unflushed >= config.flush_messages or self._has_rolled or self._epochs.is_dirty
 
     async def flush(self, end: Offset) -> None:
-        """Bring everything below `end`, the log's end, to the device."""
+        """Flush everything below `end`, the log end."""
         cuts = self._cuts
         dirty = [segment for segment in self._segments if segment.is_dirty]
         self._has_rolled, self._captured = False, end
@@ -65,22 +65,22 @@ class LogFlusher:
             took_s = asyncio.get_running_loop().time() - self._flushed_at_s
             self._flush_times.update_ms(took_s * 1000)
         if cuts == self._cuts:
-            # After a cut meanwhile, what lies below `end` now may be newer than what was flushed.
+            # After a truncation meanwhile, data below `end` may be newer than what was flushed.
             self.recovery_point = max(self.recovery_point, end)
 
     async def write_epochs(self) -> None:
-        """Replace the epoch checkpoint if it is out of date."""
+        """Write the epoch checkpoint if it is out of date."""
         await self._write([])
 
     async def _write(self, flushers: Sequence[Callable[[], None]]) -> None:
-        """Run the flushers, then write the names and epochs that changed, all off the loop."""
+        """Run the flushers, then write changed names and epochs, all in a worker thread."""
         work = list(flushers)
         disk, path = self._disk, self._path
         epochs_were_dirty, names_were_dirty = self._epochs.is_dirty, self._names_are_dirty
         if names_were_dirty and not epochs_were_dirty:
             work.append(lambda: disk.sync_directory(path))
         if epochs_were_dirty:
-            # The last step of the replacement makes all names in the directory durable.
+            # The last step of the atomic replacement flushes all names in the directory.
             content = checkpoints.encode_epochs(self._epochs.entries)
             work.append(lambda: checkpoints.write_atomically(disk, path, checkpoints.LEADER_EPOCHS, content))
         self._epochs.is_dirty = self._names_are_dirty = False

@@ -1,4 +1,4 @@
-"""What is measured of logs: sizes and offsets, time in fsync, progress of a recovery.
+"""Metrics of logs: sizes and offsets, fsync times, recovery progress.
 
 Names are those of Kafka's MBeans (kafka.log Log, LogFlushStats, LogManager; kafka.server ReplicaManager).
 """
@@ -20,7 +20,7 @@ class _Segments(Sized, Protocol):
 
 
 class MeasuredLog(Protocol):
-    """As much of a log as is measured. Every member is read on the scraper's thread."""
+    """The measured attributes of a log. Read by the scraper's thread."""
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -41,17 +41,17 @@ _READINGS: Final[Mapping[str, Callable[[MeasuredLog], int]]] = {
 
 
 class LogMetrics:
-    """The instruments of one agent's logs. `per_partition` false leaves out those of single logs."""
+    """The metrics of one agent's logs. With `per_partition` False there are none of single logs."""
 
     def __init__(self, metrics: Metrics, *, per_partition: bool) -> None:
         self._metrics = metrics
         self._per_partition = per_partition
         self.producer_ids = metrics.gauge("kafka.server", "ReplicaManager", "ProducerIdCount")
-        """Producers known, each once per log; every log adds and takes away its own."""
+        """Known producers, each counted once per log; every log adds and removes its own."""
         self.flush_times = metrics.timer("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs")
 
     def watch(self, logs: Mapping[TopicPartition, MeasuredLog]) -> None:
-        """Expose what is in `logs` at each scrape."""
+        """Expose the logs in `logs` at each scrape."""
 
         def read(number: Callable[[MeasuredLog], int]) -> Samples:
             for tp, log in [*logs.items()]:
@@ -65,9 +65,9 @@ class LogMetrics:
         return self._metrics.gauge(*_LOG_MANAGER, "remainingLogsToRecover", dir=directory)
 
     def segments_to_recover(self, directory: str, thread: int) -> Gauge:
-        """Of the log that this one of the directory's recovery threads is at."""
+        """Segments left to recover in the current log of a recovery thread of the directory."""
         return self._metrics.gauge(*_LOG_MANAGER, "remainingSegmentsToRecover", dir=directory, threadNum=thread)
 
 
 UNOBSERVED: Final = LogMetrics(Metrics(), per_partition=False)
-"""For logs that nobody scrapes."""
+"""For logs without exposed metrics."""

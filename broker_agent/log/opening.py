@@ -1,4 +1,4 @@
-"""Start: take possession of the log directories, then load what is in them, several logs at a time."""
+"""Startup: locks and checks the log directories, then loads their logs, several at a time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,9 @@ class LoadOptions(Struct, frozen=True, kw_only=True):
 
 
 async def read_stored_broker_id(disk: Disk, directories: Sequence[str]) -> BrokerId | None:
-    """The id that earlier runs left in `meta.properties`; None when no readable directory has one.
+    """The broker id in `meta.properties`; None if no readable directory has one.
 
-    Raises StartupError when two directories disagree.
+    Raises StartupError if two directories disagree.
     """
     found: dict[BrokerId, str] = {}
     for directory in directories:
@@ -63,9 +63,8 @@ async def open_log_directories(
 ) -> DiskLogDirectories:
     """Lock, check and load every directory.
 
-    A directory that cannot be used is reported through `on_failure` and left out. Raises StartupError when
-    one belongs to another broker, cluster or process, when names in it are not ours, when two hold the
-    same partition, and when none can be used.
+    An unusable directory is reported through `on_failure` and left out. Raises StartupError if one belongs to another
+    broker, cluster or process, contains foreign names, if two hold the same partition, or if none is usable.
     """
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
@@ -114,7 +113,7 @@ async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaPrope
 
 
 class _Found(Struct, frozen=True):
-    """What a log directory says about its logs before one of them is opened."""
+    """The log directories' checkpoints and logs, before any log is opened."""
 
     partitions: list[TopicPartition]
     offsets: dict[TopicPartition, CheckpointedOffsets]
@@ -182,7 +181,7 @@ class _Loader(NamedTuple):
 
 
 def _consume_clean_marker(disk: Disk, path: str) -> bool:
-    """Whether the last run ended cleanly. The marker is gone, durably, before a log is opened."""
+    """Whether the last shutdown was clean. The marker is durably deleted before any log is opened."""
     marker = f"{path}/{checkpoints.CLEAN_MARKER}"
     if disk.read_file(marker) is None:
         return False
@@ -199,7 +198,7 @@ def _read_offsets(disk: Disk, path: str) -> dict[TopicPartition, CheckpointedOff
 
 
 def _read_or_empty(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """These two only save work: unreadable, they are as good as empty."""
+    """Read a checkpoint that only saves work; an unreadable one counts as empty."""
     try:
         return checkpoints.decode_offsets(disk.read_file(path))
     except MalformedCheckpointError:
@@ -207,7 +206,7 @@ def _read_or_empty(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
 
 
 def _sort_names(disk: Disk, path: str) -> tuple[list[TopicPartition], list[str]]:
-    """The partitions to serve, and the paths of logs that were being deleted. Raises StartupError."""
+    """The partitions to serve, and the paths of logs being deleted. Raises StartupError."""
     current: list[TopicPartition] = []
     removable: list[str] = []
     for name in disk.list_directory(path):

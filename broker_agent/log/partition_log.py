@@ -1,7 +1,7 @@
-"""One replica's log: segments, epochs, producers and offsets, and the order in which an append touches them.
+"""One replica's log: segments, leader epochs, producer state and offsets.
 
-Everything synchronous happens between two awaits of the event loop and reaches the page cache only; `log_flusher`
-brings it to the device. Source: Kafka UnifiedLog, LocalLog.
+Synchronous methods run between two awaits of the event loop and write to the page cache only; `log_flusher` flushes.
+Source: Kafka UnifiedLog, LocalLog.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ NOTHING_APPENDED = AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
 
 
 class PartitionLog:
-    """See `broker_agent.ports.Log`.
+    """Implements `broker_agent.ports.Log`.
 
     Invariant: log start <= high watermark <= log end.
     """
@@ -80,7 +80,7 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> Offset:
-        """First offset not known to be on the device."""
+        """First offset not known to be flushed."""
         return self._flusher.recovery_point
 
     @property
@@ -93,7 +93,7 @@ class PartitionLog:
 
     @property
     def log_start_to_checkpoint(self) -> Offset | None:
-        """The log start where the first segment's name does not tell it, else None."""
+        """The log start if it differs from the first segment's base offset, else None."""
         return self._log_start if self._log_start > self.segments.first.base_offset else None
 
     # Offsets and epochs
@@ -165,7 +165,7 @@ class PartitionLog:
             first, last = batches[0].header, batches[-1].header
             if first.base_offset < self._end:
                 self._restart_inside_batch(first)
-            # A fetched set may be larger than this replica's segments: it is spread over as many as it takes.
+            # A fetched set may be larger than a segment of this replica: it is split over as many as needed.
             for run in split_by_size(batches, self.config.segment_bytes):
                 start, end = run[0].position, run[-1].position + run[-1].header.size
                 for _, header in run:
@@ -183,7 +183,7 @@ class PartitionLog:
             )
 
     def _restart_inside_batch(self, first: BatchHeader) -> None:
-        """The leader's log starts inside a batch: an empty log begins again where that batch does."""
+        """The leader's log starts inside a batch: restart this empty log at the base offset of that batch."""
         if self._end != self._log_start:
             why = f"unexpected offset {first.base_offset}, the log ends at {self._end}"
             raise LogAppendError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
@@ -201,8 +201,8 @@ class PartitionLog:
         newest = max(header.max_timestamp for _, header in batches)
         now_ms = self._dependencies.clock.now_ms() if now_ms is None else now_ms
         if active.must_roll(size, last.last_offset, newest, now_ms, self.config):
-            # Not the log's end, where a truncation inside a batch left a gap: recovery takes a hole before a segment
-            # for a loss. One as wide as a segment has to stay.
+            # Not the log end, where a truncation inside a batch left a gap: recovery would take a gap before a segment
+            # for lost data. A gap as wide as a segment has to stay.
             end = active.next_offset
             self._roll(end if last.last_offset - end <= MAX_RELATIVE_OFFSET else Offset(batches[0].header.base_offset))
 
@@ -214,7 +214,7 @@ class PartitionLog:
         self._flusher.on_roll()
 
     def _write_topic_id(self) -> None:
-        """The id must be durable before any data: written on the loop, so that an append may wait, once per log."""
+        """Write the topic id durably before any data: on the event loop, so an append may block, once per log."""
         if self._topic_id_is_dirty and self._topic_id is not None:
             content = checkpoints.encode_partition_metadata(self._topic_id)
             checkpoints.write_atomically(self._dependencies.disk, self.path, checkpoints.PARTITION_METADATA, content)
@@ -242,7 +242,7 @@ class PartitionLog:
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
 
     def batches(self) -> Iterator[BatchHeader]:
-        """Headers of all batches that end at or after the log start: for those who observe, not for serving."""
+        """Headers of all batches that end at or after the log start; for inspection, not for serving."""
         return self.segments.headers(self._log_start)
 
     # Truncating and deleting
@@ -289,18 +289,18 @@ class PartitionLog:
         remove_snapshots_after(self._dependencies.disk, self.path, offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers whose last batch is older than `expiration_ms`."""
+        """Remove producers whose last batch is older than `expiration_ms`."""
         self.producers.expire(now_ms, expiration_ms)
         self._count_producers()
 
     def _count_producers(self) -> None:
-        """Let the agent's count follow; to be called after every change. Those of a closed log do not count."""
+        """Update the agent's producer count; called after every change. A closed log counts none."""
         known = 0 if self._is_closed else len(self.producers)
         self._dependencies.metrics.producer_ids.inc(known - self._producers_counted)
         self._producers_counted = known
 
     def enforce_retention(self, now_ms: int) -> int:
-        """Delete the oldest segments that retention allows to go; returns how many."""
+        """Delete the oldest segments that retention permits; returns their number."""
         with self._usable():
             facts = describe(list(self.segments), self._end)
             count = count_expired(facts, self.config, now_ms, self._log_start, self._high_watermark)
@@ -347,7 +347,7 @@ class PartitionLog:
             self.abandon()
 
     async def rename_away(self, name: str) -> str:
-        """Close the log and give its directory another name, once no thread writes in it; returns the new path."""
+        """Close the log and rename its directory, once no thread writes in it; returns the new path."""
         with self._usable():
             async with self._writing:
                 self._usable()
@@ -357,7 +357,7 @@ class PartitionLog:
                 return renamed
 
     def abandon(self) -> None:
-        """Close the files as they are; every later operation raises StorageError."""
+        """Close the files without flushing; every later operation raises StorageError."""
         self._is_closed = True
         self._count_producers()
         self.segments.close()

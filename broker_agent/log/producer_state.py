@@ -1,9 +1,8 @@
-"""What one log remembers of idempotent producers: their epoch and their last five batches.
+"""Idempotent producers of one log: epoch and last five batches of each producer id.
 
-The state is a function of the batches in the log. A snapshot spares reading them all at the next start;
-it carries a checksum and is thrown away when that is wrong, so that it needs no fsync. It is Kafka's, which
-has each producer's last batch; the earlier ones follow where Kafka's readers have stopped reading.
-Source: Kafka ProducerStateManager; KIP-98.
+The state is a function of the batches in the log. A snapshot avoids reading them all at the next start; it has a
+checksum and is ignored if that is wrong, so it needs no fsync. The format is Kafka's, which holds each producer's last
+batch; the earlier ones follow after the end of what Kafka reads. Source: Kafka ProducerStateManager; KIP-98.
 """
 
 from struct import Struct
@@ -21,8 +20,9 @@ _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEADER: Final = Struct(">hI")  # version, CRC-32C of what follows
 _SNAPSHOT_COUNT: Final = Struct(">i")
 _SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
-"""Producer id, epoch, last sequence, last offset, its distance from the first, timestamp; coordinator epoch and first
-offset of a transaction, of which there is none."""
+"""Producer id, epoch, last sequence, last offset, offset delta to the first, timestamp; coordinator epoch and first
+offset of a transaction, always none.
+"""
 
 
 class ProducerBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -43,7 +43,7 @@ class ProducerEntry(msgspec.Struct):
 
 
 class ProducerStates:
-    """State of every producer id that wrote to one log."""
+    """The state of every producer id that wrote to one log."""
 
     def __init__(self, entries: dict[int, ProducerEntry] | None = None) -> None:
         self._entries = {} if entries is None else entries
@@ -52,10 +52,9 @@ class ProducerStates:
         return len(self._entries)
 
     def find_duplicate(self, header: BatchHeader) -> ProducerBatch | None:
-        """The earlier appearance of a batch that a producer sent again, or None when it may be appended.
+        """The earlier batch that this one duplicates; None if it may be appended.
 
-        Raises LogAppendError: INVALID_PRODUCER_EPOCH for a producer that was replaced,
-        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap.
+        Raises LogAppendError: INVALID_PRODUCER_EPOCH for a fenced producer, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap.
         """
         entry = self._entries.get(header.producer_id)
         if header.producer_id == NO_PRODUCER_ID or entry is None:
@@ -75,7 +74,7 @@ class ProducerStates:
         return None
 
     def update(self, header: BatchHeader) -> None:
-        """Remember an appended batch; nothing is refused any more."""
+        """Record an appended batch without validation."""
         if header.producer_id == NO_PRODUCER_ID or header.base_sequence == NO_SEQUENCE:
             return
         entry = self._entries.get(header.producer_id)
@@ -94,11 +93,11 @@ class ProducerStates:
         del entry.batches[:-BATCHES_KEPT]
 
     def reaches(self, offset: Offset) -> bool:
-        """Whether anything remembered lies at or after `offset`, so that a truncation to it concerns us."""
+        """Whether a recorded batch is at or after `offset`, so that a truncation to it affects this state."""
         return any(entry.batches[-1].last_offset >= offset for entry in self._entries.values())
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers whose last batch is older than `expiration_ms`."""
+        """Remove producers whose last batch is older than `expiration_ms`."""
         last_written = {producer_id: entry.batches[-1].timestamp for producer_id, entry in self._entries.items()}
         gone = [pid for pid, at in last_written.items() if at != NO_TIMESTAMP and now_ms - at > expiration_ms]
         for producer_id in gone:
@@ -108,7 +107,7 @@ class ProducerStates:
         self._entries.clear()
 
     def encode(self) -> bytes:
-        """A snapshot of all producers."""
+        """Encode a snapshot of all producers."""
         entries = (_encode_entry(producer_id, entry) for producer_id, entry in self._entries.items())
         earlier = {producer_id: entry.batches[:-1] for producer_id, entry in self._entries.items()}
         content = _SNAPSHOT_COUNT.pack(len(self._entries)) + b"".join(entries)
@@ -126,7 +125,7 @@ def _encode_entry(producer_id: int, entry: ProducerEntry) -> bytes:
 
 
 def decode_snapshot(content: bytes | None) -> ProducerStates | None:
-    """The state in a snapshot, or None when there is none or it was torn."""
+    """Decode a snapshot; None if it is missing or torn."""
     if content is None or len(content) < _SNAPSHOT_HEADER.size + _SNAPSHOT_COUNT.size:
         return None
     version, crc = _SNAPSHOT_HEADER.unpack_from(content)

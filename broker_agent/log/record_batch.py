@@ -1,7 +1,7 @@
-"""The header of a record batch, version 2: parse, check, walk, stamp. Records stay opaque.
+"""Record batch headers, version 2: parse, validate, iterate, set leader fields. Records stay opaque.
 
-Nothing here looks at a single record: the cost of a batch is one header and one checksum, however many
-records it carries. All integers are big-endian. Source: Kafka DefaultRecordBatch; KIP-98.
+No single record is read: a batch costs one header and one checksum, however many records it has. All integers are
+big-endian. Source: Kafka DefaultRecordBatch; KIP-98.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ NO_TIMESTAMP: Final = -1
 MAX_SEQUENCE: Final = 0x7FFF_FFFF
 
 LENGTH_END: Final = 12
-"""The Length field counts the bytes after itself: a batch has `LENGTH_END + length` bytes."""
+"""The length field counts the bytes after itself: a batch has `LENGTH_END + length` bytes."""
 MAGIC_AT: Final = 16
 CHECKSUM_START: Final = 21
-"""The checksum covers everything from the attributes on; base offset and leader epoch lie before it."""
+"""The checksum covers everything from the attributes on; base offset and leader epoch precede it."""
 
 _LOG_APPEND_TIME: Final = 0x08
 _CONTROL: Final = 0x20
@@ -38,7 +38,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BatchHeader(NamedTuple):
-    """The fields of one header, in the order of the bytes. Timestamps in ms, -1 when unknown."""
+    """The fields of a header, in byte order. Timestamps in ms, -1 if unknown."""
 
     base_offset: int
     length: int
@@ -56,7 +56,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, header included."""
         return LENGTH_END + self.length
 
     @property
@@ -66,7 +66,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; the number after 2147483647 is 0."""
+        """Sequence number of the last record; numbers wrap from 2147483647 to 0."""
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
     @property
@@ -75,24 +75,24 @@ class BatchHeader(NamedTuple):
 
 
 def crc32c(data: Buffer) -> int:
-    """CRC-32C (Castagnoli), by the processor's own instruction where it has one."""
+    """CRC-32C (Castagnoli), with the processor's instruction if it has one."""
     return _crc32c.crc32c(data)
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header that begins at `position`; the caller made sure that HEADER_SIZE bytes are there."""
+    """Parse the header at `position`; the caller has checked that HEADER_SIZE bytes are there."""
     return BatchHeader._make(_HEADER.unpack_from(buffer, position))
 
 
 def find_fault(header: BatchHeader, batch: Buffer) -> str | None:
-    """Why `batch`, exactly the bytes that `header` claims, is not a well-formed batch; None when it is."""
+    """Why `batch`, of exactly the size in `header`, is not a valid batch; None if it is."""
     if header.last_offset_delta < 0 or header.base_offset < 0:
         return f"offsets {header.base_offset}..{header.last_offset} are impossible"
     return find_damage(header, batch)
 
 
 def find_damage(header: BatchHeader, batch: Buffer) -> str | None:
-    """Why `batch` cannot be what somebody once encoded, whatever it says: wrong magic, length or checksum."""
+    """Why `batch` cannot be an intact batch, whatever its content: wrong magic, length or checksum; None if it can."""
     if header.magic != MAGIC:
         return f"magic is {header.magic}, not {MAGIC}"
     if header.size < HEADER_SIZE or header.size != len(batch):
@@ -107,8 +107,7 @@ def find_damage(header: BatchHeader, batch: Buffer) -> str | None:
 def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each complete batch from `position` on.
 
-    Ends at the first batch that is cut off or whose length field is too small to be one; checksums are
-    not looked at.
+    Ends at the first batch that is truncated or whose length field is too small; checksums are not verified.
     """
     end = len(buffer)
     while end - position >= HEADER_SIZE:
@@ -120,7 +119,7 @@ def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 def whole_batches(buffer: Buffer, upper_bound: int) -> int:
-    """How many bytes at the start of `buffer` are complete batches that end below `upper_bound` (an offset)."""
+    """Number of bytes at the start of `buffer` that are complete batches ending below `upper_bound` (an offset)."""
     end, position = len(buffer), 0
     unpack = _EXTENT.unpack_from
     while end - position >= HEADER_SIZE:
@@ -133,16 +132,16 @@ def whole_batches(buffer: Buffer, upper_bound: int) -> int:
 
 
 def stamp(batch: Buffer, base_offset: Offset, leader_epoch: LeaderEpoch) -> tuple[bytes, memoryview]:
-    """What the leader assigns, and the rest of the batch uncopied: to be written one after the other.
+    """Set base offset and leader epoch: returns the new header start and the rest of the batch, not copied.
 
-    Both fields lie outside the checksum, so that it stays as the producer computed it.
+    Both fields are outside the checksum, so the producer's checksum stays valid.
     """
     length = int.from_bytes(batch[8:LENGTH_END], "big")
     return _LEADER_FIELDS.pack(base_offset, length, leader_epoch), memoryview(batch)[_LEADER_FIELDS.size :]
 
 
 def stamp_append_time(batch: Buffer, now_ms: int) -> bytes:
-    """The batch with log-append time: MaxTimestamp is `now_ms`, the attribute bit is set, the checksum anew."""
+    """The batch with log-append time: MaxTimestamp `now_ms`, the attribute bit set, the checksum recomputed."""
     header = parse_header(batch)
     covered = FROM_CHECKSUM.pack(
         header.attributes | _LOG_APPEND_TIME, header.last_offset_delta, header.base_timestamp, now_ms, *header[9:]

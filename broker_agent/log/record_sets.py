@@ -1,4 +1,4 @@
-"""What a log accepts: the rules for a client's batch and for a set fetched from the leader. Pure.
+"""Validation of appended records: of a client's batch, and of a set fetched from the leader. Pure.
 
 Source: Kafka LogValidator, UnifiedLog.analyzeAndValidateRecords.
 """
@@ -22,7 +22,7 @@ from cluster.errors import ErrorCode, LogAppendError
 
 
 def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> BatchHeader:
-    """The header of the one well-formed batch that `records` is. Raises LogAppendError with the rule's code."""
+    """Validate that `records` is one valid batch; returns its header. Raises LogAppendError."""
     size = len(records)
     if size > config.max_message_bytes:
         _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes exceed max.message.bytes {config.max_message_bytes}")
@@ -54,7 +54,7 @@ def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> Bat
 
 
 def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Refuse what claims to be too old or too far ahead: of its records the header tells the first and the newest."""
+    """Refuse timestamps too far in the past or the future; the header has the first and the largest one."""
     whatever, before_ms = config.message_timestamp_difference_max_ms, config.message_timestamp_before_max_ms
     after_ms = config.message_timestamp_after_max_ms
     most_before_ms = whatever if before_ms == UNLIMITED else before_ms
@@ -67,11 +67,11 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
 def check_set_of_leader(
     records: bytes, log_end_offset: Offset, latest_epoch: LeaderEpoch | None, max_epoch: LeaderEpoch
 ) -> list[PlacedBatch]:
-    """The batches to append of a fetched set: those before the first that is cut off or above `max_epoch`.
+    """The batches of a fetched set to append: those before the first that is truncated or above `max_epoch`.
 
-    The first one may begin below the log's end as long as it ends behind it: what that means is up to the log.
-    Raises LogAppendError: CORRUPT_MESSAGE when a batch is malformed (fetching again may help),
-    UNKNOWN_SERVER_ERROR when it does not continue this log (fetching again does not).
+    The first one may start below the log end if it ends above it; the log handles that. Raises LogAppendError:
+    CORRUPT_MESSAGE if a batch is malformed (a retry may help), UNKNOWN_SERVER_ERROR if it does not continue this log (a
+    retry does not help).
     """
     accepted: list[PlacedBatch] = []
     next_offset, epoch, end = int(log_end_offset), 0 if latest_epoch is None else int(latest_epoch), 0
@@ -89,14 +89,14 @@ def check_set_of_leader(
         accepted.append(PlacedBatch(position, header))
         next_offset, epoch, end = header.last_offset + 1, header.leader_epoch, position + header.size
     else:
-        # The walk ends silently at a length too small for a batch; that is damage, not a tail that was cut off.
+        # The iteration ends silently at a length too small for a batch; that is corruption, not a truncated tail.
         if len(view) - end >= HEADER_SIZE and parse_header(view, end).size < HEADER_SIZE:
             _refuse(ErrorCode.CORRUPT_MESSAGE, "a length field is too small for a batch")
     return accepted
 
 
 def split_by_size(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
-    """Consecutive runs of batches, each small enough for a segment; a batch larger than that is alone."""
+    """Split into consecutive runs that fit a segment; a batch larger than a segment is a run of its own."""
     runs: list[list[PlacedBatch]] = []
     for batch in batches:
         end = batch.position + batch.header.size

@@ -1,7 +1,7 @@
-"""Bring one log back from its files: after a clean shutdown by its checkpoints, otherwise batch by batch.
+"""Loads one log from its files: by its checkpoints after a clean shutdown, otherwise batch by batch.
 
-Everything here blocks and runs off the event loop, before anybody knows the log.
-Source: Kafka LogLoader, LogSegment.recover.
+Everything here blocks and runs in a worker thread, before the log is in use. Source: Kafka LogLoader,
+LogSegment.recover.
 """
 
 from collections.abc import Callable, Iterable, Set
@@ -31,14 +31,14 @@ _OFFSET_DIGITS: Final = 20
 
 
 class CheckpointedOffsets(Struct, frozen=True):
-    """What the log directory's checkpoints say about one log."""
+    """The log directory's checkpoints for one log."""
 
     recovery_point: Offset = Offset(0)
     log_start_offset: Offset = Offset(0)
 
 
 class LoadedLog(Struct):
-    """A log as it came from disk. `end_offset` is exclusive; the high watermark is not known from here."""
+    """A log loaded from disk. `end_offset` is exclusive; the high watermark is not part of it."""
 
     segments: Segments
     epochs: EpochHistory
@@ -51,7 +51,7 @@ class LoadedLog(Struct):
 
 
 def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
-    """A new, empty log; its id is durable before anything can be appended."""
+    """Create a new, empty log; its topic id is durable before anything can be appended."""
     dependencies.disk.make_directory(path)
     segments = Segments([create_segment(dependencies, path, Offset(0), config)])
     if topic_id is not None:
@@ -74,7 +74,7 @@ def load_log(
 ) -> LoadedLog:
     """Open a partition directory. Raises OSError, also for a malformed epoch checkpoint.
 
-    `on_segments_left` is told, on this thread, how many segments are still to be recovered.
+    `on_segments_left` is called, on this thread, with the number of segments still to be recovered.
     """
     disk = dependencies.disk
     bases = _tidy(dependencies, path)
@@ -102,7 +102,7 @@ def load_log(
         end = log_start
     epochs.truncate_from_end(end)
     if epochs.epoch_at(log_start) is None:
-        # The history was trimmed for a log start that did not reach its checkpoint: what it lost is in the batches.
+        # The history was trimmed to a log start that was not checkpointed: rebuild it from the batches.
         epochs = _history_of(segments.headers(log_start))
     epochs.truncate_from_start(log_start)
     point = end if is_clean and not unsound else min(recovery_point, end)
@@ -113,7 +113,7 @@ def load_log(
 
 
 def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
-    """Remove what unfinished work left behind; the base offsets of the segments, in order."""
+    """Delete leftovers of unfinished operations; returns the base offsets of the segments, in order."""
     names = dependencies.disk.list_directory(path)
     logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
@@ -125,10 +125,10 @@ def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
 
 
 def _trusted_recovery_point(active: Segment, checkpointed: Offset) -> Offset:
-    """The checkpointed point, or 0 where it cannot be right.
+    """The checkpointed recovery point, or 0 if it cannot be right.
 
-    A point beyond the end was checkpointed before a truncation. What was appended since may be torn
-    anywhere, so nothing that the point says holds any more and the whole log is walked.
+    A recovery point beyond the log end was checkpointed before a truncation. Anything appended since may be torn, so it
+    is ignored and the whole log is checked.
     """
     return checkpointed if checkpointed <= active.next_offset else Offset(0)
 
@@ -142,9 +142,9 @@ def _recover(
     walk_from: Offset | None,
     on_segments_left: Callable[[int], None],
 ) -> list[Segment]:
-    """Walk the segments that reach beyond `walk_from` (None: no segment does) and the last one if it is torn.
+    """Check the segments that reach beyond `walk_from` (None: none do), and the last one if it is torn.
 
-    Returns those up to the first that had to be cut; the later ones are removed.
+    Returns the segments up to the first that had to be truncated; the later ones are deleted.
     """
     kept: list[Segment] = []
     for index, segment in enumerate(opened):
@@ -168,8 +168,8 @@ def _recover(
 def _continues(segment: Segment, before: Segment, walk_from: Offset | None) -> bool:
     """Whether a segment may follow the one before it.
 
-    That one may have lost whole batches at its end, or all it had, and be sound for all that: only the hole tells.
-    Where it was flushed a gap is one that the log always had.
+    The preceding segment may have lost complete batches at its end, or all of them, and still be intact; only the gap
+    in offsets shows it. If it was flushed, the gap was always there.
     """
     if walk_from is None or segment.base_offset <= walk_from:
         return segment.base_offset >= before.next_offset
@@ -177,9 +177,9 @@ def _continues(segment: Segment, before: Segment, walk_from: Offset | None) -> b
 
 
 def _recover_segment(segment: Segment, epochs: EpochHistory) -> bool:
-    """Walk one segment and its epochs. Whether it was sound up to its last byte."""
+    """Check one segment and rebuild its epochs; returns whether it was intact up to its last byte."""
     size = segment.size
-    # The checkpointed epochs from here on may belong to batches that were truncated after it was written.
+    # Checkpointed epochs from here on may belong to batches that were truncated after the checkpoint.
     epochs.truncate_from_end(segment.base_offset)
     for header in segment.recover():
         if header.leader_epoch >= 0:

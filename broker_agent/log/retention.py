@@ -1,4 +1,4 @@
-"""Which of the oldest segments may go. Source: Kafka UnifiedLog.deleteOldSegments."""
+"""Selects the segments that retention deletes. Source: Kafka UnifiedLog.deleteOldSegments."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from cluster.broker import Offset
 
 
 class SegmentFacts(Struct, frozen=True):
-    """`end_offset`: base of the successor; the log end offset for the active one. `timestamp` in ms, never unknown."""
+    """`end_offset`: base offset of the next segment, or the log end. `timestamp` in ms, never unknown."""
 
     end_offset: Offset
     size: int
@@ -19,7 +19,7 @@ class SegmentFacts(Struct, frozen=True):
 
 
 def describe(segments: Sequence[Segment], log_end_offset: Offset) -> list[SegmentFacts]:
-    """What retention needs to know of each segment. A segment without timestamps is as old as its file."""
+    """The attributes that retention uses. A segment without timestamps has the age of its file."""
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     return [
         SegmentFacts(
@@ -35,9 +35,9 @@ def describe(segments: Sequence[Segment], log_end_offset: Offset) -> list[Segmen
 def count_expired(
     segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int, log_start: Offset, high_watermark: Offset
 ) -> int:
-    """How many segments, from the oldest on, retention deletes: all that one reason after the other allows.
+    """The number of segments to delete, from the oldest on: as many as the criteria, applied in turn, permit.
 
-    Nothing at or above the high watermark goes, and no empty active segment.
+    Nothing at or above the high watermark is deleted, and no empty active segment.
     """
     kept = 0
     while kept < len(segments) and not segments[kept].is_active and segments[kept].end_offset <= log_start:

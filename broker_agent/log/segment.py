@@ -1,7 +1,6 @@
 """One segment of a log: a file of batches named by its base offset, with its sparse indexes.
 
-A segment knows batches and positions, nothing of leaders, epochs or watermarks.
-Source: Kafka LogSegment, OffsetIndex, TimeIndex.
+It handles batches and positions, not leaders, epochs or watermarks. Source: Kafka LogSegment, OffsetIndex, TimeIndex.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,7 +48,7 @@ def segment_stem(directory: str, base_offset: int) -> str:
 
 
 class Segment:
-    """`largest_timestamp` is -1 while no batch has one; `next_offset` is the base while it is empty."""
+    """`largest_timestamp` is -1 while no batch has one; `next_offset` is the base offset while it is empty."""
 
     def __init__(
         self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, *, created_ms: int, jitter_ms: int
@@ -67,9 +66,9 @@ class Segment:
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
         self.first_timestamp = NO_TIMESTAMP
-        """Largest timestamp of the first batch: from it the segment's age is counted."""
+        """Largest timestamp of the first batch; the segment's age is counted from it."""
         self.is_dirty = False
-        """Whether the file holds something that no flusher was made for yet."""
+        """Whether the file has data for which no flusher was created yet."""
 
     @property
     def size(self) -> int:
@@ -86,14 +85,14 @@ class Segment:
     # Opening
 
     def create_indexes(self) -> None:
-        """Empty index files for a new segment."""
+        """Create empty index files for a new segment."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._rewrite(suffix, b"")
 
     def load(self) -> bool:
-        """Read the indexes, rebuild them unless they fit the file, and walk what they do not cover.
+        """Load the indexes, rebuild them unless they match the file, and scan the batches they do not cover.
 
-        Returns whether every byte of the file belongs to a complete batch. Checksums are not looked at.
+        Returns whether every byte of the file belongs to a complete batch. Checksums are not verified.
         """
         contents = [self._disk.read_file(self._stem + suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         index = None if contents[0] is None else OffsetIndex.decode(contents[0])
@@ -108,7 +107,7 @@ class Segment:
         return self._walk_uncovered()
 
     def _fits(self, index: OffsetIndex, times: TimeIndex) -> bool:
-        """Whether the last entries name batches that are where they say: a stale index must not lead reads astray."""
+        """Whether the last entries point to the batches they name: a stale index must not misdirect reads."""
         relative_offset, position = index.last
         header = self._file.read(position, HEADER_SIZE)
         offset = self.base_offset + relative_offset
@@ -121,7 +120,7 @@ class Segment:
         return any(b.header.last_offset == self.base_offset + relative_offset for b in self.batches(start))
 
     def _walk_uncovered(self) -> bool:
-        """Bring everything derived up to the end of the file, from the last index entry on."""
+        """Scan from the last index entry to the end of the file and update everything derived from the batches."""
         self._largest, self._last_entry_position = self._times.last, self._index.last[1]
         self.next_offset = self.base_offset
         end = self._last_entry_position
@@ -131,10 +130,10 @@ class Segment:
         return end == self.size
 
     def recover(self) -> Iterator[BatchHeader]:
-        """Walk every batch with its checksum; cut the file at the first that is not sound. Yields the sound ones.
+        """Check every batch with its checksum; truncate the file at the first invalid one. Yields the valid ones.
 
-        Unsound: short, malformed, wrong checksum, or beginning below the end of its predecessor. The file
-        is cut when the walk is over. Indexes are rebuilt on the way.
+        Invalid: short, malformed, wrong checksum, or starting below the end of its predecessor. The file is truncated
+        when the iteration ends. Indexes are rebuilt on the way.
         """
         self._index, self._times, self._largest = OffsetIndex(), TimeIndex(), (NO_TIMESTAMP, 0)
         self._entries_on_disk, self._times_on_disk, self._last_entry_position = 0, 0, 0
@@ -152,7 +151,7 @@ class Segment:
             self._file.truncate(end)
 
     def _whole_batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch of the file with its bytes, as far as the length fields can be followed."""
+        """Every batch of the file with its bytes, as far as the length fields are valid."""
         buffer, start, position = b"", 0, 0
         while self.size - position >= HEADER_SIZE:
             at = position - start
@@ -169,7 +168,7 @@ class Segment:
     # Reading
 
     def batches(self, position: int = 0, *, chunk: int = _SMALL_READ) -> Iterator[PlacedBatch]:
-        """Every batch from a border between batches on, by its header; `chunk` bytes are read at a time."""
+        """The headers of all batches from a batch boundary on; `chunk` bytes are read at a time."""
         buffer, start = b"", 0
         while True:
             if len(buffer) - (position - start) < HEADER_SIZE:
@@ -188,7 +187,9 @@ class Segment:
         return next((batch for batch in self.batches(start) if batch.header.last_offset >= offset), None)
 
     def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes | None:
-        """Whole batches from the one with `start` on, ending below `upper_bound`. None: nothing at or after `start`."""
+        """Complete batches from the one with `start` on, ending below `upper_bound`. None: nothing
+        at or after `start`.
+        """
         first = self.find(start)
         if first is None:
             return None
@@ -202,7 +203,7 @@ class Segment:
         return records if end == len(records) else records[:end]
 
     def find_timestamp(self, timestamp: int, start: Offset) -> BatchHeader | None:
-        """The first batch that has a timestamp at or after the given one and ends at or after `start`."""
+        """The first batch with a timestamp at or after the given one that ends at or after `start`."""
         if self.largest_timestamp < timestamp:
             return None
         position = self._index.position_before(self._times.offset_before(timestamp))
@@ -214,7 +215,7 @@ class Segment:
     # Writing
 
     def append(self, buffers: Sequence[bytes | memoryview], batches: Iterable[PlacedBatch]) -> None:
-        """Write a set of batches with one write; their positions are relative to the set."""
+        """Append batches with one write; their positions are relative to `buffers`."""
         start = self._file.size
         self._file.append(buffers)
         self.is_dirty = True
@@ -236,7 +237,7 @@ class Segment:
     def has_room(self, incoming_size: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a set fits by size, by the width of relative offsets, and by the size of the indexes.
 
-        The time index keeps a place free for the entry that it gets when the segment is full.
+        The time index reserves a slot for the entry added when the segment is full.
         """
         return (
             self.size <= config.segment_bytes - incoming_size
@@ -248,7 +249,7 @@ class Segment:
     def must_roll(
         self, incoming_size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig
     ) -> bool:
-        """Whether a set must go to a new segment. Age is told by the batches; by the wall clock where they are mute."""
+        """Whether a set needs a new segment. The age is taken from batch timestamps, else from the wall clock."""
         if self.size == 0:
             return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         timestamps_of_batches = self.first_timestamp >= 0 and max_timestamp >= 0
@@ -256,29 +257,31 @@ class Segment:
         return age_ms > config.segment_ms - self.jitter_ms or not self.has_room(incoming_size, last_offset, config)
 
     def truncate(self, offset: Offset) -> bool:
-        """Cut the file before the first batch that ends at or after `offset`. Whether a byte went."""
+        """Truncate the file before the first batch that ends at or after `offset`; returns whether
+        bytes were removed.
+        """
         found = self.find(offset)
         if found is None:
             return False
         position, header = found
         self._index.cut(position)
         self._times.cut(header.base_offset - self.base_offset)
-        # The index files go first: entries of what is no longer there would point into later batches.
+        # The index files first: entries of removed batches would point into later ones.
         self._save_indexes_anew()
         self._file.truncate(position)
         self.is_dirty = True
         self._walk_uncovered()
         return True
 
-    # Keeping
+    # Flushing and deleting
 
     def flusher(self) -> Callable[[], None]:
-        """Make durable, on any thread, what the segment holds now; to be called once."""
+        """A function that flushes what the segment holds now, on any thread; to be called once."""
         self.is_dirty = False
         return self._file.flusher()
 
     def save_indexes(self) -> None:
-        """Write the index entries that the files lack; called when the segment is full or closed."""
+        """Append to the index files the entries they lack; called when the segment is full or closed."""
         self._times.add(*self._largest)
         self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
         self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk))
@@ -307,7 +310,7 @@ class Segment:
         file.close()
 
     def mark_deleted(self) -> list[str]:
-        """Close it and give its files names that no start takes for a segment; returns their paths."""
+        """Close the segment and rename its files with the deleted suffix; returns their paths."""
         self.close()
         for suffix in SUFFIXES:
             self._disk.rename(self._stem + suffix, self._stem + suffix + DELETED_SUFFIX)

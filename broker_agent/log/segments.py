@@ -1,4 +1,4 @@
-"""The segments of one log in the order of their offsets; the last one is active, only it is written."""
+"""The segments of one log in offset order; only the last one, the active segment, is written."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from cluster.process.clock import WallClock
 
 
 class LogDependencies(NamedTuple):
-    """What all logs of an agent share. `random` draws roll jitter and unique directory names."""
+    """Dependencies shared by all logs of an agent. `random`: for roll jitter and unique directory names."""
 
     disk: Disk
     clock: WallClock
@@ -24,14 +24,14 @@ class LogDependencies(NamedTuple):
 
 
 def open_segment(dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
-    """Open, or create, the segment; jitter is drawn once for its life."""
+    """Open or create a segment; its roll jitter is drawn once."""
     jitter_ms = dependencies.random.randint(0, max(0, min(config.segment_jitter_ms, config.segment_ms)))
     created_ms = dependencies.clock.now_ms()
     return Segment(dependencies.disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
 
 
 def create_segment(dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
-    """A new, empty segment; files of that name, left by a crash, are removed."""
+    """Create an empty segment; files of that name, left by a crash, are deleted."""
     for suffix in SUFFIXES:
         dependencies.disk.remove_file(segment_stem(directory, base_offset) + suffix)
     segment = open_segment(dependencies, directory, base_offset, config)
@@ -76,16 +76,16 @@ class Segments:
         self._segments, self._bases = [segment], [segment.base_offset]
 
     def drop_oldest(self, count: int) -> list[str]:
-        """Give up the `count` oldest segments; returns the paths of the files to be removed later."""
+        """Remove the `count` oldest segments; returns the paths of the files to delete later."""
         dropped = self._segments[:count]
         assert count < len(self._segments), "the active segment stays"
         del self._segments[:count], self._bases[:count]
         return [path for segment in dropped for path in segment.mark_deleted()]
 
     def drop_after(self, offset: Offset) -> list[str]:
-        """Give up the segments whose base is above `offset`, except the first; returns paths as above.
+        """Remove the segments whose base offset is above `offset`, except the first; returns paths as above.
 
-        The youngest goes first: whatever a crash leaves is a log without a hole.
+        The last segment is removed first, so that a crash leaves a log without a gap.
         """
         keep = max(1, bisect_right(self._bases, offset))
         dropped = self._segments[keep:]
@@ -93,7 +93,7 @@ class Segments:
         return [path for segment in reversed(dropped) for path in segment.mark_deleted()]
 
     def mark_all_deleted(self) -> list[str]:
-        """Rename the files of all segments, the youngest first. `replace_all` must follow."""
+        """Rename the files of all segments, the last one first. `replace_all` must follow."""
         return [path for segment in reversed(self._segments) for path in segment.mark_deleted()]
 
     def since(self, offset: Offset) -> list[Segment]:
@@ -101,7 +101,7 @@ class Segments:
         return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
 
     def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes:
-        """As Segment.read; where a segment has nothing at or after `start`, the next one is asked."""
+        """Like Segment.read; continues with the next segment if one has nothing at or after `start`."""
         for segment in self.since(start):
             records = segment.read(start, max_bytes, upper_bound, at_least_one=at_least_one)
             if records is not None:

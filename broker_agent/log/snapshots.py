@@ -13,7 +13,7 @@ _KEPT: Final = 2
 
 
 def write_snapshot(disk: Disk, directory: str, states: ProducerStates, offset: Offset) -> None:
-    """Write the state up to `offset`, without fsync; of the older ones only the youngest stays."""
+    """Write the state up to `offset`, without fsync; of the older snapshots only the latest is kept."""
     path = _path(directory, offset)
     disk.remove_file(path)
     file = disk.open_file(path)
@@ -24,7 +24,7 @@ def write_snapshot(disk: Disk, directory: str, states: ProducerStates, offset: O
 
 
 def remove_snapshots_after(disk: Disk, directory: str, offset: Offset) -> None:
-    """Drop the snapshots that know of batches at or after `offset`."""
+    """Delete the snapshots that include batches at or after `offset`."""
     for later in _offsets(disk, directory):
         if later > offset:
             disk.remove_file(_path(directory, later))
@@ -33,7 +33,7 @@ def remove_snapshots_after(disk: Disk, directory: str, offset: Offset) -> None:
 def rebuild_producers(
     disk: Disk, directory: str, segments: Segments, end: Offset, *, trusted_up_to: Offset
 ) -> ProducerStates:
-    """The state up to `end`: the latest snapshot not above `trusted_up_to`, then the headers behind it."""
+    """The state up to `end`: from the latest snapshot not above `trusted_up_to` and the batch headers after it."""
     states, start = ProducerStates(), Offset(0)
     for offset in sorted(_offsets(disk, directory), reverse=True):
         snapshot = decode_snapshot(disk.read_file(_path(directory, offset))) if offset <= trusted_up_to else None

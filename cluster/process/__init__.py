@@ -1,1 +1,1 @@
-"""What every long-running program of ours needs: configuration, metrics, diagnostics, supervised tasks."""
+"""Used by every long-running program: configuration, metrics, diagnostics, supervised tasks."""

@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class WallClock(Protocol):
-    """Wall-clock time for stamps. Durations come from the event loop, never from here."""
+    """Wall-clock time for timestamps. Durations are measured with the event loop's clock."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""

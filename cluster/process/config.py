@@ -1,7 +1,6 @@
-"""The configuration of one process: a TOML file, the environment above it, flags above both.
+"""The configuration of one process: a TOML file, overridden by environment variables, overridden by flags.
 
-Everything that is wrong is reported at once, each mistake with the name of its field, because an operator
-who mends one line at a time restarts a cluster many times.
+All errors are reported at once, each with the name of its field, so that an operator need not restart once per error.
 """
 
 import json
@@ -28,7 +27,7 @@ _DEFAULT_ZOOKEEPER_PORT: Final = 2181
 
 _LISTENER: Final = re.compile("^([A-Z][A-Z0-9_]*)://")
 
-# Kafka's keys for what a configuration file says at its top. Either may be used; both must agree.
+# Kafka's keys for the top-level fields of a configuration file. Either may be used; if both are, they must agree.
 _KEY_OF_FIELD: Final = {
     "id": "broker.id",
     "zookeeper": "zookeeper.connect",
@@ -40,7 +39,7 @@ _KEY_OF_FIELD: Final = {
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Split `host:port` or `[ipv6]:port`, either perhaps with `LISTENER://` in front. Raises ValueError."""
+    """Split `host:port` or `[ipv6]:port`, with or without `LISTENER://`. Raises ValueError."""
     host, separator, port = _LISTENER.sub("", address).rpartition(":")
     if not separator or not port.isdecimal() or int(port) > _PORT_MAX:
         raise ValueError("must be host:port")
@@ -71,7 +70,7 @@ Address = Annotated[str, AfterValidator(_check_address)]
 
 
 class NodeConfig(BaseModel):
-    """What one controller or agent process is told. `data` has at least one folder, without repeats."""
+    """Configuration of one controller or agent process. `data` has at least one directory, without duplicates."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -84,7 +83,7 @@ class NodeConfig(BaseModel):
     advertised: Address | None = None
     """What others connect to; `listen` with the bound port unless given."""
     metrics_listen: Address | None = None
-    """Where Prometheus scrapes; None: nowhere."""
+    """Address of the Prometheus endpoint; None: no endpoint."""
     data: tuple[str, ...]
     rack: str | None = None
     settings: Settings = Field(default_factory=Settings)
@@ -119,7 +118,7 @@ class NodeConfig(BaseModel):
         return None if value == "" else value
 
     def advertised_endpoint(self, bound_port: int) -> Endpoint:
-        """What this node registers: port 0 becomes the bound one, a blank host the canonical host name (R1.7)."""
+        """The endpoint to register: port 0 becomes the bound port, an empty host the canonical host name (R1.7)."""
         host, port = host_and_port(self.listen if self.advertised is None else self.advertised)
         if host in _WILDCARDS:
             host = socket.getfqdn()
@@ -127,7 +126,7 @@ class NodeConfig(BaseModel):
 
 
 class _Environment(BaseSettings):
-    """What `KLAMM_*` variables say; values stay text until all layers are merged."""
+    """Values of `KLAMM_*` variables; they stay text until all layers are merged."""
 
     model_config = SettingsConfigDict(env_prefix="KLAMM_")
 
@@ -147,9 +146,9 @@ def load_config(
     *,
     defaults: Mapping[str, Any] | None = None,
 ) -> NodeConfig:
-    """Merge `defaults`, the file, `KLAMM_*` variables and `overrides` (None values are left out; later ones win).
+    """Merge `defaults`, the file, `KLAMM_*` variables and `overrides`; later ones win, None values are ignored.
 
-    `settings` merge key by key. Raises ConfigError with every mistake.
+    `settings` are merged by key. Raises ConfigError with all errors.
     """
     in_file = {} if path is None else _read_file(Path(path))
     environment = _Environment().model_dump(exclude_unset=True)
@@ -159,7 +158,7 @@ def load_config(
         settings |= _parse_settings(layer.pop("settings", {}))
     below = {field: value for field, value in (defaults or {}).items() if _KEY_OF_FIELD.get(field) not in settings}
     try:
-        # Settings only under Kafka's spelling: the attributes' names are for code.
+        # Settings only in Kafka's spelling: attribute names are for code.
         config = NodeConfig.model_validate(
             {**below, **in_file, **environment, **flags, "settings": settings}, by_alias=True, by_name=False
         )
@@ -190,7 +189,7 @@ def _parse_settings(given: object) -> dict[str, Any]:
 
 
 def _errors(error: ValidationError) -> list[str]:
-    # A default that is computed from a field with a mistake is no second mistake.
+    # A default computed from an invalid field is not a second error.
     details = [d for d in error.errors() if d["type"] != "default_factory_not_called"]
     return [_describe(detail) for detail in details]
 
@@ -207,12 +206,12 @@ def _describe(detail: ErrorDetails) -> str:
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
     why = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    # A check of a default names the attribute instead of the key.
+    # Errors in defaults name the attribute instead of the key.
     return f"{name.replace('_', '.') if in_settings else name}: {detail['input']!r}: {why}"
 
 
 def _unusable_credentials(config: NodeConfig) -> list[str]:
-    """Told with the other errors, and not by a process that is half started."""
+    """Errors of the credentials file, reported with the other errors before the process starts."""
     try:
         read_credentials(config.settings)
     except ConfigError as error:
@@ -221,7 +220,7 @@ def _unusable_credentials(config: NodeConfig) -> list[str]:
 
 
 def _misnamed_listeners(settings: Settings) -> list[str]:
-    """A process listens at one address, which is the inter-broker listener."""
+    """Errors of listener names: a process has one address, for the inter-broker listener."""
     errors = []
     for key, given in (("listeners", settings.listeners), ("advertised.listeners", settings.advertised_listeners)):
         name = None if given is None else _LISTENER.match(given)

@@ -1,4 +1,4 @@
-"""The credentials with which a process authenticates to ZooKeeper, from the file that its settings name."""
+"""Reads the ZooKeeper credentials of a process from the JAAS file named in its settings."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ LOGIN_FILE_KEY = "java.security.auth.login.config"
 
 
 def read_credentials(settings: Settings) -> Credentials | None:
-    """None where no file is named: then the session stays anonymous. Raises ConfigError naming key and file."""
+    """The credentials; None if no file is configured (anonymous session). Raises ConfigError with key and file."""
     path = settings.java_security_auth_login_config
     if path is None:
         return None

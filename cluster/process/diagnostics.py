@@ -1,8 +1,7 @@
-"""Diagnostic lines of a process: what an operator would act upon, not the state-change log.
+"""Diagnostic logging of a process for operators; separate from the state-change log.
 
-One line per event: key=value for a person at a terminal, JSON for a machine. Libraries that log through
-`logging` (kazoo, grpc, asyncio) come out in the same form. Write with
-`structlog.stdlib.get_logger()`, a constant message and fields.
+One line per event: key=value on a terminal, JSON otherwise. Libraries that use `logging` (kazoo, grpc, asyncio) are
+formatted the same way. Use `structlog.stdlib.get_logger()` with a constant message and fields.
 """
 
 import logging
@@ -20,7 +19,7 @@ _NOISY_LIBRARIES = ("kazoo", "grpc", "asyncio", "py4j")
 
 
 def configure_diagnostics(role: str, node: object = None, *, level: str = "INFO", stream: TextIO | None = None) -> None:
-    """Send every line to `stream` (stderr), stamped with role and node; call again when the node's id is known."""
+    """Write log lines to `stream` (stderr), with role and node; call again once the node's id is known."""
     target = sys.stderr if stream is None else stream
 
     def stamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -57,7 +56,7 @@ def configure_diagnostics(role: str, node: object = None, *, level: str = "INFO"
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Write no lines about what is done in here: it does not really happen."""
+    """Suppress log lines in this context, for dry runs."""
     token = _silent.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Results as documents for programs: JSON or YAML on stdout. The keys are an interface."""
+"""Writes results as JSON or YAML documents to stdout. The keys are an interface."""
 
 import sys
 from enum import StrEnum
@@ -8,7 +8,7 @@ import typer
 
 
 class Format(StrEnum):
-    """How results are written."""
+    """The output format."""
 
     TABLE = "table"
     JSON = "json"
@@ -16,7 +16,7 @@ class Format(StrEnum):
 
 
 def write_document(document: dict[str, Any], form: Format) -> None:
-    """One YAML document, or else one JSON object: indented for people, in one line for a pipe."""
+    """Write a YAML document, or a JSON object: indented on a terminal, one line in a pipe."""
     if form is Format.YAML:
         import yaml  # noqa: PLC0415 - What nobody asks for costs nothing.
 

@@ -1,17 +1,17 @@
-"""What the exit code of every command and process says."""
+"""The exit codes of all commands and processes."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """`sys.exit` and typer take its members as they are."""
+    """`sys.exit` and typer accept the members."""
 
     OK = 0
     REFUSED = 1
-    """The cluster refused, or is not there; what was asked for was not done."""
+    """The cluster refused the request or is not reachable; the request was not carried out."""
     USAGE = 2
-    """The command line or a setting is wrong; repeating it does not help."""
+    """The command line or a setting is invalid; a retry does not help."""
     FINDINGS = 3
-    """Done, and an audit, a check or a simulation found something."""
+    """Completed, and an audit, a check or a simulation found something."""
     INCOMPLETE = 4
-    """Nothing found, but not everything that was asked about could be checked."""
+    """Nothing found, but not everything could be checked."""

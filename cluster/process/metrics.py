@@ -1,8 +1,8 @@
-"""Counters, gauges and timers in memory, and their exposition to Prometheus under Kafka's names.
+"""Counters, gauges and timers in memory, exposed to Prometheus under Kafka's names.
 
-Updating is O(1) and touches nothing but memory, so that the same code runs in the simulator; all sorting
-and formatting happens when somebody scrapes. Source of names: Kafka's MBeans as the JMX exporter writes
-them, `kafka.controller:type=KafkaController,name=X` becoming `kafka_controller_kafkacontroller_x`.
+Updates are O(1) and in memory, so that the same code runs in the simulator; sorting and formatting happen at scrape
+time. Source of names: Kafka's MBeans as the JMX exporter formats them, e.g.
+`kafka.controller:type=KafkaController,name=X` as `kafka_controller_kafkacontroller_x`.
 """
 
 import re
@@ -19,7 +19,7 @@ from cluster.process.config import host_and_port
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _WINDOW: Final = 1024
-"""How many of the newest values the quantiles are computed from."""
+"""Number of latest values from which quantiles are computed."""
 
 
 class Gauge:
@@ -45,7 +45,7 @@ Samples = Iterable[tuple[Mapping[str, str], float]]
 
 
 class Readings:
-    """Numbers that are looked up when somebody scrapes, on the scraper's thread."""
+    """Values read at scrape time, on the scraper's thread."""
 
     __slots__ = ("read",)
 
@@ -54,7 +54,7 @@ class Readings:
 
 
 class Meter:
-    """A number of occurrences; its rate is the scraper's to compute."""
+    """A counter of events; rates are computed by Prometheus."""
 
     __slots__ = ("count",)
 
@@ -66,7 +66,7 @@ class Meter:
 
 
 class Text:
-    """A state in words; exposed as 1 with the word in the label `value`."""
+    """A state as text; exposed as 1 with the text in the label `value`."""
 
     __slots__ = ("value",)
 
@@ -78,7 +78,7 @@ class Text:
 
 
 class Histogram:
-    """Count and sum of all values, quantiles of the newest 1024."""
+    """Count and sum of all values, quantiles of the latest 1024."""
 
     __slots__ = ("_newest", "count", "sum")
 
@@ -96,11 +96,11 @@ class Histogram:
         self.sum += value
 
     def reset(self) -> None:
-        """Forget everything, the count included."""
+        """Remove all values, including the count."""
         self.count, self.sum, self._newest = 0, 0, []
 
     def quantiles(self) -> list[float]:
-        """One value per entry of QUANTILES, by nearest rank; zeros when nothing was recorded."""
+        """One value per entry of QUANTILES, by nearest rank; zeros if nothing was recorded."""
         ranked = sorted(self._newest)
         if not ranked:
             return [0.0] * len(QUANTILES)
@@ -128,9 +128,9 @@ class _Key(NamedTuple):
 
 
 class Metrics(Collector):
-    """The registry of one process. Asking twice for the same metric gives the same object.
+    """The registry of one process. Requesting the same metric twice returns the same object.
 
-    Tags are given as keywords and become labels; with `**{"broker-id": 1}` the dash becomes an underscore.
+    Tags are keyword arguments and become labels; in `**{"broker-id": 1}` the dash becomes an underscore.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class Metrics(Collector):
         return self._get(Gauge, domain, type_, name, tags)
 
     def readings(self, domain: str, type_: str, name: str, read: Callable[[], Samples]) -> None:
-        """Expose as gauges what `read` returns at each scrape; for numbers of thousands of things that come and go."""
+        """Expose what `read` returns at each scrape as gauges; for many metrics whose objects come and go."""
         self._instruments[_key(domain, type_, name, {})] = Readings(read)
 
     def meter(self, domain: str, type_: str, name: str, **tags: object) -> Meter:
@@ -156,12 +156,12 @@ class Metrics(Collector):
         return self._get(Histogram, domain, type_, name, tags)
 
     def remove(self, domain: str, type_: str, name: str, **tags: object) -> None:
-        """Stop exposing it; removing what is not there is fine."""
+        """Remove a metric; no effect if there is none."""
         self._instruments.pop(_key(domain, type_, name, tags), None)
 
     def collect(self) -> Iterator[Family]:
-        """All families, by name. Called on the scraper's thread."""
-        # The list is made in one step of the interpreter, so the event loop may go on registering meanwhile.
+        """All metric families, sorted by name. Called on the scraper's thread."""
+        # The list is copied in one step of the interpreter, so the event loop may register more meanwhile.
         instruments = list(self._instruments.items())
         families: dict[str, Family] = {}
         for key, instrument in instruments:
@@ -184,9 +184,9 @@ def exposition_name(domain: str, type_: str, name: str) -> str:
 
 
 def serve_metrics(metrics: Metrics, listen: str) -> tuple[str, Callable[[], None]]:
-    """Serve the exposition over HTTP on its own thread; the bound address and how to stop it.
+    """Serve metrics over HTTP on a thread; returns the bound address and a function to stop it.
 
-    Raises StartupError when the address cannot be bound.
+    Raises StartupError if the address cannot be bound.
     """
     host, port = host_and_port(listen)
     registry = CollectorRegistry()

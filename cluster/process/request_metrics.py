@@ -1,7 +1,7 @@
-"""What each API was asked and where the time of its requests went. Source: Kafka RequestMetrics, RequestChannel.
+"""Request rate, size and time metrics per API. Source: Kafka RequestMetrics, RequestChannel.
 
-A request of ours waits in no queue before it is worked on, its response in none before it is sent, and nobody is
-throttled: those times are 0, and shown, because dashboards made for Kafka add them up.
+There are no request and response queues and no throttling; those times are 0, and exposed, because dashboards made for
+Kafka add them up.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class _OfApi(NamedTuple):
 
 
 class RequestMetrics:
-    """The instruments of one server, by API; they appear with the first request."""
+    """The metrics of one server by API; created with the first request."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -37,7 +37,7 @@ class RequestMetrics:
             metrics.gauge("kafka.network", "RequestChannel", name)
 
     def measure(self, api: str, request_bytes: int) -> "MeasuredRequest":
-        """Count what is done under it as one request."""
+        """Measure one request, in its context."""
         return MeasuredRequest(self, api, request_bytes)
 
     def of_api(self, api: str) -> _OfApi:
@@ -67,7 +67,7 @@ class RequestMetrics:
 
 
 class MeasuredRequest:
-    """One request from its arrival to its end. `api` may be told later, when the request is understood.
+    """One request from arrival to completion. `api` may be set later, once the request is parsed.
 
     `error_code` is that of the whole request; NONE is counted as well, as in Kafka.
     """
@@ -85,7 +85,7 @@ class MeasuredRequest:
         return self
 
     def handled(self, error_code: ErrorCode) -> None:
-        """The response is there; what follows is sending it."""
+        """The response is ready; what follows is sending it."""
         self.error_code = error_code
         self._handled_at = self._clock()
 
@@ -106,12 +106,12 @@ class MeasuredRequest:
             timer.update_ms(0)
 
 
-# The request in whose context the code runs; a task that it starts inherits it.
+# The request being processed in this context; tasks started by it inherit it.
 _in_hand: ContextVar[MeasuredRequest | None] = ContextVar("_in_hand", default=None)
 
 
 def record_waiting(waited_ms: float) -> None:
-    """The request in hand has waited so long, for replicas, for records or for its time to be over."""
+    """Add time that the current request waited: for replicas, for records or for its timeout."""
     request = _in_hand.get()
     if request is not None:
         request.waited_ms += waited_ms

@@ -1,8 +1,8 @@
-"""Every setting that a controller or an agent knows, under Kafka's key, with Kafka's default.
+"""Every setting of controllers and agents, under Kafka's key, with Kafka's default.
 
-The attribute is the key with underscores for dots: `replica.lag.time.max.ms` is
-`replica_lag_time_max_ms`. Both programs accept all keys and use their own, so one file serves a whole
-cluster. Keys that begin with `klamm.` have no counterpart in Kafka. Source: Kafka KafkaConfig.
+The attribute is the key with underscores for dots: `replica.lag.time.max.ms` is `replica_lag_time_max_ms`. Both
+programs accept all keys and use their own, so one file serves a whole cluster. Keys starting with `klamm.` have no
+counterpart in Kafka. Source: Kafka KafkaConfig.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -76,7 +76,7 @@ class _Keys(BaseModel):
 
 
 class _ClusterKeys(_Keys):
-    """Who a node is, ZooKeeper, and how long nodes wait for one another. Times in ms."""
+    """Node ids, listeners, ZooKeeper, and timeouts between nodes. Times in ms."""
 
     broker_id: Annotated[_Number, Field(ge=-1, le=INT32_MAX)] = -1
     """Negative: generate one, if that is enabled."""
@@ -88,18 +88,18 @@ class _ClusterKeys(_Keys):
     advertised_listeners: str | None = None
     inter_broker_listener_name: ListenerName = "PLAINTEXT"
     control_plane_listener_name: ListenerName | None = None
-    """Where controllers reach agents; None: at the inter-broker listener."""
+    """The broker listener for controller requests; None: the inter-broker listener."""
     zookeeper_connect: str | None = None
     zookeeper_session_timeout_ms: Positive = 18_000
     zookeeper_connection_timeout_ms: Positive = Field(default_factory=lambda keys: keys["zookeeper_session_timeout_ms"])
     """For the first connection; the session timeout unless given."""
     zookeeper_max_in_flight_requests: Positive = 10
     java_security_auth_login_config: str | None = None
-    """A JAAS file, as Kafka gets it by this system property: who this process is to ZooKeeper; None: anonymous."""
+    """The JAAS file with the ZooKeeper credentials (in Kafka this system property); None: anonymous sessions."""
     zookeeper_sasl_clientconfig: str = "Client"
     """The section of that file."""
     zookeeper_set_acl: bool = False
-    """Whether nodes belong to who creates them, instead of being open to everyone."""
+    """Whether znodes get ACLs that permit only their creator to write, instead of open ones."""
     controller_socket_timeout_ms: Positive = 30_000
     request_timeout_ms: Positive = 30_000
     socket_connection_setup_timeout_max_ms: Positive = 30_000
@@ -107,7 +107,7 @@ class _ClusterKeys(_Keys):
     inter_broker_protocol_version: Version = NEWEST
     num_io_threads: Positive = 8
     background_threads: Annotated[Positive, AfterValidator(_refuse_another_size)] = _BACKGROUND_THREADS
-    """Accepted because Kafka's configuration files say it."""
+    """Accepted because it occurs in Kafka's configuration files."""
 
 
 class _ControllerKeys(_Keys):
@@ -118,7 +118,7 @@ class _ControllerKeys(_Keys):
     leader_imbalance_check_interval_seconds: Positive = 300
     unclean_leader_election_enable: bool = False
     auto_create_topics_enable: Annotated[bool, AfterValidator(_refuse_true)] = False
-    """Accepted because Kafka's configuration files say it; Kafka's own default is true."""
+    """Accepted because it occurs in Kafka's configuration files; Kafka's own default is true."""
     delete_topic_enable: bool = True
     controlled_shutdown_enable: bool = True
     controlled_shutdown_max_retries: NotNegative = 3
@@ -141,14 +141,14 @@ class _ReplicationKeys(_Keys):
     num_replica_alter_log_dirs_threads: Annotated[Positive | None, AfterValidator(_refuse_movers)] = None
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000
     min_insync_replicas: SizeInt32 = 1
-    # So many completed requests may stay on the lists of those that wait. None ever does, which is within each bound.
+    # Bound of completed requests that stay in purgatories. Here none ever do, which satisfies every bound.
     fetch_purgatory_purge_interval_requests: NotNegative = 1000
     producer_purgatory_purge_interval_requests: NotNegative = 1000
     delete_records_purgatory_purge_interval_requests: NotNegative = 1
 
 
 def _from_hours(hours_key: str, default_ms: int) -> Any:
-    """Default of a `….ms` key: the `….hours` key before it, if that was given."""
+    """Default of a `….ms` key: the corresponding `….hours` key, if given."""
 
     def choose(keys: dict[str, Any]) -> int:
         hours = keys[hours_key]
@@ -165,7 +165,7 @@ def _retention_ms(keys: dict[str, Any]) -> int:
 
 
 class _LogKeys(_Keys):
-    """The log. Times in ms, sizes in bytes; the finest unit given wins over coarser ones."""
+    """Logs. Times in ms, sizes in bytes; the finest unit given takes precedence."""
 
     log_dirs: tuple[str, ...] | None = None
     log_segment_bytes: Annotated[_Number, Field(ge=14, le=INT32_MAX)] = 1_073_741_824
@@ -209,34 +209,38 @@ class _LogKeys(_Keys):
 
 
 class _KlammKeys(_Keys):
-    """Keys of klamm's own. Times in ms, sizes in bytes."""
+    """klamm's own settings. Times in ms, sizes in bytes."""
 
     klamm_state_change_log_dir: str | None = None
-    """Where the state-change log is written; None: `state-change-log` in the first data folder."""
+    """Directory of the state-change log; None: `state-change-log` in the first data directory."""
     klamm_state_change_log_segment_bytes: Positive = 67_108_864
-    """A new segment begins above this size."""
+    """Segments roll above this size."""
     klamm_state_change_log_segment_ms: Positive = 3_600_000
-    """A new segment begins when the current one is this old."""
+    """Segments roll at this age."""
     klamm_state_change_log_flush_interval_ms: Positive = 1000
     """Time between two fsyncs of the state-change log."""
     klamm_state_change_log_retention_ms: OrUnlimited = -1
     """Sealed segments older than this are deleted; -1 keeps them all."""
     klamm_state_change_log_retention_unaudited: bool = True
-    """Whether retention spares segments that no audit has taken yet."""
+    """Whether retention keeps segments that no audit has processed yet."""
     klamm_replica_truncation_mode: Literal["fetch", "epoch-query"] = "fetch"
-    """How a follower finds where its log diverges: from fetch answers, or by asking for epoch end offsets."""
+    """How a follower finds where its log diverges: from fetch responses, or by requesting epoch end offsets."""
     klamm_zookeeper_auth_scheme: Literal["sasl", "digest"] = "sasl"
-    """How the user is proven: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no set-up there."""
+    """Authentication scheme: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no
+    server configuration.
+    """
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
 
 
 class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _ClusterKeys):
-    """All settings, checked; see the groups above."""
+    """All settings, validated; see the groups above."""
 
     @property
     def listener_names(self) -> tuple[str, ...]:
-        """Under which an agent registers its one address: peers ask for the first, controllers perhaps for another."""
+        """The listener names of an agent's address: the inter-broker listener, and the one for controllers if it
+        differs.
+        """
         names = (self.inter_broker_listener_name, self.control_plane_listener_name)
         return tuple(name for name in names if name is not None)
 
@@ -256,7 +260,7 @@ class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _Cluster
     @field_validator("zookeeper_set_acl")
     @classmethod
     def _owners_have_an_identity(cls, value: bool, info: ValidationInfo) -> bool:
-        # Not a second mistake where the file's name is itself mistaken.
+        # Not a second error if the file name itself is invalid.
         if value and info.data.get("java_security_auth_login_config", "") is None:
             raise ValueError(
                 "needs an authenticated ZooKeeper session: java.security.auth.login.config must name a JAAS file"

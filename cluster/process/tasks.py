@@ -1,4 +1,4 @@
-"""How a program of ours runs: one set of supervised tasks, ended by a signal or by the first that dies."""
+"""Runs a program: supervised tasks, ended by a signal or by the first task that fails."""
 
 import asyncio
 import signal
@@ -15,15 +15,15 @@ _T = TypeVar("_T")
 
 
 class TaskSet:
-    """Background tasks that live as long as an `async with` block.
+    """Background tasks within an `async with` block.
 
-    A task that raises cancels the block and every other task, and the block raises what it raised (in an
-    ExceptionGroup). Leaving the block cancels what still runs and waits for it.
+    A task that raises cancels the block and every other task, and the block raises its exception (in an
+    ExceptionGroup). Leaving the block cancels running tasks and waits for them.
     """
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
-        # A dict for its order: that of a set must not decide what a simulated run does.
+        # A dict for its order: the order of a set must not affect a simulated run.
         self._running: dict[asyncio.Task[Any], None] = {}
 
     async def __aenter__(self) -> Self:
@@ -37,7 +37,7 @@ class TaskSet:
         await self._group.__aexit__(kind, error, trace)
 
     def start(self, coroutine: Coroutine[Any, Any, _T], *, name: str) -> asyncio.Task[_T]:
-        """Run it in the background. The returned task may be awaited or cancelled by itself."""
+        """Run a coroutine in the background. The returned task may be awaited or cancelled separately."""
         task = self._group.create_task(coroutine, name=name)
         self._running[task] = None
         task.add_done_callback(self._forget)
@@ -52,20 +52,20 @@ class TaskSet:
 
 
 class Backoff:
-    """Growing pauses between attempts: doubled each time up to a ceiling, each varied by ±20 %."""
+    """Exponential backoff: doubled up to a maximum, with a jitter of 20 %."""
 
     def __init__(self, initial_ms: float, max_ms: float, random: Random) -> None:
         self._initial_ms, self._max_ms, self._random = initial_ms, max_ms, random
         self._next_ms = initial_ms
 
     def next_ms(self) -> float:
-        """How long to pause now; the following pause is longer."""
+        """The delay to wait now; the next one is longer."""
         pause_ms = self._next_ms
         self._next_ms = min(pause_ms * 2, self._max_ms)
         return pause_ms * self._random.uniform(0.8, 1.2)
 
     def reset(self) -> None:
-        """After a success: start small again."""
+        """Reset to the initial delay, after a success."""
         self._next_ms = self._initial_ms
 
     async def pause(self) -> None:
@@ -73,12 +73,13 @@ class Backoff:
 
 
 def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
-    """Run `main(stop)` until it returns; the exit code. `stop` is set by SIGTERM or SIGINT.
+    """Run `main(stop)` until it returns; returns the exit code. SIGTERM and SIGINT set `stop`.
 
-    A second SIGTERM changes nothing: supervisors repeat themselves, and an orderly end saves a recovery. A second
-    interrupt at the terminal cancels what takes so long.
-    A ConfigError exits with 2 and a StartupError with 1, both with their message on stderr and no
-    traceback. Refuses to run under `python -O`: our assertions are part of the protocol's safety.
+    A second SIGTERM has no effect: supervisors repeat it, and a clean shutdown avoids a recovery. A second SIGINT
+    cancels the shutdown.
+
+    ConfigError exits with 2 and StartupError with 1, with the message on stderr and no traceback. Refuses to run under
+    `python -O`: assertions are part of the protocol's safety.
     """
     if not __debug__:
         sys.stderr.write("klamm does not run under python -O: its assertions guard the data\n")

@@ -1,4 +1,4 @@
-"""A process's client of ZooKeeper, made from its configuration."""
+"""Creates a process's ZooKeeper client from its configuration."""
 
 from cluster.errors import ZooKeeperAuthenticationError, ZooKeeperUnreachableError
 from cluster.process.config import NodeConfig
@@ -8,7 +8,7 @@ from cluster.zookeeper.kazoo_client import KazooZooKeeper
 
 
 def zookeeper_client(config: NodeConfig, metrics: Metrics) -> KazooZooKeeper:
-    """Raises ConfigError when the credentials cannot be read."""
+    """Create the client. Raises ConfigError if the credentials cannot be read."""
     settings = config.settings
     return KazooZooKeeper(
         config.zookeeper,
@@ -22,7 +22,7 @@ def zookeeper_client(config: NodeConfig, metrics: Metrics) -> KazooZooKeeper:
 
 
 def why_no_session(config: NodeConfig, error: Exception) -> str:
-    """What an operator is told of a first session that did not come about."""
+    """The message for an operator when the first session could not be opened."""
     if isinstance(error, ZooKeeperUnreachableError):
         return f"ZooKeeper at {config.zookeeper} cannot be reached: {error}"
     if isinstance(error, ZooKeeperAuthenticationError):

@@ -8,9 +8,9 @@ from cluster.partition import RECOVERED
 
 
 class AlterPartitionItem(Struct, frozen=True):
-    """One proposal. The topic is addressed by id; by name only where the topic has no id.
+    """One proposed ISR. The topic is identified by id, by name only if it has no id.
 
-    `new_isr_epochs`: empty, or for each member the broker epoch under which it fetched, -1 where that does not matter.
+    `new_isr_epochs`: empty, or the broker epoch with which each member fetched, -1 if not checked.
     """
 
     topic_name: str
@@ -30,7 +30,7 @@ class AlterPartitionRequest(Struct, frozen=True):
 
 
 class AlterPartitionResult(Struct, frozen=True):
-    """The fields after `error_code` mean something on success only."""
+    """The fields after `error_code` are only valid on success."""
 
     topic_name: str
     topic_id: TopicId | None
@@ -61,7 +61,7 @@ class RemainingPartition(Struct, frozen=True):
 
 
 class ControlledShutdownResponse(Struct, frozen=True):
-    """`remaining_partitions`: those that the broker still leads."""
+    """`remaining_partitions`: those the broker still leads."""
 
     error_code: ErrorCode
     remaining_partitions: tuple[RemainingPartition, ...] = ()
@@ -73,7 +73,7 @@ class AllocateProducerIdsRequest(Struct, frozen=True):
 
 
 class AllocateProducerIdsResponse(Struct, frozen=True):
-    """A block of ids that nobody else gets: `producer_id_len` of them from `producer_id_start`."""
+    """A block of `producer_id_len` ids from `producer_id_start`, allocated to this broker only."""
 
     error_code: ErrorCode
     producer_id_start: int = -1

@@ -1,4 +1,4 @@
-"""What every process answers, and the stream of what happens in the cluster."""
+"""Requests that every process handles, and the stream of cluster events."""
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ class DescribeClusterRequest(Struct, frozen=True):
 
 
 class DescribedBroker(Struct, frozen=True):
-    """`state`: `running`, or `shutting_down` between a controlled shutdown request and the broker's end."""
+    """`state`: `running`, or `shutting_down` after a controlled shutdown request until the broker stops."""
 
     id: BrokerId
     endpoint: Endpoint
@@ -20,7 +20,7 @@ class DescribedBroker(Struct, frozen=True):
 
 
 class DescribedController(Struct, frozen=True):
-    """A controller candidate, or who is in it."""
+    """A controller candidate."""
 
     id: ControllerId
     address: str
@@ -29,7 +29,7 @@ class DescribedController(Struct, frozen=True):
 class DescribeClusterResponse(Struct, frozen=True):
     """`controller_address` is empty and `controller_id` -1 while no controller is active.
 
-    `controllers` are all that are registered; empty where the node that answers cannot look.
+    `controllers`: all registered candidates; empty if the responding node cannot read them.
     """
 
     cluster_id: str
@@ -43,14 +43,14 @@ class DescribeClusterResponse(Struct, frozen=True):
 
 
 class ReadStateChangesRequest(Struct, frozen=True):
-    """Records of this node's state-change log; an empty `topic` means all, `partition` -1 all of the topic."""
+    """Read this node's state-change log; an empty `topic` means all, `partition` -1 all of the topic."""
 
     topic: str = ""
     partition: int = -1
 
 
 class ReadStateChangesResponse(Struct, frozen=True):
-    """One JSON line of the log per item, oldest first. Large answers are cut: `truncated`."""
+    """One JSON line of the log per item, oldest first. `truncated`: older lines did not fit."""
 
     lines: tuple[bytes, ...]
     truncated: bool = False
@@ -80,9 +80,9 @@ class DescribeLogHeadsResponse(Struct, frozen=True):
 
 
 class WatchRequest(Struct, frozen=True):
-    """Be told what happens from now on, or after `cursor` of an earlier stream. The answer is a stream.
+    """Subscribe to cluster events from now on, or after `cursor` of an earlier stream. The response is a stream.
 
-    `topics` None: all of them; events that concern no topic always come.
+    `topics` None: all; events without a topic are always included.
     """
 
     cursor: str = ""
@@ -90,12 +90,12 @@ class WatchRequest(Struct, frozen=True):
 
 
 class ClusterEvent(Struct, frozen=True):
-    """One change. `kind` says which; fields that mean nothing for it are absent (-1, empty).
+    """One change. Fields that do not apply to its `kind` are absent (-1, empty).
 
     `broker_joined`, `broker_left`, `broker_changed`: `broker`. `topic_created`, `topic_deletion_started`,
     `topic_deleted`, `partitions_added`, `configs_changed`: `topic`. `leader_changed`, `isr_changed`,
-    `reassignment_started`, `reassignment_completed`, `reassignment_cancelled`: `topic`, `partition` and the
-    partition's state from now on. `controller_changed`: `controller`.
+    `reassignment_started`, `reassignment_completed`, `reassignment_cancelled`: `topic`, `partition` and the partition's
+    new state. `controller_changed`: `controller`.
     """
 
     kind: str
@@ -114,10 +114,10 @@ class ClusterEvent(Struct, frozen=True):
 
 
 class WatchResponse(Struct, frozen=True):
-    """Changes of one event of the controller. `cursor` names the place behind them.
+    """The changes of one controller event. `cursor`: the position after them.
 
-    With `missed`, events before these may have been lost to this reader, who should read the state again:
-    the cursor it asked for is too old, or of another controller's time as the active controller.
+    `missed`: events before these may be missing, so the client should read the state again: the requested cursor is too
+    old, or of another controller epoch.
     """
 
     cursor: str

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers, and finalized features."""
+"""Topic and broker configs, and finalized features."""
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ DELETE_CONFIG = 1
 
 
 class ConfigResource(Struct, frozen=True):
-    """`resource_type`: TOPIC_RESOURCE or BROKER_RESOURCE; an empty broker name is the default of all brokers.
+    """`resource_type`: TOPIC_RESOURCE or BROKER_RESOURCE; an empty broker name is the cluster-wide default.
 
     `configuration_keys` None: all.
     """
@@ -28,7 +28,7 @@ class DescribeConfigsRequest(Struct, frozen=True):
 
 
 class DescribedConfig(Struct, frozen=True):
-    """`config_source`, Kafka's numbers: 1 topic, 2 this broker, 3 default of all brokers, 4 file, 5 built in."""
+    """`config_source`, Kafka's numbers: 1 topic, 2 this broker, 3 cluster-wide, 4 file, 5 default."""
 
     name: str
     value: str | None
@@ -64,7 +64,7 @@ class AlterConfigsResource(Struct, frozen=True):
 
 
 class AlterConfigsRequest(Struct, frozen=True):
-    """Change single keys and leave the others. A resource is changed as a whole or not at all."""
+    """Alter single keys. Each resource is changed completely or not at all."""
 
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool = False
@@ -79,7 +79,7 @@ class AlterConfigsResourceResponse(Struct, frozen=True):
 
 
 class AlterConfigsResponse(Struct, frozen=True):
-    """`plan`, with `validate_only` only: the settings, and the elections that they lead to."""
+    """`plan`: with `validate_only` only; the configs and the elections that follow."""
 
     responses: tuple[AlterConfigsResourceResponse, ...]
     plan: Plan | None = None
@@ -94,7 +94,7 @@ class FeatureUpdate(Struct, frozen=True):
 
 
 class UpdateFeaturesRequest(Struct, frozen=True):
-    """`validate_only` is not honoured, as in Kafka's ZooKeeper mode; PlanFeatureUpdates tells without doing."""
+    """`validate_only` is ignored, as in Kafka's ZooKeeper mode; use PlanFeatureUpdates for a dry run."""
 
     feature_updates: tuple[FeatureUpdate, ...]
     timeout_ms: int = 60_000
@@ -112,13 +112,13 @@ class UpdateFeaturesResponse(Struct, frozen=True):
 
 
 class PlanFeatureUpdatesRequest(Struct, frozen=True):
-    """What UpdateFeatures would do. Nothing is changed."""
+    """Dry run of UpdateFeatures."""
 
     feature_updates: tuple[FeatureUpdate, ...]
 
 
 class PlanFeatureUpdatesResponse(Struct, frozen=True):
-    """`levels`: all finalized features as they would be."""
+    """`levels`: all finalized features after the updates."""
 
     results: tuple[UpdatableFeatureResult, ...]
     levels: dict[str, int] = {}
@@ -129,7 +129,7 @@ class DescribeFeaturesRequest(Struct, frozen=True):
 
 
 class FeatureSupport(Struct, frozen=True):
-    """Levels of a feature that one broker supports."""
+    """The levels of a feature that one broker supports."""
 
     broker_id: BrokerId
     min_version_level: int
@@ -137,7 +137,9 @@ class FeatureSupport(Struct, frozen=True):
 
 
 class DescribedFeature(Struct, frozen=True):
-    """`finalized_level` None: not finalized; the other levels are the controller's, None where it does not know it."""
+    """`finalized_level` None: not finalized; the other levels are the controller's, None if it does not know the
+    feature.
+    """
 
     feature: str
     finalized_level: int | None
@@ -147,7 +149,7 @@ class DescribedFeature(Struct, frozen=True):
 
 
 class DescribeFeaturesResponse(Struct, frozen=True):
-    """`enabled`: whether the protocol version finalizes features at all."""
+    """`enabled`: whether the protocol version has finalized features."""
 
     enabled: bool
     features: tuple[DescribedFeature, ...] = ()

@@ -1,10 +1,10 @@
-"""What comes with every request."""
+"""The context of a request."""
 
 from msgspec import Struct
 
 
 class RequestContext(Struct, frozen=True):
-    """What is known of a caller besides the request itself. `timeout_ms` is None without a deadline."""
+    """The caller of a request and its deadline. `timeout_ms` is None without a deadline."""
 
     peer: str = ""
     principal: str = "ANONYMOUS"

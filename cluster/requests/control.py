@@ -1,6 +1,6 @@
-"""Controller to broker: roles, metadata, ends of replicas. Source: the control requests of Kafka.
+"""Control requests from the controller to brokers. Source: Kafka's control requests.
 
-The parts that several requests carry can be referred to weakly: the codec keeps their bytes as long as they exist.
+Parts shared by several requests support weak references: the codec caches their bytes as long as they exist.
 """
 
 from msgspec import Struct
@@ -110,7 +110,7 @@ class UpdateMetadataTopicState(Struct, frozen=True, weakref=True):
 
 
 class UpdateMetadataRequest(Struct, frozen=True):
-    """`live_brokers` carries id, endpoints and rack; features stay behind."""
+    """`live_brokers`: id, endpoints and rack; features are not sent."""
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch

@@ -1,4 +1,4 @@
-"""Broker to broker and client to broker. Partitions are listed flat: (topic, partition) per item."""
+"""Data requests of brokers and clients. Partitions are listed flat: (topic, partition) per item."""
 
 from typing import Final
 
@@ -159,7 +159,7 @@ UP_TO_HIGH_WATERMARK: Final = Offset(-1)
 
 
 class DeleteRecordsPartition(Struct, frozen=True):
-    """`offset`: the first that is to stay, or UP_TO_HIGH_WATERMARK."""
+    """`offset`: the first to keep, or UP_TO_HIGH_WATERMARK."""
 
     topic: str
     partition: int
@@ -167,7 +167,7 @@ class DeleteRecordsPartition(Struct, frozen=True):
 
 
 class DeleteRecordsRequest(Struct, frozen=True):
-    """`timeout_ms`: how long to wait for the followers. `validate_only`: judge and change nothing."""
+    """`timeout_ms`: how long to wait for the followers. `validate_only`: change nothing."""
 
     timeout_ms: int
     partitions: tuple[DeleteRecordsPartition, ...]
@@ -175,7 +175,7 @@ class DeleteRecordsRequest(Struct, frozen=True):
 
 
 class DeleteRecordsResult(Struct, frozen=True):
-    """`low_watermark`: the lowest log start among the leader and its live followers; -1 where it is not known."""
+    """`low_watermark`: the lowest log start of the leader and its live followers; -1 if unknown."""
 
     topic: str
     partition: int
@@ -189,7 +189,7 @@ class DeleteRecordsResponse(Struct, frozen=True):
 
 
 class MetadataRequest(Struct, frozen=True):
-    """Ask an agent's metadata cache. `topics` None: all of them."""
+    """Read an agent's metadata cache. `topics` None: all."""
 
     topics: tuple[str, ...] | None = None
 

@@ -1,4 +1,4 @@
-"""Leaders on demand, and what a shutdown would do to them."""
+"""Leader elections, and shutdown of brokers."""
 
 from msgspec import Struct
 
@@ -43,13 +43,13 @@ class ElectLeadersResponse(Struct, frozen=True):
 
 
 class PlanControlledShutdownRequest(Struct, frozen=True):
-    """What a controlled shutdown of this broker would do. Nothing is changed."""
+    """Dry run of a controlled shutdown of this broker."""
 
     broker_id: BrokerId
 
 
 class ThreatenedPartition(Struct, frozen=True):
-    """How few in-sync replicas would be left, and how few are asked for."""
+    """In-sync replicas that would remain, and the minimum required."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class ThreatenedPartition(Struct, frozen=True):
 
 
 class PlanControlledShutdownResponse(Struct, frozen=True):
-    """`leaderless`: would have no leader. `below_min_isr`: would refuse acks=all, and do not already."""
+    """`leaderless`: would lose their leader. `below_min_isr`: would start to refuse acks=all."""
 
     leaderless: tuple[ThreatenedPartition, ...] = ()
     below_min_isr: tuple[ThreatenedPartition, ...] = ()
@@ -66,13 +66,13 @@ class PlanControlledShutdownResponse(Struct, frozen=True):
 
 
 class ShutdownRequest(Struct, frozen=True):
-    """Ask a broker to leave in order, as a SIGTERM does. Refused by any other than this incarnation of it."""
+    """Shut a broker down gracefully, as SIGTERM does. Refused by other incarnations of the broker."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
 
 
 class ShutdownResponse(Struct, frozen=True):
-    """NONE: the shutdown has begun; the broker is gone when it is not listed any more."""
+    """NONE: the shutdown has started; the broker has stopped once it is no longer listed."""
 
     error_code: ErrorCode

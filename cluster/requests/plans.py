@@ -1,4 +1,4 @@
-"""What a request would do, told without doing it: answers to `validate_only`."""
+"""Plans of dry runs: the responses to `validate_only`."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
 
 
 class DescribedPartition(Struct, frozen=True):
-    """`leader` -1 none; epochs -1 while the partition has no state node."""
+    """`leader` -1: none; epochs -1: the partition has no state znode."""
 
     partition: int
     leader: BrokerId
@@ -20,7 +20,7 @@ class DescribedPartition(Struct, frozen=True):
 
 
 class PlannedChange(Struct, frozen=True):
-    """One partition as it is and as it would be after the first write."""
+    """One partition before and after the first write."""
 
     topic: str
     before: DescribedPartition
@@ -28,9 +28,9 @@ class PlannedChange(Struct, frozen=True):
 
 
 class PlannedRequest(Struct, frozen=True):
-    """A control request that would go to `broker_id`, with so many partitions; `name` is that of the call.
+    """A control request that would be sent to `broker_id`, and its number of partitions; `name`: of the API.
 
-    `delete`: it is a StopReplica that deletes replicas.
+    `delete`: a StopReplica that deletes replicas.
     """
 
     broker_id: BrokerId
@@ -40,7 +40,7 @@ class PlannedRequest(Struct, frozen=True):
 
 
 class PlannedSetting(Struct, frozen=True):
-    """A setting as it is written down and as it would be; None: not at all, so that a default holds."""
+    """A config before and after; None: not set, so that a default applies."""
 
     resource_type: int
     resource_name: str

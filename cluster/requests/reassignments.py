@@ -68,13 +68,13 @@ class OngoingTopicReassignment(Struct, frozen=True):
 
 
 class ListPartitionReassignmentsResponse(Struct, frozen=True):
-    """Partitions that are not being reassigned are left out."""
+    """Partitions that are not being reassigned are omitted."""
 
     topics: tuple[OngoingTopicReassignment, ...]
 
 
 class DescribeReassignmentsRequest(Struct, frozen=True):
-    """How far reassignments have come. `topics` None: all."""
+    """Progress of reassignments. `topics` None: all."""
 
     topics: tuple[str, ...] | None = None
 
@@ -86,7 +86,7 @@ class TargetReplica(Struct, frozen=True):
 
 
 class DescribedReassignment(Struct, frozen=True):
-    """`targets` in the order wanted. `stuck_reason` is empty while nothing but copying is waited for."""
+    """`targets`: in the requested order. `stuck_reason`: empty while it only waits for replicas to catch up."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Topics: created, listed, described, expanded, deleted."""
+"""Topic creation, listing, description, expansion and deletion."""
 
 from msgspec import Struct
 
@@ -26,7 +26,7 @@ class CreateTopicsRequest(Struct, frozen=True):
 
 
 class CreatableTopicResult(Struct, frozen=True):
-    """`error_field` / `error_value` name what was wrong with the request, `violations` all that was."""
+    """`error_field` and `error_value`: the first invalid field; `violations`: all of them."""
 
     name: str
     error_code: ErrorCode
@@ -68,7 +68,7 @@ class DescribeTopicsRequest(Struct, frozen=True):
 
 
 class DescribedTopic(Struct, frozen=True):
-    """`configs` are overrides only; `min_insync_replicas` is what is in force, -1 where it is not known."""
+    """`configs`: overrides only; `min_insync_replicas`: the value in force, -1 if unknown."""
 
     name: str
     error_code: ErrorCode
@@ -88,7 +88,9 @@ class NewPartitionsAssignment(Struct, frozen=True):
 
 
 class NewPartitions(Struct, frozen=True):
-    """`count` is the total afterwards. `assignments`: one per added partition; None: placed by the controller."""
+    """`count`: the total after the expansion. `assignments`: one per added partition; None: placed
+    by the controller.
+    """
 
     name: str
     count: int
@@ -102,7 +104,7 @@ class CreatePartitionsRequest(Struct, frozen=True):
 
 
 class CreatePartitionsResult(Struct, frozen=True):
-    """`assignments`: the replicas of each added partition, also where the request was only to be validated."""
+    """`assignments`: the replicas of each added partition, also with `validate_only`."""
 
     name: str
     error_code: ErrorCode
@@ -118,7 +120,7 @@ class CreatePartitionsResponse(Struct, frozen=True):
 
 
 class TopicToDelete(Struct, frozen=True):
-    """Named by `name`, or by `topic_id` where the name is None."""
+    """Identified by `name`, or by `topic_id` if the name is None."""
 
     name: str | None = None
     topic_id: TopicId | None = None
@@ -138,20 +140,20 @@ class DeletableTopicResult(Struct, frozen=True):
 
 
 class DeleteTopicsResponse(Struct, frozen=True):
-    """`plan`: with `validate_only` only; as far as the deletion comes at once."""
+    """`plan`: with `validate_only` only; the part of the deletion that does not wait for brokers."""
 
     responses: tuple[DeletableTopicResult, ...]
     plan: Plan | None = None
 
 
 class DescribeTopicDeletionsRequest(Struct, frozen=True):
-    """How far deletions have come. `topics` None: all that are queued."""
+    """Progress of topic deletions. `topics` None: all that are queued."""
 
     topics: tuple[str, ...] | None = None
 
 
 class WaitingReplica(Struct, frozen=True):
-    """A replica that is not deleted yet, in which state of the replica machine, and what it waits for."""
+    """A replica that is not deleted yet: its replica state, and what it waits for."""
 
     partition: int
     broker_id: BrokerId
@@ -160,7 +162,7 @@ class WaitingReplica(Struct, frozen=True):
 
 
 class DescribedTopicDeletion(Struct, frozen=True):
-    """`state`: `on hold` (ineligible), `waiting`, `in progress`. `reason`: why it is on hold. Counts of replicas."""
+    """`state`: `on hold` (ineligible), `waiting`, `in progress`. `reason`: why it is on hold. Numbers of replicas."""
 
     topic: str
     state: str
@@ -171,6 +173,6 @@ class DescribedTopicDeletion(Struct, frozen=True):
 
 
 class DescribeTopicDeletionsResponse(Struct, frozen=True):
-    """Topics that are not queued for deletion are left out."""
+    """Topics that are not queued for deletion are omitted."""
 
     deletions: tuple[DescribedTopicDeletion, ...]

@@ -1,1 +1,1 @@
-"""The wire: generated messages (`v1/`), one codec between them and the domain types, channel options."""
+"""gRPC: the codec between generated messages and domain types, client, server, channel options."""

@@ -1,6 +1,6 @@
-"""What a process answers: one row for each API, which says how, and for whom.
+"""The table of APIs of a process: for each, its handler, kind and permitted callers.
 
-A node looks the row of a request up and does what it says. Source: Kafka ApiKeys, KafkaApis.handle.
+A node finds a request's API by its type. Source: Kafka ApiKeys, KafkaApis.handle.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,20 +13,20 @@ Request = TypeVar("Request")
 
 
 class ApiKind(Enum):
-    """What a request is to the cluster."""
+    """The effect of a request on the cluster."""
 
     QUERY = "query"
     """Changes nothing."""
     MUTATION = "mutation"
-    """Changes something; carried out once under one `x-request-id`."""
+    """Changes the cluster; carried out once per `x-request-id`."""
     INTER_NODE = "inter-node"
     """Between nodes: an error is a code in the response."""
     LOCAL = "local"
-    """About the process itself, which answers whether or not it is active."""
+    """About the process itself, which responds whether active or not."""
 
 
 class Callers(Enum):
-    """For whom an API is made. Nothing refuses others yet: an authorizer is to read it."""
+    """The intended callers of an API. Not enforced yet: there is no authorizer."""
 
     ANYONE = "anyone"
     ADMINISTRATORS = "administrators"
@@ -35,7 +35,7 @@ class Callers(Enum):
 
 
 class Api(Struct, Generic[Request], frozen=True):
-    """One API, by the type of its request."""
+    """One API, identified by the type of its request."""
 
     request: type[Request]
     kind: ApiKind
@@ -43,11 +43,11 @@ class Api(Struct, Generic[Request], frozen=True):
 
     @property
     def name(self) -> str:
-        """As the method is called in its service."""
+        """The name of the method in its service."""
         return self.request.__name__.removesuffix("Request")
 
 
 class DirectApi(Api[Request], Generic[Request], frozen=True):
-    """One whose handler is called as the request arrives, without an event loop between. It may raise ApiError."""
+    """An API whose handler is called directly, without the controller's event loop. It may raise ApiError."""
 
     handler: Callable[[Request], Awaitable[object]]

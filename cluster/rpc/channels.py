@@ -1,13 +1,13 @@
-"""Options of our gRPC channels and servers, the same for every program."""
+"""Options of gRPC channels and servers, the same for every program."""
 
 from typing import Final
 
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
-"""A LeaderAndIsr for every partition of a large cluster is one message."""
+"""Large enough for a LeaderAndIsr with every partition of a large cluster in one message."""
 SERVER_CONCURRENCY_MAX: Final = 4096
-"""Calls that one server works on at a time; more are refused with RESOURCE_EXHAUSTED."""
+"""Limit of concurrent calls per server; more are refused with RESOURCE_EXHAUSTED."""
 CLIENT_CONCURRENCY_MAX: Final = 512
-"""Calls that one client has in flight to one address: thousands begun at one instant are lost by grpc.aio."""
+"""Limit of calls in flight per client and address: grpc.aio loses calls if thousands start at once."""
 
 _KEEPALIVE_MS: Final = 10_000
 _RECONNECT_MS_MIN: Final = 100
@@ -17,8 +17,8 @@ _RECONNECT_MS_MAX: Final = 1000
 def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
     """Options of a client's channel.
 
-    Reconnection is quick, because a node that comes back is waited for; retries by the library are off,
-    because whoever calls decides what may be sent twice.
+    Reconnection is quick, because callers wait for nodes that return. Retries by the library are off, because the
+    caller decides what may be sent twice.
     """
     return [
         *_message_options(),
@@ -27,7 +27,7 @@ def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS_MIN),
-        # Despite its name this is how long one attempt to connect may take.
+        # Despite its name this is the timeout of one connection attempt.
         ("grpc.min_reconnect_backoff_ms", connect_timeout_ms),
         ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS_MAX),
         ("grpc.enable_retries", 0),
@@ -42,10 +42,10 @@ def server_options() -> list[tuple[str, int]]:
         *_message_options(),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
-        # Clients keep idle channels alive too; without leave a server ends their connections for it (GOAWAY).
+        # Clients also keep idle channels alive; without this option a server closes their connections (GOAWAY).
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
-        # Otherwise a second process could take the same port and half of the calls.
+        # Otherwise a second process could bind the same port and get half of the calls.
         ("grpc.so_reuseport", 0),
     ]
 

@@ -11,7 +11,7 @@ from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.methods import METHOD_OF_REQUEST, Method, encode_request
 from cluster.rpc.status import error_of
 
-# More would pass every limit that a setting can have.
+# A higher exponent would exceed every limit that can be configured.
 _DOUBLINGS_MAX = 31
 
 _Callable = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
@@ -19,7 +19,7 @@ _StreamCallable = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 
 
 class _Connection:
-    """A channel to one address. Calls beyond the limit wait their turn."""
+    """A channel to one address. Calls beyond the limit wait."""
 
     def __init__(self, address: str, connect_timeout_ms: int) -> None:
         self.connect_timeout_ms = connect_timeout_ms
@@ -27,7 +27,7 @@ class _Connection:
         self.turns = asyncio.Semaphore(CLIENT_CONCURRENCY_MAX)
         self.closed = False
         self.is_made = False
-        """Whether the peer has answered since the connection was last lost."""
+        """Whether the peer has responded since the connection was last lost."""
         self._callables: dict[str, _Callable] = {}
 
     def callable(self, method: Method) -> _Callable:
@@ -38,10 +38,10 @@ class _Connection:
 
 
 class RpcClient:
-    """Sends any request of `cluster.requests` to any node. Channels are opened at first use and kept.
+    """Sends any request of `cluster.requests` to any node. Channels are opened on first use and kept.
 
-    One attempt to connect may take `connect_timeout_ms`; with every attempt in a row that fails the next may take
-    twice as long, up to `connect_timeout_max_ms`, as in Kafka (KIP-601).
+    The timeout of a connection attempt is `connect_timeout_ms`, doubled with every consecutive failure up to
+    `connect_timeout_max_ms`, as in Kafka (KIP-601).
     """
 
     def __init__(self, *, connect_timeout_ms: int = 10_000, connect_timeout_max_ms: int = 30_000) -> None:
@@ -50,10 +50,10 @@ class RpcClient:
         self._connections: dict[str, _Connection] = {}
 
     async def call(self, address: str, request: Any, timeout_ms: float, *, request_id: str = "") -> Any:
-        """Send and await the response of the matching type.
+        """Send a request and await its response.
 
-        Raises ApiError when the peer refused, PeerUnreachableError when it did not answer in time: the
-        request may then have been processed or not.
+        Raises ApiError if the peer refused, PeerUnreachableError if it did not respond in time: the request may then
+        have been processed or not.
         """
         method = METHOD_OF_REQUEST[type(request)]
         connection = self._connection(address)
@@ -72,7 +72,7 @@ class RpcClient:
         except grpc.aio.UsageError as error:
             raise PeerUnreachableError(address, "the channel was closed") from error
         except asyncio.CancelledError:
-            # Closing a channel cancels its calls, which must not look as if the caller had been cancelled.
+            # Closing a channel cancels its calls, which must not look like a cancellation of the caller.
             task = asyncio.current_task()
             if connection.closed and task is not None and not task.cancelling():
                 raise PeerUnreachableError(address, "the channel was closed") from None
@@ -81,10 +81,10 @@ class RpcClient:
         return _decode(method, answer, address)
 
     async def stream(self, address: str, request: Any) -> AsyncGenerator[Any, None]:
-        """Send a request whose answer is a stream, and yield its responses as they come, without a deadline.
+        """Send a request with a streamed response and yield the responses, without a deadline.
 
-        Ends when the peer ends it. Raises ApiError when the peer refused, PeerUnreachableError when the
-        connection broke: keepalive finds out about a peer that is silent for good.
+        Ends when the peer ends the stream. Raises ApiError if the peer refused, PeerUnreachableError if the connection
+        broke; keepalive detects an unresponsive peer.
         """
         method = METHOD_OF_REQUEST[type(request)]
         assert method.streams, f"{method.name} has one answer"
@@ -96,7 +96,7 @@ class RpcClient:
         except grpc.aio.AioRpcError as error:
             raise error_of(error, address) from error
         finally:
-            # Who stops reading must not leave a stream behind that the peer goes on filling.
+            # If the reader stops, the peer must not go on filling the stream.
             call.cancel()
 
     async def forget(self, address: str) -> None:
@@ -107,7 +107,7 @@ class RpcClient:
             await connection.channel.close()
 
     def connect_timeout_ms(self, address: str) -> int:
-        """How long the next attempt to connect there may take."""
+        """The timeout of the next connection attempt to the address."""
         doublings = min(self._failed_attempts.get(address, 0), _DOUBLINGS_MAX)
         return min(self._connect_timeout_ms << doublings, self._connect_timeout_max_ms)
 
@@ -126,7 +126,7 @@ class RpcClient:
         self._failed_attempts.pop(address, None)
 
     async def _on_connection_lost(self, address: str, connection: _Connection) -> None:
-        """A connection that broke is made anew by its channel; one that did not come about, by another channel."""
+        """A connection that broke is reopened by its channel; after a failed attempt a new channel is used."""
         if connection.is_made:
             connection.is_made = False
         elif self._connections.get(address) is connection:

@@ -1,12 +1,12 @@
-"""Domain values ↔ protobuf messages, both ways, derived from the types themselves.
+"""Converts domain values to protobuf messages and back; derived from the types themselves.
 
-A message and its domain type have the same field names; that they fit is asserted when a codec is built,
-so a field that was forgotten on either side fails the import and not a cluster. What needs words:
+A message and its domain type have the same field names. This is asserted when a codec is built, so that a missing field
+fails at import. Special cases:
 
-* An `optional` field that is absent takes the domain type's default; without one, decoding fails. Zero is
-  never read into an epoch, a leader or an offset that the sender did not give.
-* `X | None` is absence; so is the id of zeros where a topic id may be absent.
-* A tuple that may be None, or that stands in a map, travels in a message with a single repeated field.
+* An absent `optional` field gets the domain type's default; without one, decoding fails. An epoch, leader or offset
+that was not sent is never read as zero.
+* `X | None` is absence; so is the zero topic id where a topic id may be absent.
+* A tuple that may be None, or that is a map value, is sent as a message with a single repeated field.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,16 +22,16 @@ from google.protobuf.message_factory import GetMessageClass
 from cluster.broker import ZERO_TOPIC_ID, TopicId
 from cluster.errors import ApiError, ErrorCode
 
-# Fields of domain types that stay at home.
+# Fields of domain types that are not sent.
 _LEFT_OUT: Final = frozenset({("Broker", "features")})
 _REQUIRED: Final = object()
 
-# `wire` below is a FieldDescriptor; its stubs call every message type optional, so it goes untyped.
+# `wire` below is a FieldDescriptor; its stubs declare every message type optional, so it is untyped.
 
 Write = Callable[[Any, Any], None]
-"""(message, value of the field): put it into the message."""
+"""(message, value of the field): set the field."""
 Read = Callable[[Any], Any]
-"""message: the value of one field, or of the whole."""
+"""message: the value of a field, or of the whole message."""
 
 
 class _Field(NamedTuple):
@@ -41,20 +41,20 @@ class _Field(NamedTuple):
 
 
 class Codec(NamedTuple):
-    """How one domain type travels: as bytes, or filled into a message that exists already."""
+    """Encodes a domain type to bytes, or into an existing message."""
 
     message_class: type[Message]
     fill: Write
     read: Read
 
     def encode(self, value: object) -> bytes:
-        """Raises ValueError naming the field whose value has no place on the wire."""
+        """Encode. Raises ValueError that names the field whose value does not fit."""
         message = self.message_class()
         self.fill(message, value)
         return message.SerializeToString()
 
     def decode(self, data: bytes) -> Any:
-        """Raises ApiError(INVALID_REQUEST) naming the field that is missing or wrong."""
+        """Decode. Raises ApiError(INVALID_REQUEST) that names the missing or invalid field."""
         try:
             return self.read(self.message_class.FromString(data))
         except DecodeError as error:
@@ -63,7 +63,7 @@ class Codec(NamedTuple):
 
 
 def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -> Codec:
-    """Derive the codec of a domain type and the message of the same shape."""
+    """Derive the codec of a domain type and its message."""
     descriptor = message_class.DESCRIPTOR
     fields = [f for f in _fields(domain_type) if (domain_type.__name__, f.name) not in _LEFT_OUT]
     names, on_wire = {f.name for f in fields}, set(descriptor.fields_by_name)
@@ -95,7 +95,7 @@ def _fields(domain_type: type[msgspec.Struct]) -> Iterable[_Field]:
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
-    """The type behind NewType and `| None`, and whether None was allowed."""
+    """The type without NewType and `| None`, and whether None was allowed."""
     if isinstance(annotation, NewType):
         return _without_none(annotation.__supertype__)
     if get_origin(annotation) in (Union, UnionType):
@@ -241,7 +241,7 @@ def _map_reader(name: str, wire: Any) -> Read:
 
 
 def _error_code(number: int) -> ErrorCode:
-    # A newer peer may know errors that we do not, as in Kafka.
+    # A newer peer may send error codes unknown here, as in Kafka.
     return _ERROR_CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

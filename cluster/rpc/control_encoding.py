@@ -1,8 +1,8 @@
-"""LeaderAndIsr and UpdateMetadata as bytes, each part that several requests carry serialised once.
+"""Encodes LeaderAndIsr and UpdateMetadata; parts shared by several requests are encoded once.
 
-On the wire a repeated message is its tag, its length and its bytes, and concatenating serialised messages
-merges them. So the bytes of a partition state can be made once, kept as long as a queued request carries the state,
-and joined into the requests of all brokers that host the partition.
+On the wire an element of a repeated message field is its tag, its length and its bytes, and concatenated messages
+merge. So a partition state can be encoded once, cached as long as a queued request carries it, and copied into the
+requests of all brokers that host the partition.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ _Part = TypeVar("_Part", Broker, LeaderAndIsrPartitionState, UpdateMetadataTopic
 
 
 class _Encoded(ref[object]):
-    """The bytes of a part; both are dropped together."""
+    """The bytes of a part; both are released together."""
 
     __slots__ = ("data", "key")
     data: bytes
@@ -34,7 +34,7 @@ class _Encoded(ref[object]):
 
 
 _encoded: Final[dict[int, _Encoded]] = {}
-"""By identity: comparing the states of different batches would cost more than their serialisation."""
+"""By identity: comparing the states of different batches would cost more than encoding them."""
 
 
 def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
@@ -63,7 +63,7 @@ def encode_update_metadata(request: UpdateMetadataRequest) -> bytes:
 
 
 def _encode(parts: Sequence[_Part], serialise: Callable[[_Part], bytes]) -> list[bytes]:
-    """The bytes of each part, made at its first use and dropped with it."""
+    """The bytes of each part, encoded on first use and released with it."""
     data = []
     for part in parts:
         encoded = _encoded.get(id(part))

@@ -1,6 +1,6 @@
-"""Every remote call: its service, its name and the codecs of its two messages. Servers and clients share it.
+"""Every RPC: service, name and the codecs of its messages; used by servers and clients.
 
-All of it is derived: the calls from the services of `klamm.v1`, their types from `cluster.requests`, by name.
+Derived by name: the methods from the services of `klamm.v1`, their types from `cluster.requests`.
 """
 
 from importlib import import_module
@@ -19,7 +19,7 @@ from klamm.v1 import broker_agent_pb2, cluster_pb2, controller_pb2
 
 
 class Method(NamedTuple):
-    """One call. `request_type` is the domain type that a handler gets; `streams`: its answer is many responses."""
+    """One RPC. `request_type`: the domain type passed to the handler; `streams`: whether the response is a stream."""
 
     service: str
     name: str
@@ -38,7 +38,7 @@ DOMAIN_TYPES: Final[dict[str, Any]] = {
     for module in iter_modules(requests.__path__, f"{requests.__name__}.")
     for name, found in vars(import_module(module.name)).items()
 }
-"""Every request and answer by its name, which is that of its message."""
+"""Every request and response type by name, which is the name of its message."""
 
 
 def _methods(file: FileDescriptor, service: str) -> tuple[Method, ...]:
@@ -72,9 +72,9 @@ METHOD_OF_REQUEST: Final = {m.request_type: m for m in (*CLUSTER_SERVICE, *CONTR
 
 
 def encode_request(request: Any) -> bytes:
-    """The bytes of any request; control requests of one batch share the parts they have in common.
+    """Encode a request; control requests of one batch share their common parts.
 
-    Raises ApiError(INVALID_REQUEST) naming the field of a number that is too large for it.
+    Raises ApiError(INVALID_REQUEST) that names the field of a number that is too large.
     """
     match request:
         case control.LeaderAndIsrRequest():

@@ -1,6 +1,6 @@
-"""The seam between a node and the wire: every inbound request goes through one `handle`.
+"""The interface between a node and the network: every inbound request goes through `handle`.
 
-Servicers convert and call it; the simulator calls it directly.
+gRPC servicers convert and call it; the simulator calls it directly.
 """
 
 from typing import Any, Protocol
@@ -9,12 +9,12 @@ from cluster.requests.context import RequestContext
 
 
 class RequestHandler(Protocol):
-    """A controller or an agent, seen from the wire."""
+    """A controller or an agent as a handler of requests."""
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
-        """Answer one request of `cluster.requests` with its response type.
+        """Handle a request of `cluster.requests`; returns its response.
 
-        A request with a streamed answer (WatchRequest) is answered with an async iterator of responses.
-        Raises ApiError when an administrative request is refused as a whole.
+        A request with a streamed response (WatchRequest) returns an async iterator of responses. Raises ApiError if an
+        administrative request is refused as a whole.
         """
         ...

@@ -1,7 +1,6 @@
-"""A gRPC server over one `RequestHandler`: it converts, and knows nothing of what is asked.
+"""A gRPC server for a `RequestHandler`; it only converts.
 
-Health and reflection come with it, so that the usual tools (grpc_health_probe, grpcurl) work on every
-process.
+It includes health and reflection services, so that the usual tools (grpc_health_probe, grpcurl) work on every process.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +24,7 @@ from cluster.rpc.request_handler import RequestHandler
 from cluster.rpc.status import status_of
 
 PRINCIPAL_HEADER: Final = "klamm-principal"
-"""Who the caller says it is. Nothing verifies it yet."""
+"""The caller's claimed identity; not verified."""
 REQUEST_ID_HEADER: Final = "x-request-id"
 
 _log = structlog.stdlib.get_logger()
@@ -35,7 +34,7 @@ _Behaviour = Callable[[bytes, _ServicerContext], Awaitable[bytes]]
 
 
 class RpcServer:
-    """A server that listens. `address` has the port that was really bound."""
+    """A running server. `address` has the bound port."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class RpcServer:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     async def set_serving(self, serving: bool) -> None:
-        """What the health service says of this process."""
+        """Set the status that the health service reports."""
         states = health_pb2.HealthCheckResponse
         for service in ("", *self._services):
             await self._health.set(service, states.SERVING if serving else states.NOT_SERVING)
@@ -65,7 +64,7 @@ class RpcServer:
 
 
 async def start_server(listen: str, handler: RequestHandler, methods: Sequence[Method], metrics: Metrics) -> RpcServer:
-    """Serve these methods on `host:port` (port 0: a free one). Raises StartupError when it cannot be bound."""
+    """Serve these methods on `host:port` (port 0: a free one). Raises StartupError if it cannot be bound."""
     server = grpc.aio.server(options=server_options(), maximum_concurrent_rpcs=SERVER_CONCURRENCY_MAX)
     services = {method.service for method in methods}
     for service, of_service in groupby(sorted(methods, key=lambda m: m.service), key=lambda m: m.service):
@@ -94,7 +93,7 @@ async def start_server(listen: str, handler: RequestHandler, methods: Sequence[M
 
 
 def _behaviour(method: Method, handler: RequestHandler, metrics: RequestMetrics) -> _Behaviour:
-    # Messages arrive here as bytes: what the library would make of a decoding error is no error of ours.
+    # Messages arrive as bytes: the library would map a decoding error to a wrong status.
     async def behave(data: bytes, call: _ServicerContext) -> bytes:
         context = request_context(call)
         with metrics.measure(method.name, len(data)) as measured:
@@ -109,7 +108,7 @@ def _behaviour(method: Method, handler: RequestHandler, metrics: RequestMetrics)
                 await _abort(call, error)
             except Exception as error:
                 measured.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-                _log.exception("request failed", method=method.path, peer=context.peer, request_id=context.request_id)
+                _log.exception("Request failed", method=method.path, peer=context.peer, request_id=context.request_id)
                 await _abort(call, ApiError(measured.error_code, f"{type(error).__name__}: {error}"))
 
     return behave
@@ -125,7 +124,7 @@ def _streaming(method: Method, handler: RequestHandler) -> Callable[[bytes, _Ser
         except ClusterError as error:
             await _abort(call, error)
         except Exception as error:
-            _log.exception("stream failed", method=method.path, peer=context.peer)
+            _log.exception("Stream failed", method=method.path, peer=context.peer)
             await _abort(call, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
 
     return behave
@@ -144,7 +143,7 @@ async def _abort(call: _ServicerContext, error: ClusterError) -> NoReturn:
 
 
 def request_context(call: _ServicerContext) -> RequestContext:
-    """What the call's metadata and deadline say of the caller."""
+    """The caller's data from the call's metadata and deadline."""
     headers = {str(key): value for key, value in call.invocation_metadata() or ()}
     remaining_s = call.time_remaining()
     return RequestContext(

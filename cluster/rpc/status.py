@@ -1,7 +1,7 @@
-"""Errors as gRPC statuses and back: the code for gRPC's tools, `google.rpc.ErrorInfo` for ours.
+"""Maps errors to gRPC statuses and back: the code is for gRPC's tools, `google.rpc.ErrorInfo` for klamm's.
 
-ErrorInfo's reason is Kafka's name of the error; its metadata may have `field`, `value` and
-`leader_address`. `google.rpc.BadRequest` beside it lists every field that is wrong.
+ErrorInfo's reason is Kafka's name of the error; its metadata may have `field`, `value` and `leader_address`.
+`google.rpc.BadRequest` lists every invalid field.
 """
 
 from typing import Final
@@ -81,7 +81,7 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
 
 
 def status_of(error: ClusterError) -> grpc.Status:
-    """The status that ends the call: code, message, ErrorInfo, and BadRequest where fields are wrong."""
+    """The status for an error: code, message, ErrorInfo, and BadRequest for invalid fields."""
     info = ErrorInfo(reason=error.code.name, domain=DOMAIN)
     details: list[Message] = [info]
     message = str(error)
@@ -106,7 +106,7 @@ def _packed(detail: Message) -> AnyMessage:
 
 
 def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreachableError:
-    """What a failed call means: the peer refused (ApiError), or there was no answer of ours."""
+    """The error of a failed call: ApiError if the peer refused, PeerUnreachableError without a response of klamm."""
     status = rpc_status.from_call(call)
     details = () if status is None else status.details
     wrong = BadRequest()

@@ -1,6 +1,5 @@
-"""Every znode klamm touches: its path, and its content to and from values, in Kafka's JSON.
+"""Every znode that klamm uses: its path, and encoding and decoding of its content in Kafka's JSON.
 
-Decoders ignore fields they do not know and raise MalformedZnodeError with path and bytes on anything they
-cannot read; callers log it and skip the node. Encoders and decoders of one node stand side by side.
-Source: Kafka ZkData.scala.
+Decoders ignore unknown fields and raise MalformedZnodeError with path and content for malformed data; callers log it
+and skip the znode. Encoder and decoder of a znode are side by side. Source: Kafka ZkData.scala.
 """

@@ -1,4 +1,4 @@
-"""What operators and brokers ask of the controller: elections, reassignments, ISR and log directory changes."""
+"""Requests of operators and brokers to the controller: elections, reassignments, ISR and log directory changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -68,10 +68,10 @@ _log_dir_event_decoder = msgspec.json.Decoder(_LogDirEvent)
 
 
 def encode_log_dir_event(broker: BrokerId) -> bytes:
-    """Event 1 says that a log directory of the broker failed; there is no other (KIP-112)."""
+    """Event 1: a log directory of the broker failed; there is no other (KIP-112)."""
     return msgspec.json.encode({"version": 1, "broker": broker, "event": 1})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> BrokerId:
-    """Whose log directory failed."""
+    """The broker whose log directory failed."""
     return decode(_log_dir_event_decoder, path, data).broker

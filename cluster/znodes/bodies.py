@@ -1,6 +1,6 @@
-"""What the bodies of all znodes share: how they are decoded, and which numbers they may hold.
+"""Decoding of znode contents, and limits of their numbers.
 
-Numbers travel as 32 bits between nodes: one that does not fit must stop here, at the node that says it.
+Numbers between nodes have 32 bits; one that does not fit is rejected here, when its znode is read.
 """
 
 from typing import Annotated, Final, TypeVar
@@ -20,7 +20,7 @@ Port = Annotated[int, Meta(ge=-1, le=65_535)]
 
 
 def decode(decoder: msgspec.json.Decoder[_T], path: str, data: bytes) -> _T:
-    """Raises MalformedZnodeError with path and bytes on anything that cannot be read; callers log it and skip."""
+    """Decode a znode's content. Raises MalformedZnodeError; callers log it and skip the znode."""
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Of the whole cluster: its id, its finalized features (KIP-584), and the producer ids given out."""
+"""Cluster id, finalized features (KIP-584) and producer id blocks."""
 
 from typing import Annotated, NamedTuple
 
@@ -28,7 +28,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 
 class FinalizedFeatures(Struct, frozen=True):
-    """`levels`: feature -> max_version_level. `version`: of the node's body; version 1 also has lowest levels."""
+    """`levels`: feature -> max_version_level. `version`: of the format; version 1 has minimum levels, too."""
 
     enabled: bool
     levels: dict[str, int] = {}
@@ -61,7 +61,7 @@ def encode_features(features: FinalizedFeatures) -> bytes:
 
 
 def decode_features(data: bytes) -> FinalizedFeatures:
-    """Version, status and features must be there, whatever the status; so must the levels of each feature (ZK-8).
+    """Decode `/feature`. Version, status, features and each feature's levels are required, whatever the status (ZK-8).
 
     Raises MalformedZnodeError. Source: Kafka FeatureZNode.decode.
     """
@@ -75,7 +75,7 @@ def decode_features(data: bytes) -> FinalizedFeatures:
 
 
 class ProducerIdBlock(NamedTuple):
-    """Ids from `start` to `end`, both included, that were given to this broker."""
+    """Ids from `start` to `end`, both inclusive, allocated to this broker."""
 
     broker: BrokerId
     start: int
@@ -97,7 +97,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
-    """The last block given; None for the empty node of a new cluster."""
+    """The last allocated block; None for the empty znode of a new cluster."""
     if not data:
         return None
     body = decode(_producer_id_block_decoder, PRODUCER_ID_BLOCK, data)

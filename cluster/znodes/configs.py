@@ -23,17 +23,17 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Overrides of one entity; an empty node has none."""
+    """The overrides of an entity; none for an empty znode."""
     return decode(_config_decoder, path, data).config if data else {}
 
 
 DEFAULT_ENTITY: Final = "<default>"
-"""The literal name that stands for all brokers under `/config/brokers`."""
+"""The literal name of the cluster-wide default under `/config/brokers`."""
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
 
 
 class ConfigEntity(NamedTuple):
-    """Whose settings: `type` is `topics`, `brokers` or another folder of `/config`; `name` is what follows it."""
+    """The entity of a config znode: `type` is `topics`, `brokers` or another child of `/config`; `name` follows it."""
 
     type: str
     name: str
@@ -44,7 +44,7 @@ class ConfigEntity(NamedTuple):
 
 
 def config_entity_of_path(path: str) -> ConfigEntity | None:
-    """Whose settings a znode holds; None for one that holds none."""
+    """The entity of a config znode's path; None for other paths."""
     parts = path.split("/")
     return ConfigEntity(parts[2], "/".join(parts[3:])) if len(parts) > 3 and parts[1] == "config" else None
 
@@ -64,7 +64,9 @@ def encode_config_change(entity: ConfigEntity) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> ConfigEntity:
-    """Version 2 names an entity by its path, version 1 a topic or a client by type and name (ZK-3)."""
+    """Decode a change notification. Version 2 has an entity path, version 1 type and name of a
+    topic or client (ZK-3).
+    """
     body = decode(_config_change_decoder, path, data)
     if body.version == 1 and body.entity_type in {"topics", "clients"} and body.entity_name:
         return ConfigEntity(body.entity_type, body.entity_name)

@@ -1,4 +1,4 @@
-"""`/controller` and `/controller_epoch`: who is active, and the controller epoch."""
+"""`/controller` and `/controller_epoch`: the active controller and its epoch."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ def encode_controller(controller: ControllerId, now_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> ControllerId | None:
-    """Who is active; None for a body that cannot be read (no controller known)."""
+    """The active controller's id; None if the content is malformed (no controller known)."""
     try:
         return decode(_controller_decoder, CONTROLLER, data).brokerid
     except MalformedZnodeError:

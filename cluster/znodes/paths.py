@@ -1,4 +1,4 @@
-"""Where each znode is. Source: Kafka ZkData.scala."""
+"""The paths of znodes. Source: Kafka ZkData.scala."""
 
 from typing import Final
 
@@ -39,7 +39,7 @@ PERSISTENT_PATHS: Final = (
     CONFIG_BROKERS,
     "/config/ips",
 )
-"""Created empty by every process at its start, parents included, where absent."""
+"""Persistent znodes that every process creates at startup if missing, parents included."""
 
 
 def broker_path(broker: BrokerId) -> str:
@@ -47,7 +47,7 @@ def broker_path(broker: BrokerId) -> str:
 
 
 def broker_of_name(name: str) -> BrokerId | None:
-    """Whose registration a child of `/brokers/ids` is; None for what is no broker id of 31 bits."""
+    """The broker id of a child of `/brokers/ids`; None if the name is not a broker id of 31 bits."""
     is_id = name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 2**31 and str(int(name)) == name
     return BrokerId(int(name)) if is_id else None
 

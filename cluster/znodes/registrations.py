@@ -1,4 +1,4 @@
-"""`/brokers/ids/<id>` and `/controllers/ids/<id>`: who lives, and where."""
+"""`/brokers/ids/<id>` and `/controllers/ids/<id>`: registrations of live processes and their addresses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ _registration_decoder = msgspec.json.Decoder(_Registration)
 
 
 def encode_broker(broker: Broker, now_ms: int, version: int = 5) -> bytes:
-    """A registration of version 2, 4 or 5; fields that its version does not have yet are left out."""
+    """Encode a registration of version 2, 4 or 5; fields of later versions are omitted."""
     return msgspec.json.encode(_registration_body(broker, now_ms, version))
 
 
@@ -50,7 +50,7 @@ def _registration_body(broker: Broker, now_ms: int, version: int) -> dict[str, A
 
 
 def decode_broker(broker: BrokerId, data: bytes) -> Broker:
-    """A registration of version 1 to 5; fields that its version does not have yet are not read (R1.6)."""
+    """Decode a registration of version 1 to 5; fields of later versions are ignored (R1.6)."""
     path = broker_path(broker)
     body = decode(_registration_decoder, path, data)
     if body.version < 1:
@@ -89,7 +89,7 @@ def _endpoint(path: str, data: bytes, text: str, protocols: Mapping[str, str]) -
 
 
 def encode_controller_registration(controller: ControllerId, endpoint: Endpoint, now_ms: int) -> bytes:
-    """Like a broker registration, reduced to what finds the process."""
+    """Like a broker registration, with only the fields needed to find the process."""
     return msgspec.json.encode(
         {
             "version": 1,

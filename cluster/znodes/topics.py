@@ -1,4 +1,6 @@
-"""`/brokers/topics/<topic>` and the state nodes below. Source: KIP-455 (reassignment fields), KIP-516 (topic ids)."""
+"""Topic znodes `/brokers/topics/<topic>` and partition state znodes. Source: KIP-455 (reassignment), KIP-516 (topic
+ids).
+"""
 
 from typing import Annotated, Any
 
@@ -23,7 +25,7 @@ _topic_decoder = msgspec.json.Decoder(_Topic)
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
-    """Version 3; both maps always there, listing only partitions with a non-empty list (ZK-20)."""
+    """Encode version 3; both maps are always present, with only the partitions that have a non-empty list (ZK-20)."""
     body: dict[str, Any] = {
         "version": 3,
         "partitions": {str(p): a.replicas for p, a in topic.partitions.items()},
@@ -75,7 +77,7 @@ class _RecoveringStateBody(_StateBody):
 
 
 def encode_state(leadership: LeaderAndIsr) -> bytes:
-    """The partition epoch is not part of the body (ZK-27); the recovery state only while RECOVERING (ZK-25)."""
+    """Encode without the partition epoch (ZK-27); with the recovery state only while RECOVERING (ZK-25)."""
     assert leadership.isr, "an ISR is never empty"
     values = (
         1,
@@ -90,9 +92,9 @@ def encode_state(leadership: LeaderAndIsr) -> bytes:
 
 
 def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoch) -> LeaderAndIsr | None:
-    """None for a body that is not JSON (ZK-28); MalformedZnodeError where a required field is missing.
+    """Decode a partition state; None if it is not JSON (ZK-28). Raises MalformedZnodeError if a field is missing.
 
-    An ISR that names a broker twice is read as if it did so once: nobody could be taken out of it otherwise.
+    A duplicate broker in the ISR is dropped; otherwise nobody could be removed from it.
     """
     try:
         body = _state_decoder.decode(data)

@@ -1,30 +1,30 @@
-"""Who may do what with a node of ZooKeeper, decided by its path alone.
+"""The ACL of a znode, which depends on its path only.
 
-Pure, so that every client of a cluster gives the same node the same access list. Source: Kafka ZkData.defaultAcls.
+Pure, so that every client of a cluster sets the same ACL. Source: Kafka ZkData.defaultAcls.
 """
 
 from enum import Enum
 from typing import Final
 
 SECRET_PATHS: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-"""Secrets stand in these nodes and below them: only the cluster itself may read them."""
+"""These znodes and their children hold secrets: only the cluster itself may read them."""
 ALWAYS_OPEN: Final = "/consumers"
-"""Consumers of old times keep their nodes below it, each under an identity of its own."""
+"""Old consumers create their znodes below it, each under its own identity."""
 
 
 class Access(Enum):
     OPEN = "open"
-    """Everything to everyone."""
+    """All permissions for everyone."""
     CREATOR_AND_READERS = "creator_and_readers"
-    """Everything to the identities of the creator's session; everyone may read."""
+    """All permissions for the identities of the creator's session; read for everyone."""
     CREATOR = "creator"
-    """Everything to the identities of the creator's session, nothing to others."""
+    """All permissions for the identities of the creator's session, none for others."""
 
 
 def access_of(path: str, *, sets_acl: bool) -> Access:
-    """The access list with which a node is created; `path` without the chroot.
+    """The ACL for a new znode; `path` without the chroot.
 
-    `sets_acl` is `zookeeper.set.acl`. It needs a session with an identity, because only that can be the creator.
+    `sets_acl`: `zookeeper.set.acl`. It requires an authenticated session, whose identity is the creator.
     """
     if not sets_acl or path == ALWAYS_OPEN:
         return Access.OPEN

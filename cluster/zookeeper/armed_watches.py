@@ -1,4 +1,4 @@
-"""What a client must remember of its watches, so that none is lost when its connection breaks."""
+"""Tracks the armed watches of a session, so that they can be restored after a reconnection."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -6,22 +6,22 @@ from typing import Final
 from cluster.zookeeper.kazoo_requests import ErrorAnswer, Exists, GetChildren, Request, SetWatches
 from cluster.zookeeper.port import WatchKind
 
-# SetWatches is split below this, so that a server with the smallest usual limit (1 MiB) takes it.
+# SetWatches requests are split at this size, so that a server with the smallest usual limit (1 MiB) accepts them.
 MAX_REQUEST_BYTES: Final = 512 * 1024
 
 
 class Watches:
-    """Paths (with the chroot) on which this session has a watch on the server, by the list SetWatches wants."""
+    """Paths (with the chroot) with a watch on the server, by the lists of SetWatches."""
 
     def __init__(self) -> None:
         self.data: set[str] = set()
         self.exists: set[str] = set()
         self.children: set[str] = set()
-        # Fired while the SetWatches that is to leave them was not answered yet: those are spent already.
+        # Watches that fired before the response to the SetWatches that restores them: these are used up already.
         self._early: set[str] = set()
 
     def answered(self, request: Request, outcome: object) -> None:
-        """Take note of the watches which an answered request left behind."""
+        """Record the watches armed by an answered request."""
         if isinstance(request, SetWatches):
             self.data.update(path for path in request.data if path not in self._early)
             self.exists.update(path for path in request.exists if path not in self._early)
@@ -32,10 +32,9 @@ class Watches:
             self.children.update(request.watched)
 
     def fired(self, path: str, kind: WatchKind) -> bool:
-        """Forget the spent watches. False for a deletion that nobody can have been waiting for.
+        """Remove fired watches; returns False for a deletion event that can be dropped.
 
-        Arming a data watch on an absent node makes the server report a deletion; it is no news, because the read
-        that follows the arming shows the absence.
+        Arming a data watch on a missing znode makes the server report a deletion; the read after it shows that anyway.
         """
         if kind is WatchKind.CHILDREN:
             self.children.discard(path)
@@ -52,8 +51,8 @@ class Watches:
         return True
 
     def requests(self, since_zxid: int) -> Iterator[SetWatches]:
-        """Requests that leave all of them again on a new connection, and tell what happened since."""
-        # They belong to a request whose answer was lost with the old connection; it will be sent again.
+        """SetWatches requests that restore all watches on a new connection, and report changes since `since_zxid`."""
+        # They belong to a request whose response was lost with the connection; it will be sent again.
         self._early.clear()
         for field, paths in (("data", self.data), ("exists", self.exists), ("children", self.children)):
             for chunk in chunks_by_size(sorted(paths)):
@@ -61,10 +60,10 @@ class Watches:
 
 
 def chunks_by_size(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Cut where the encoded paths would exceed a request."""
+    """Split paths so that each chunk fits a request."""
     start = size = 0
     for index, path in enumerate(paths):
-        # The length in front of a path takes four bytes; a character outside ASCII takes up to four.
+        # The length prefix of a path takes four bytes; a non-ASCII character up to four.
         path_size = 4 + len(path) * (1 if path.isascii() else 4)
         size += path_size
         if size > MAX_REQUEST_BYTES and index > start:

@@ -1,4 +1,4 @@
-"""The node below which a client lives: what it calls `/x` is `<chroot>/x` on the server."""
+"""The chroot of a client: its `/x` is `<chroot>/x` on the server."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from cluster.zookeeper.port import OpResult
 
 
 class Chroot:
-    """Translates paths. `path` begins with a slash and does not end with one; empty: no chroot."""
+    """Translates paths. `path` starts with a slash and does not end with one; empty: no chroot."""
 
     def __init__(self, path: str) -> None:
         names = path.strip("/")
@@ -14,7 +14,7 @@ class Chroot:
 
     @property
     def lineage(self) -> list[str]:
-        """The nodes that must exist, from the top down; the last one is the chroot itself."""
+        """The znodes that must exist, top down; the last one is the chroot itself."""
         names = self.path.split("/")[1:]
         return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
 
@@ -25,7 +25,7 @@ class Chroot:
         return path[len(self.path) :] or "/"
 
     def relative_results(self, results: Sequence[OpResult]) -> list[OpResult]:
-        """The results of a transaction as the client may see them."""
+        """The results of a transaction with paths relative to the chroot."""
         return [
             result if result.path is None else OpResult(result.error, self.relative(result.path), result.stat)
             for result in results

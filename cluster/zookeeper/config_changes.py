@@ -1,7 +1,7 @@
-"""Changes of settings, announced by sequential nodes under `/config/changes`.
+"""Config change notifications: sequential znodes under `/config/changes`.
 
-A node only says whose settings changed; what they are is read again. Every process that follows them sees each
-change at least once over all its sessions. Source: Kafka ZkNodeChangeNotificationListener, ZkConfigManager.
+A notification names the entity only; its config is read again. Every listening process processes each change at least
+once across its sessions. Source: Kafka ZkNodeChangeNotificationListener, ZkConfigManager.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from cluster.zookeeper.listing import watched_children
 from cluster.zookeeper.port import Delete, WatchKind, Znode, ZooKeeper
 
 EXPIRY_MS: Final = 15 * 60 * 1000
-"""After this time every listener has seen a change, or reads everything anew when it comes back (EP-34)."""
+"""After this time every listener has processed a change, or reads everything on its return (EP-34)."""
 _NEXT_ATTEMPT_S: Final = 1
 _log = structlog.stdlib.get_logger()
 
 
 class ConfigChangeHandler(Protocol):
-    """Reads the settings of these entities and takes them over.
+    """Reads the configs of these entities and applies them.
 
-    After a new session changes may have come and gone unseen: then everything that matters is to be read.
+    With a new session, notifications may have been missed: everything relevant must be read.
     """
 
     def __call__(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> Awaitable[None]: ...
 
 
 class ConfigChanges:
-    """Follows `/config/changes` for one process, over all its sessions. `run` does the work."""
+    """Listens to `/config/changes` for one process, across its sessions. `run` does the work."""
 
     def __init__(self, zookeeper: ZooKeeper, clock: WallClock, take_over: ConfigChangeHandler) -> None:
         self._zookeeper = zookeeper
@@ -44,18 +44,18 @@ class ConfigChanges:
         self._highest = -1
 
     def changed(self, kind: WatchKind) -> None:
-        """The watch on `/config/changes` fired. Once the node is created again, its children are numbered anew."""
+        """The watch on `/config/changes` fired. If the znode is created again, its children's numbers restart."""
         if kind is WatchKind.DELETED:
             self.start_session()
         self._woken.set()
 
     def start_session(self) -> None:
-        """There are no watches, as in a new session: everything is read and processed again."""
+        """Start without watches, as in a new session: everything is read and processed again."""
         self._is_new_session = True
         self._woken.set()
 
     async def run(self) -> None:
-        """Process changes as they come, for ever."""
+        """Process changes until cancelled."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -63,8 +63,8 @@ class ConfigChanges:
             try:
                 await self._catch_up(is_new_session=is_new_session)
             except Exception as error:
-                # Whatever it is, the process goes on with the settings it has.
-                _log.warning("Changes of settings cannot be read", error=repr(error))
+                # Whatever the error, the process keeps its current settings.
+                _log.warning("Reading config changes failed", error=repr(error))
                 self._is_new_session |= is_new_session
                 await asyncio.sleep(_NEXT_ATTEMPT_S)
                 self._woken.set()
@@ -87,7 +87,7 @@ class ConfigChanges:
         await self._purge(paths, znodes)
 
     async def _purge(self, paths: Sequence[str], znodes: Sequence[Znode | None]) -> None:
-        """Delete changes that everybody has seen. Other listeners do the same, so one may be gone already."""
+        """Delete expired notifications. Other listeners do the same, so one may be gone already."""
         now = self._clock.now_ms()
         old = [
             p
@@ -104,7 +104,7 @@ def _sequence(name: str) -> int | None:
 
 
 def _entities(changes: Sequence[tuple[str, Znode]]) -> tuple[ConfigEntity, ...]:
-    """Whose settings changed, each once, in order of the first change."""
+    """The changed entities, each once, in order of the first change."""
     paths, znodes = [path for path, _ in changes], [znode for _, znode in changes]
     return tuple(dict.fromkeys(decode_each(paths, znodes, _entity).values()))
 

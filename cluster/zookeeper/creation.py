@@ -1,13 +1,13 @@
-"""Persistent nodes that several processes may be creating at once, and that must be there afterwards."""
+"""Creates persistent znodes that several processes may create at once."""
 
 from cluster.errors import OutcomeUnknownError
 from cluster.zookeeper.port import Create, OpResult, ZkError, ZooKeeper, refusal
 
 
 async def create_where_missing(zookeeper: ZooKeeper, path: str, data: bytes = b"") -> None:
-    """Create until the outcome is known; an attempt that went through unseen shows as NODE_EXISTS.
+    """Create until the outcome is known; an earlier attempt that was applied returns NODE_EXISTS.
 
-    Raises ZooKeeperError when the node is refused.
+    Raises ZooKeeperError if the creation is refused.
     """
     while True:
         try:
@@ -18,6 +18,6 @@ async def create_where_missing(zookeeper: ZooKeeper, path: str, data: bytes = b"
 
 
 def check_present(path: str, creation: OpResult) -> None:
-    """Raises ZooKeeperError when the node is not there after this attempt to create it."""
+    """Raise ZooKeeperError if the znode does not exist after this attempt to create it."""
     if creation.error not in {ZkError.OK, ZkError.NODE_EXISTS}:
         raise refusal(f"{path} cannot be created", creation.error)

@@ -1,7 +1,7 @@
-"""The ZooKeeper port on a real server: awaits on the event loop, kazoo's session behind it.
+"""The ZooKeeper port on a real server: asyncio on top of kazoo's session.
 
-Everything a session delivers comes through one queue and is handed to the event loop in one call per burst, in
-order. A batch of requests is one exchange: it wakes the loop once, when its last answer is there.
+Everything a session delivers goes through one queue and is passed to the event loop in order, one call per burst. A
+batch of requests is one exchange: it wakes the loop once, after its last response.
 """
 
 import asyncio
@@ -54,18 +54,18 @@ from cluster.zookeeper.session_metrics import ClientMetrics, SessionMetrics
 
 READS_PER_REQUEST: Final = 1000
 CLOSE_TIMEOUT_SECONDS: Final = 2.0
-# Later than any change: SetWatches then leaves watches without reporting what happened before the read that follows.
+# Later than any change: SetWatches then arms watches without reporting changes before the read that follows.
 _NO_HISTORY: Final = 2**63 - 1
 
 T = TypeVar("T")
 
 
 class KazooZooKeeper:
-    """`cluster.zookeeper.port.ZooKeeper` on a real server. To be made and used on one event loop.
+    """Implements `cluster.zookeeper.port.ZooKeeper` on a real server. Created and used on one event loop.
 
-    `connect` is "host:port,host:port/chroot". `max_in_flight` bounds the requests that were sent and not yet
-    answered, over all callers; further ones wait in order. `credentials` None: the sessions are anonymous. `sets_acl`:
-    nodes belong to who creates them, as `cluster.zookeeper.acl` has it, instead of being open.
+    `connect`: "host:port,host:port/chroot". `max_in_flight`: limit of requests without a response, over all callers;
+    further ones wait in order. `credentials` None: anonymous sessions. `sets_acl`: set the ACLs of
+    `cluster.zookeeper.acl` instead of open ones.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class KazooZooKeeper:
 
     async def get(self, path: str, *, watch: bool = False) -> Znode | None:
         read = GetData(self._chroot.absolute(path))
-        # An exists-request leaves the watch whether the node is there or not; both travel together.
+        # An exists request arms the watch whether the znode exists or not; both requests are sent together.
         requests = [Exists(self._chroot.absolute(path), watch=True), read] if watch else [read]
         await self._exchange(requests)
         znode: Znode | None = _present(read, path)
@@ -185,7 +185,7 @@ class KazooZooKeeper:
     async def _read_many(
         self, paths: Sequence[str], operation: int, single: Callable[[str], Request], arming: list[Request]
     ) -> list[Any]:
-        """Read through MultiRead, or one by one from a server that does not know it (before 3.6)."""
+        """Read with MultiRead, or one by one from a server without it (before 3.6)."""
         absolute = [self._chroot.absolute(path) for path in paths]
         if self._server_knows_multi_read:
             reads = [
@@ -203,9 +203,9 @@ class KazooZooKeeper:
         return [_present(request, path) for path, request in zip(paths, singles, strict=True)]
 
     async def _exchange(self, requests: Sequence[Request], *, is_write: bool = False) -> None:
-        """Send all, wait for all, leave the outcomes in the requests.
+        """Send all requests, wait for all responses, store the outcomes in the requests.
 
-        Repeats what the server cannot have seen, and reads in any case.
+        Repeats requests that the server cannot have received, and reads in any case.
         """
         while requests:
             if self._is_over or self._session is None:
@@ -232,13 +232,13 @@ class KazooZooKeeper:
         lineage = self._chroot.lineage
         if not lineage:
             return
-        # Who may use a chroot may still not be allowed to create it, and would hear of that first.
+        # A client that may use a chroot may still not be permitted to create it, so check first.
         known = Exists(self._chroot.path, watch=False)
         await self._exchange([known])
         if _present(known, self._chroot.path) is not None:
             return
         requests = [Multi([Create(path)], chroot="", sets_acl=self._sets_acl) for path in lineage]
-        # Whether a lost request was carried out does not matter: an existing node is as good.
+        # Whether a lost request was applied does not matter: an existing znode is as good.
         await self._exchange(requests)
         for path, request in zip(lineage, requests, strict=True):
             error = _present(request)[0].error
@@ -253,7 +253,7 @@ class KazooZooKeeper:
             try:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:
-                # The event loop was closed without closing the client; nobody is left to be told.
+                # The event loop was closed without closing the client; nobody is left to notify.
                 return
 
     def _drain(self) -> None:
@@ -284,7 +284,7 @@ class KazooZooKeeper:
 
     def _tell(self, event: WatchEvent | SessionEvent) -> None:
         assert self._listener is not None, "sessions start with a listener"
-        # Not called at once: an exchange completed before it wakes its task through the same queue.
+        # Not called directly: an exchange completed before wakes its task through the same queue.
         self._loop.call_soon(self._listener, event)
 
     def _complete(self, exchange: Exchange) -> None:
@@ -301,7 +301,7 @@ class KazooZooKeeper:
                 if end is SessionState.AUTH_FAILED
                 else SessionExpiredError("the ZooKeeper session ended before it was usable")
             )
-            # Whoever closes while nobody waits for the connection any more must not be warned of it.
+            # Mark the exception as retrieved: closing while nobody waits must not log a warning.
             self._connected.exception()
         for exchange, done in self._waiting.items():
             _mark_expired([request for request in exchange.requests if request.outcome is None])
@@ -314,7 +314,7 @@ class KazooZooKeeper:
         self._heartbeat = self._loop.call_later(self._session_timeout_ms / 10_000, self._beat, session)
 
     async def _dismiss(self) -> None:
-        """Free what the previous session holds: its connection, its threads, its heartbeat."""
+        """Release the connection, threads and heartbeat of the previous session."""
         session, self._session = self._session, None
         if self._heartbeat is not None:
             self._heartbeat.cancel()
@@ -337,7 +337,7 @@ def _mark_expired(requests: Sequence[Request]) -> None:
 
 
 def _present(request: Request, path: str = "") -> Any:
-    """The answer, or None where the node is absent. Raises for every other outcome."""
+    """The response, None if the znode does not exist. Raises for every other outcome."""
     outcome = request.outcome
     if isinstance(outcome, ErrorAnswer) and outcome.code == NO_NODE:
         return None

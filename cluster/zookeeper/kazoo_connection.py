@@ -1,6 +1,6 @@
-"""kazoo's connection to one server after another: sockets, the proof of who we are, requests out and answers in.
+"""kazoo's connection to the servers: sockets, authentication, sending requests and reading responses.
 
-All of it runs on the connection's own thread, which hands everything on in the order of the wire.
+Everything runs on the connection's own thread, which passes it on in the order received.
 """
 
 import logging
@@ -20,19 +20,19 @@ from cluster.zookeeper.kazoo_requests import NO_NODE, UNIMPLEMENTED, ErrorAnswer
 from cluster.zookeeper.port import WatchEvent, WatchKind
 
 logger = logging.getLogger(__name__)
-# The listener hears of every change of the connection; kazoo would log each of them three times.
+# The listener gets every connection change; kazoo would log each of them three times.
 KAZOO_LOGGER: Final = logging.getLogger("kazoo.klamm")
 KAZOO_LOGGER.setLevel(logging.ERROR)
 
 RECEIVE_BYTES: Final = 256 * 1024
 ATTEMPTS_MIN: Final = 2
-"""Connections for which a session's time suffices, with one address too: it may be that of a server that starts."""
+"""Connection attempts within a session timeout, also with one address: its server may be starting."""
 
 _EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
 
 
 class Owner(Protocol):
-    """The session that a connection belongs to: its queues are kazoo's, and it is told of what arrives."""
+    """The session of a connection: it has kazoo's queues and receives what arrives."""
 
     granted_timeout_seconds: float
     last_zxid: int
@@ -49,9 +49,9 @@ class Owner(Protocol):
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not typed.
-    """kazoo's sockets, with a fair share of time for each address.
+    """kazoo's sockets, with a share of the session timeout for each address.
 
-    kazoo waits a whole session timeout for every connection, so one dead server of three would cost the session.
+    kazoo waits a whole session timeout for each connection, so one dead server of three would cost the session.
     """
 
     def __init__(self, addresses: int) -> None:
@@ -63,7 +63,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not 
 
 
 class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
-    """kazoo's connection with a bound on requests in flight, and with answers handed on by this thread."""
+    """kazoo's connection with a limit of requests in flight; responses are passed on by this thread."""
 
     client: Owner
     _xid: int
@@ -72,30 +72,30 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         super().__init__(client, retry, logger=KAZOO_LOGGER, sasl_options=sasl)
         self._max_in_flight = max_in_flight
         self._received = bytearray()
-        # How much of what was received has been handed out.
+        # Number of received bytes already processed.
         self._taken = 0
         self._received_at = monotonic()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._received.clear()
         self._taken = 0
-        # Returns when the session is there and authenticated.
+        # Returns once the session is established and authenticated.
         read_timeout, connect_timeout = super()._connect(host, hostip, port)
-        # kazoo does not keep the timeout which the server granted; its read timeout is two thirds of it.
+        # kazoo does not store the timeout granted by the server; its read timeout is two thirds of it.
         self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
         self._received_at = monotonic()
         self.client.begin()
-        # kazoo pings after half of this, which is a twelfth of the session: somewhat more often than ZooKeeper's own
-        # client. The server counts a session's time from what it heard last, and the last broker to die is the one
-        # that may lead alone; it should be the last to expire too, and not whoever happened to ping last.
+        # kazoo pings after half of this, a twelfth of the session timeout: somewhat more often than ZooKeeper's own
+        # client. The server counts a session's time from the last message. The last broker to die is the one that may
+        # lead alone, so its session should expire last, whichever broker pinged last.
         return read_timeout / 4, connect_timeout
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        """Ask for the session, or say who we are: a server that only starts may take a connection and never answer."""
+        """Establish the session or authenticate; with a timeout, as a starting server may accept and never respond."""
         return super()._invoke(min(timeout, self.client._session_timeout / 1000 / ATTEMPTS_MIN), request, xid)
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
-        """Answer one challenge. kazoo would ask a server that does not know SASL over and over, without end."""
+        """Respond to one challenge. kazoo would retry endlessly with a server that does not support SASL."""
         sasl = SASLClient("zk-sasl-md5", service="zookeeper", **self.sasl_options)
         try:
             challenge = self._exchange_tokens(b"", timeout, xid=1)
@@ -103,7 +103,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
                 raise AuthFailedError("the server knows no SASL users")
             sasl.process(self._exchange_tokens(sasl.process(challenge), timeout, xid=2))
         except (SASLError, SASLProtocolException, ConnectionDropped) as error:
-            # ZooKeeper hangs up on whom it does not believe.
+            # ZooKeeper closes the connection if the authentication fails.
             raise AuthFailedError(str(error)) from error
         if not sasl.complete:
             raise AuthFailedError("the server did not prove that it knows the password")
@@ -118,20 +118,20 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
 
     def _send_ping(self, connect_timeout: float) -> None:
         super()._send_ping(connect_timeout)
-        # kazoo drops the connection when a ping is due and the one before is unanswered. At this pace that would take
-        # a server that is busy for a second for a dead one.
+        # kazoo drops the connection when a ping is due and the previous one is unanswered. At this interval it would
+        # take a server that is busy for a second for dead.
         if monotonic() - self._received_at < self.client.granted_timeout_seconds / 3:
             self.ping_outstanding.clear()
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        # One byte may stand for many requests and many bytes for none: they only wake this thread.
+        # Bytes do not correspond to requests: they only wake this thread.
         self._read_sock.recv(65536)
         self._fill(connect_timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
-        """Handle every answer that has arrived whole; kazoo's selector sees only the socket, not our buffer.
+        """Process every complete response; kazoo's selector sees only the socket, not our buffer.
 
-        `read_timeout` is only the pace of the pings; an answer that has begun to arrive is waited for longer.
+        `read_timeout` is only the ping interval; an incomplete response is waited for longer.
         """
         timeout = self.client.granted_timeout_seconds / 3
         while True:
@@ -141,7 +141,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
                 return response
 
     def _read(self, length: int, timeout: float) -> bytes:
-        """Exactly `length` bytes, taken from the socket in pieces as large as they come."""
+        """Exactly `length` bytes, read from the socket in chunks as they arrive."""
         with self._socket_error_handling():
             while len(self._received) - self._taken < length:
                 self._receive(timeout)
@@ -183,8 +183,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         if isinstance(request, Close):
             return CLOSE_RESPONSE
         if completion is None:
-            # Watches put back. This answer must not count as the last thing seen: if the connection breaks before
-            # all of them are back, the others must still be told of what happened since the earlier break.
+            # Watches restored. This response must not update the last zxid: if the connection breaks before all of them
+            # are restored, the others must still report changes since the earlier break.
             return None
         if header.zxid > 0:
             client.last_zxid = header.zxid
@@ -196,7 +196,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         return None
 
     def _answered_by(self, header: Any) -> tuple[Any, Any]:
-        """The request and its completion: the oldest one, but for a kind that the server refuses out of its turn."""
+        """The request of a response and its completion: the oldest one, except for requests refused out of order."""
         pending = self.client._pending
         if header.err == UNIMPLEMENTED:
             position = next(number for number, (_, _, xid) in enumerate(pending) if xid == header.xid)
@@ -218,5 +218,5 @@ def _decode(request: Request, buffer: bytes, offset: int) -> Any:
     try:
         return request.deserialize(buffer, offset)
     except Exception as error:
-        logger.exception("Undecodable answer of ZooKeeper")
+        logger.exception("Decoding a ZooKeeper response failed")
         return error

@@ -1,8 +1,8 @@
-"""The requests klamm sends to ZooKeeper, in ZooKeeper's own encoding (jute), sent through kazoo's connection.
+"""ZooKeeper requests in its own encoding (jute), sent through kazoo's connection.
 
-kazoo knows neither MultiRead nor SetWatches, drops the stats of creates in transactions, and makes an object for
-every field; 100,000 partitions are read and written through these classes, so they encode whole batches at once.
-Paths are absolute here: the chroot is already in them.
+kazoo supports neither MultiRead nor SetWatches, drops the stats of creates in transactions, and creates an object per
+field; 100,000 partitions are read and written through these classes, so they encode whole batches at once. Paths are
+absolute here, with the chroot.
 """
 
 import struct
@@ -52,7 +52,7 @@ _ALL: Final = 31
 
 
 def _acl(*entries: tuple[int, str, str]) -> bytes:
-    """An access control list of (permissions, scheme, id)."""
+    """An ACL of (permissions, scheme, id) entries."""
     parts = [_INT.pack(len(entries))]
     for permissions, scheme, identity in entries:
         parts += (_INT.pack(permissions), _string(scheme), _string(identity))
@@ -65,7 +65,7 @@ def _string(text: str) -> bytes:
 
 
 _WORLD: Final = ("world", "anyone")
-# The server puts the identities of the session in its place.
+# The server replaces it with the identities of the session.
 _CREATOR: Final = ("auth", "")
 _ACLS: Final = {
     Access.OPEN: _acl((_ALL, *_WORLD)),
@@ -75,26 +75,26 @@ _ACLS: Final = {
 
 
 class ErrorAnswer(Struct, frozen=True):
-    """The server refused the request as a whole, with this code."""
+    """The server refused the whole request with this code."""
 
     code: int
 
 
 class LostAnswer(Struct, frozen=True):
-    """The connection was lost before the answer came. `sent`: the server may have seen the request."""
+    """The connection was lost before the response. `sent`: the server may have received the request."""
 
     sent: bool
 
 
 class Request:
-    """One request and, later, what became of it.
+    """One request and its outcome.
 
-    `serialize` and `deserialize` are what kazoo calls. `outcome` is the decoded answer, an `ErrorAnswer`, a
-    `LostAnswer` or an exception; it is written by the connection's thread and read once the exchange is complete.
+    kazoo calls `serialize` and `deserialize`. `outcome` is the decoded response, an `ErrorAnswer`, a `LostAnswer` or an
+    exception; it is written by the connection's thread and read once the exchange is complete.
     """
 
     type: ClassVar[int]
-    # A watch of this kind stands on `watched` once the server has answered without an error.
+    # A watch of this kind is armed on `watched` once the server has responded without an error.
     __slots__ = ("answered_at", "body", "outcome", "sent_at", "watched")
 
     def __init__(self, body: bytes, watched: Sequence[str] = ()) -> None:
@@ -151,7 +151,7 @@ class GetChildren(Request):
 class MultiRead(Request):
     """Many reads of data or of children, each with its own result (since ZooKeeper 3.6).
 
-    Answer: a list with a Node or a tuple of names for each path, None for an absent one.
+    Response: a list with a Znode or a tuple of names for each path, None if missing.
     """
 
     type = MULTI_READ
@@ -165,11 +165,11 @@ class MultiRead(Request):
         super().__init__(b"".join(parts))
 
     def deserialize(self, buffer: bytes, offset: int) -> list[Znode | tuple[str, ...] | int | None]:
-        """Decode; results other than absence and success stay as their error code."""
+        """Decode; results other than success and a missing znode are error codes."""
         results: list[Znode | tuple[str, ...] | int | None] = []
         append, data_result, stat = results.append, _DATA_RESULT.unpack_from, _STAT.unpack_from
         while True:
-            # After the header comes the data's length, the number of children or the error code.
+            # The header is followed by the data's length, the number of children or the error code.
             operation, done, _, number = data_result(buffer, offset) if offset + 13 <= len(buffer) else (ERROR, 1, 0, 0)
             if operation == GET_DATA:
                 start = offset + 13
@@ -189,9 +189,9 @@ class MultiRead(Request):
 
 
 class Multi(Request):
-    """A transaction. Answer: a list of OpResult; paths of created nodes still have the chroot.
+    """A transaction. Response: a list of OpResult; paths of created znodes include the chroot.
 
-    `sets_acl`: created nodes get the access list of their path, instead of being open.
+    `sets_acl`: created znodes get the ACL of their path, instead of an open one.
     """
 
     type = MULTI
@@ -225,9 +225,9 @@ class Multi(Request):
 
 
 class SetWatches(Request):
-    """Leave watches on many nodes at once; what changed after `since_zxid` fires immediately.
+    """Arm watches on many znodes at once; changes after `since_zxid` fire immediately.
 
-    Watches on data that is gone, and exists-watches on nodes that are there, fire as well. Answer: None.
+    Data watches on missing znodes and exists watches on existing znodes fire as well. Response: None.
     """
 
     type = SET_WATCHES
@@ -262,12 +262,12 @@ def _encode_operation(op: Op, chroot: str, sets_acl: bool) -> tuple[bytes, ...]:
 
 
 def _failure(code: int) -> ZkError:
-    """The server reports 0 for operations before the one that failed: they were undone."""
+    """The error of an operation; the server reports 0 for operations before the failed one, which were rolled back."""
     return ZkError.RUNTIME_INCONSISTENCY if code == 0 else ZkError(code)
 
 
 def _buffer(data: bytes) -> bytes:
-    """Empty data goes out as null, as Kafka writes nodes without content."""
+    """Encode data; empty data is sent as null, as Kafka does for znodes without content."""
     return _INT.pack(len(data)) + data if data else _INT.pack(-1)
 
 

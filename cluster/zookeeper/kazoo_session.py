@@ -1,10 +1,10 @@
 """One ZooKeeper session on one kazoo client.
 
-kazoo gives watches, completions and state changes to three different threads, so their order is lost; it forgets
-its watches when the connection breaks; it opens a new session by itself when one expired; and it pings from its own
-thread, so that a program which no longer does anything keeps its session for ever. Here all that happens is passed
-on by the connection's own thread, in the order of the wire; watches are armed again on reconnection; an expired
-session ends the client; and a guard closes the session when the event loop shows no sign of life.
+kazoo delivers watches, completions and state changes on three threads, so that their order is lost; it drops its
+watches when the connection breaks; it opens a new session when one has expired; and it pings from its own thread, so
+that a blocked program keeps its session. Here everything is delivered by the connection's thread, in the order
+received; watches are restored on reconnection; an expired session ends the client; and a guard closes the session when
+the event loop is blocked.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Exchange:
-    """Requests that were sent together; passed on when the last of them has its outcome."""
+    """Requests sent together; delivered when the last of them has its outcome."""
 
     __slots__ = ("missing", "requests")
 
@@ -43,7 +43,7 @@ Delivery = Exchange | WatchEvent | SessionEvent
 
 
 class Completion:
-    """What kazoo calls when a request of an exchange fails without an answer."""
+    """Called by kazoo when a request of an exchange fails without a response."""
 
     __slots__ = ("_session", "exchange", "request")
 
@@ -71,11 +71,10 @@ def _sasl_options(credentials: Credentials | None) -> dict[str, str] | None:
 
 
 class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
-    """One session from its opening to its end; another session needs another object.
+    """One session from opening to end; another session needs another object.
 
-    `on_delivery` is called on the connection's thread, with everything in order; the last delivery of a session
-    that was not closed on purpose is a SessionEvent EXPIRED or AUTH_FAILED. `beat` must be called by the event
-    loop several times per session timeout.
+    `on_delivery` is called on the connection's thread, in order; unless the session was closed, its last delivery is a
+    SessionEvent EXPIRED or AUTH_FAILED. `beat` must be called by the event loop several times per session timeout.
     """
 
     def __init__(
@@ -103,28 +102,28 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         self._is_usable = False
 
     def open(self) -> None:
-        """Begin to connect; returns at once."""
+        """Start to connect; returns at once."""
         self.start_async()
         threading.Thread(target=self._guard, name="zookeeper-zombie-guard", daemon=True).start()
 
     def shut(self, timeout_seconds: float) -> None:
-        """Close the session and end the thread. Blocks; nothing is delivered any more."""
+        """Close the session and end the thread. Blocks; nothing is delivered afterwards."""
         self._over.set()
         self._ask_to_close()
         if not self._connection.connection_stopped.wait(timeout_seconds):
             self._cut()
         self.handler.stop()
-        # A thread that still waits for an unreachable host is left behind: it ends, and frees its sockets, by itself.
+        # A thread that still waits for an unreachable host is abandoned: it ends and releases its sockets by itself.
         if self._connection.connection_stopped.wait(timeout_seconds):
             self._connection.stop()
             self.close()
 
     def beat(self) -> None:
-        """The event loop is alive."""
+        """The event loop is responsive."""
         self._last_beat = monotonic()
 
     def send(self, exchange: Exchange) -> None:
-        """Queue the requests; they leave in order as soon as there is a connection and room. Any thread."""
+        """Queue the requests; sent in order once there is a connection and capacity. Thread-safe."""
         self._queue.extend((request, Completion(self, exchange, request)) for request in exchange.requests)
         self._wake()
 
@@ -137,7 +136,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         self._on_delivery(self, delivery)
 
     def begin(self) -> None:
-        """The connection stands and its user is proven: from here on requests are sent."""
+        """The connection is established and authenticated: send requests from now on."""
         self._is_usable = True
         if not self._over.is_set():
             self._arm_again()
@@ -158,14 +157,14 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
 
     def _end(self, state: SessionState, session_id: int | None) -> None:
         self._over.set()
-        # Without this kazoo would open another session by itself.
+        # Otherwise kazoo would open another session by itself.
         self._stopped.set()
         self.deliver(SessionEvent(state, 0 if session_id is None else session_id))
 
     def _arm_again(self) -> None:
-        """Put the watches back before any queued request, so that no answer can overtake a notification."""
+        """Restore the watches before any queued request, so that no response can overtake a notification."""
         for request in reversed(list(self.watches.requests(self.last_zxid))):
-            # Nobody waits for the answer, and a loss of it needs no care: the next connection arms them all again.
+            # The response is ignored and its loss is harmless: the next connection restores all watches again.
             self._queue.appendleft((request, None))
         self._wake()
 
@@ -175,18 +174,18 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
             try:
                 write_socket.send(b"\0", socket.MSG_DONTWAIT)
             except OSError:
-                # Either full of wake-up calls that are still unread, or closed with the session.
+                # Either full of unread wake-ups, or closed with the session.
                 return
 
     def _guard(self) -> None:
-        """End the session when the event loop gave no sign of life for one session timeout.
+        """Close the session if the event loop was blocked for one session timeout.
 
-        The rest of the cluster must be able to take over from a program that is stuck, and kazoo would go on pinging.
+        The rest of the cluster must be able to take over from a blocked program, while kazoo would go on pinging.
         """
         while not self._over.wait(self.granted_timeout_seconds / 10):
             silence = monotonic() - self._last_beat
             if silence > self.granted_timeout_seconds:
-                logger.error("The event loop was stuck for %.1f s: closing the ZooKeeper session", silence)
+                logger.error("Event loop blocked for %.1f s; closing the ZooKeeper session", silence)
                 self._ask_to_close()
                 return
 
@@ -197,7 +196,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
             self._wake()
 
     def _cut(self) -> None:
-        """Break the connection if it is still there, which makes the thread notice that it is to stop."""
+        """Close the connection if it is open, so that its thread stops."""
         connected = self._connection._socket
         if connected is not None:
             try:

@@ -1,10 +1,10 @@
-"""Children of a node that may be absent, without losing sight of it."""
+"""Children of a znode that may not exist, with a watch in either case."""
 
 from cluster.zookeeper.port import ZooKeeper
 
 
 async def watched_children(zookeeper: ZooKeeper, path: str) -> tuple[str, ...] | None:
-    """Names of the children, with a watch on the list; None for an absent node, with a watch for its creation."""
+    """Names of the children, with a watch on the list; None for a missing znode, with a watch for its creation."""
     while True:
         names = await zookeeper.children(path, watch=True)
         if names is not None or await zookeeper.exists(path, watch=True) is None:

@@ -1,4 +1,4 @@
-"""How a client says to ZooKeeper who it is, and the JAAS file in which Kafka's operators write that down.
+"""ZooKeeper credentials, and the JAAS file that holds them, in the format used with Kafka.
 
 Source: Kafka's documentation of ZooKeeper authentication; the grammar of javax.security.auth.login.Configuration.
 """
@@ -9,33 +9,33 @@ from typing import Final
 
 from msgspec import Struct
 
-# Comments, words in quotes (left in them, so that they cannot be taken for signs), signs, words.
+# Comments, quoted strings (kept with their quotes, to distinguish them from symbols), symbols, identifiers.
 _TOKEN: Final = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"|[{};=]|[^\s{};="]+)', re.DOTALL)
 
 
 class Scheme(Enum):
-    """How the user is proven."""
+    """The authentication scheme."""
 
     SASL = "sasl"
-    """SASL with DIGEST-MD5, as Kafka does it: the server knows its users and refuses everyone else."""
+    """SASL with DIGEST-MD5, as in Kafka: the server knows its users and refuses everyone else."""
     DIGEST = "digest"
-    """ZooKeeper's own `digest`: no set-up of the server; whoever knows user and password is the same identity."""
+    """ZooKeeper's `digest`: needs no server configuration; whoever has user name and password is that identity."""
 
 
 class Credentials(Struct, frozen=True):
-    """Who a process is to ZooKeeper, and by which scheme it proves that."""
+    """User and password of a process, and the authentication scheme."""
 
     scheme: Scheme
     username: str
     password: str
 
     def __repr__(self) -> str:
-        """Without the password, which must not get into a log by accident."""
+        """Without the password, to keep it out of logs."""
         return f"Credentials({self.scheme.value}, {self.username!r})"
 
 
 def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
-    """User and password of one section of a JAAS file. Raises ValueError, whose text never has what is in the file."""
+    """User and password of one section of a JAAS file. Raises ValueError; its text never quotes the file."""
     sections = _sections(text)
     if section not in sections:
         raise ValueError(f"has no section {section}")
@@ -47,7 +47,7 @@ def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
 
 
 def _sections(text: str) -> dict[str, dict[str, str]]:
-    """Options by section; where several login modules of a section give the same option, the first one's."""
+    """Options by section; if several login modules of a section have an option, the first one counts."""
     tokens = ["", *filter(None, _TOKEN.findall(text)), ""]
     sections: dict[str, dict[str, str]] = {}
     options: dict[str, str] = {}

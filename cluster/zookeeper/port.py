@@ -1,18 +1,17 @@
-"""The ZooKeeper port: what klamm asks of a coordination service, in batches and in plain values.
+"""The ZooKeeper port: batched operations on plain values.
 
 Two implementations pass one contract suite: `cluster.zookeeper.kazoo_client` on the real server and
 `simulator.zookeeper` in memory.
 
-Ordering. Watch events, session events and completions reach the event loop in the order in which the
-server (or the client library) produced them: the notification of a change is delivered before any
-answer that already shows the change.
+Ordering. Watch events, session events and completions reach the event loop in the order in which the server (or the
+client library) produced them: the notification of a change is delivered before any response that already shows the
+change.
 
-Outcomes. Per-item results are values. A whole call raises `SessionExpiredError` (the session is gone
-for good, and whatever was in flight may or may not have been applied) or, for writes only,
-`OutcomeUnknownError` (the connection was lost after the request had left: it may or may not have been
-applied; re-read to find out). A node that must not be read raises `ZooKeeperAccessError`; what must not be written is a
-value, NO_AUTH. Reads are repeated by the adapter after a reconnection and do not raise
-the latter. Calls made while disconnected wait for the connection.
+Outcomes. Per-item results are values. A whole call raises `SessionExpiredError` (the session is over, and requests in
+flight may or may not have been applied) or, for writes only, `OutcomeUnknownError` (the connection was lost after the
+request was sent: it may or may not have been applied; read again to find out). A read that the ACL denies raises
+`ZooKeeperAccessError`; a denied write is a value, NO_AUTH. Reads are repeated by the adapter after a reconnection and
+do not raise OutcomeUnknownError. Calls made while disconnected wait for the connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +24,12 @@ from cluster.errors import ZooKeeperAccessError, ZooKeeperError
 
 ANY_VERSION: Final = -1
 
-# Values that come by the hundred thousand are kept from the cyclic garbage collector (gc=False): they hold only
-# plain values, so they cannot be part of a cycle, and its passes over them would stop the event loop.
+# Values that occur by the hundred thousand are not tracked by the cyclic garbage collector (gc=False): they hold only
+# plain values, so they cannot be part of a cycle, and its passes over them would block the event loop.
 
 
 class Stat(Struct, frozen=True, gc=False):
-    """The part of a node's stat that klamm uses. `ephemeral_owner` is 0 for persistent nodes; times in ms."""
+    """The part of a znode's stat that klamm uses. `ephemeral_owner` is 0 for persistent znodes; times in ms."""
 
     czxid: int
     mzxid: int
@@ -42,14 +41,14 @@ class Stat(Struct, frozen=True, gc=False):
 
 
 class Znode(Struct, frozen=True, gc=False):
-    """Data and stat of one node. Null data reads as b''."""
+    """Data and stat of one znode. Null data is read as b''."""
 
     data: bytes
     stat: Stat
 
 
 class WatchKind(Enum):
-    """CHANGED: the data of the node. CHILDREN: one of them came or went, whatever became of their data."""
+    """CHANGED: the znode's data. CHILDREN: a child was created or deleted; changes of their data are not reported."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -58,7 +57,7 @@ class WatchKind(Enum):
 
 
 class WatchEvent(Struct, frozen=True, gc=False):
-    """Something happened to `path`; what is there now must be read. The watch that fired is spent."""
+    """`path` has changed; its current state must be read. The watch that fired is no longer armed."""
 
     path: str
     kind: WatchKind
@@ -66,34 +65,34 @@ class WatchEvent(Struct, frozen=True, gc=False):
 
 class SessionState(Enum):
     CONNECTED = "connected"
-    """The session is usable; comes again after every DISCONNECTED that healed within the session."""
+    """The session is usable; also after every DISCONNECTED that ended in a reconnection within the session."""
     DISCONNECTED = "disconnected"
     EXPIRED = "expired"
-    """This session is gone with its ephemerals and watches. `start_session` makes a new one."""
+    """The session is over, with its ephemerals and watches. `start_session` opens a new one."""
     AUTH_FAILED = "auth_failed"
-    """The credentials were refused, at first or on a reconnection: this session is over as if it had expired."""
+    """The credentials were refused, at first or on a reconnection: the session is over, as if it had expired."""
 
 
 class SessionEvent(Struct, frozen=True):
-    """The session, or the connection that carries it, is now in this state."""
+    """The session, or its connection, changed to this state."""
 
     state: SessionState
     session_id: int
 
 
 Listener = Callable[[WatchEvent | SessionEvent], None]
-"""Called on the event loop, in order. It must only enqueue: no awaiting, no work."""
+"""Called on the event loop, in order. It must only enqueue."""
 
 
 class Check(Struct, frozen=True, gc=False):
-    """Fails the transaction unless the node has exactly this data version."""
+    """Fails the transaction unless the znode has exactly this data version."""
 
     path: str
     version: int
 
 
 class Create(Struct, frozen=True, gc=False):
-    """`ephemeral`: the node goes with the session. `sequential`: the server appends ten digits, which count up."""
+    """`ephemeral`: deleted with the session. `sequential`: the server appends a ten-digit sequence number."""
 
     path: str
     data: bytes = b""
@@ -120,7 +119,7 @@ class ZkError(IntEnum):
 
     OK = 0
     RUNTIME_INCONSISTENCY = -2
-    """This operation of a failed transaction was not reached or was rolled back."""
+    """This operation of a failed transaction was not executed or was rolled back."""
     NO_NODE = -101
     NO_AUTH = -102
     BAD_VERSION = -103
@@ -131,10 +130,10 @@ class ZkError(IntEnum):
 
 
 class OpResult(Struct, frozen=True, gc=False):
-    """What became of one operation.
+    """The result of one operation.
 
-    `stat` comes with successful SetData, and with successful Create where `stat` was asked for through a
-    transaction; `path` is the name a sequential Create really got.
+    `stat`: of successful SetData, and of successful Create if it was requested in a transaction; `path`: the actual
+    name of a sequential Create.
     """
 
     error: ZkError
@@ -147,7 +146,7 @@ class OpResult(Struct, frozen=True, gc=False):
 
 
 def refusal(what: str, error: ZkError) -> ZooKeeperError:
-    """The error to raise for a result that nobody expects; `what` could not be done, in words."""
+    """The error to raise for an unexpected result; `what`: the message about the failed operation."""
     match error:
         case ZkError.NO_AUTH:
             return ZooKeeperAccessError(f"{what}: NO_AUTH: the node's access list does not allow it to this process")
@@ -157,57 +156,57 @@ def refusal(what: str, error: ZkError) -> ZooKeeperError:
 
 
 class ZooKeeper(Protocol):
-    """One client with one session at a time. All methods are called on the event loop."""
+    """A client with one session at a time. All methods are called on the event loop."""
 
     @property
     def session_id(self) -> int:
-        """Id of the present session, as found in `ephemeral_owner`; 0 before the first connection."""
+        """Id of the current session, as found in `ephemeral_owner`; 0 before the first connection."""
         ...
 
     def listen(self, listener: Listener) -> None:
-        """Set the one listener. Must be called before `start_session`."""
+        """Set the listener. Must be called before `start_session`."""
         ...
 
     async def start_session(self) -> None:
-        """Connect and open a session; the first call and, after EXPIRED, each new one.
+        """Connect and open a session; called first, and again after EXPIRED.
 
-        Creates a missing chroot. Raises ZooKeeperUnreachableError when no connection came about within
-        the connection timeout, ZooKeeperAuthenticationError when the credentials were refused.
+        Creates a missing chroot. Raises ZooKeeperUnreachableError without a connection within the connection timeout,
+        ZooKeeperAuthenticationError if the credentials were refused.
         """
         ...
 
     async def close(self) -> None:
-        """End the session, which deletes its ephemerals at once. Never raises; safe to call twice."""
+        """Close the session, which deletes its ephemerals at once. Never raises; safe to call twice."""
         ...
 
     async def get(self, path: str, *, watch: bool = False) -> Znode | None:
-        """Data and stat, or None if absent. With `watch`, a data watch is left, on an absent node too."""
+        """Data and stat, None if missing. `watch` arms a data watch, also on a missing znode."""
         ...
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """Stat, or None if absent. With `watch`, a data watch is left, on an absent node too."""
+        """Stat, None if missing. `watch` arms a data watch, also on a missing znode."""
         ...
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
-        """Names of the children, sorted, or None if the node is absent (then no watch is left)."""
+        """Names of the children, sorted; None if the znode is missing (then no watch is armed)."""
         ...
 
     async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | None]:
-        """Read many nodes in few round trips (MultiRead); results in the order of `paths`.
+        """Read many znodes in few round trips (MultiRead); results in the order of `paths`.
 
-        With `watch`, a data watch is left on each of them, armed before the data is read.
+        `watch` arms a data watch on each of them, before the data is read.
         """
         ...
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
-        """List many nodes in few round trips; results in the order of `paths`, None where absent."""
+        """List the children of many znodes in few round trips; results in the order of `paths`, None if missing."""
         ...
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         """One transaction: all operations or none. One result per operation, in order.
 
-        When an operation fails, its result has its error and all others RUNTIME_INCONSISTENCY (those
-        before the failing one too). Raises OutcomeUnknownError or SessionExpiredError.
+        If an operation fails, its result has its error and all others RUNTIME_INCONSISTENCY, including earlier ones.
+        Raises OutcomeUnknownError or SessionExpiredError.
         """
         ...
 

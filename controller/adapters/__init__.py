@@ -1,1 +1,1 @@
-"""Where the controller touches gRPC; nothing is decided here."""
+"""gRPC adapters of the controller; they make no decisions."""

@@ -25,7 +25,7 @@ _RESPONSE_OF: dict[type[ControlRequest], Callable[..., ControlResponse]] = {
 
 
 class GrpcBrokerClient:
-    """See controller.ports.BrokerClient. Which listener is used: RQ-30; time limits: RQ-32."""
+    """Implements controller.ports.BrokerClient. Listener: RQ-30; timeouts: RQ-32."""
 
     def __init__(self, settings: Settings) -> None:
         timeout_ms = settings.controller_socket_timeout_ms
@@ -44,10 +44,10 @@ class GrpcBrokerClient:
         try:
             response: ControlResponse = await self._client.call(address, request, self._timeout_ms)
         except ApiError as error:
-            # A refusal of the whole request is an answer, as Kafka's top-level error code is.
+            # An error for the whole request is a response, like Kafka's top-level error code.
             return _RESPONSE_OF[type(request)](error_code=error.code)
         except PeerUnreachableError:
-            # The next attempt opens a connection of its own instead of waiting for this one's turn to reconnect.
+            # The next attempt opens a new connection instead of waiting for this one's reconnect backoff.
             await self._client.forget(address)
             raise
         return response

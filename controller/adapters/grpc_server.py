@@ -1,4 +1,4 @@
-"""What a controller serves over gRPC."""
+"""The gRPC server of a controller."""
 
 from cluster.process.metrics import Metrics
 from cluster.rpc.methods import CLUSTER_SERVICE, CONTROLLER_SERVICE

@@ -1,5 +1,5 @@
-"""Pure rules of the controller: from values to values, without I/O, clock or randomness of their own.
+"""Decisions of the controller: pure functions from values to values, without I/O, clock or own randomness.
 
-`read_only_view` says which questions a rule may ask of the cluster. The rest is one file per subject, and every
-result is a named frozen value: what to write, whom to tell, what failed and why.
+`context_view` is what they may read of the context. Files are grouped by subject. Every result is a frozen value: what
+to write, which requests to send, what failed and why.
 """

@@ -1,7 +1,7 @@
-"""Whom to tell what: changes are collected in a batch, which then becomes at most one request of each kind per broker.
+"""Collects changes in a batch and builds at most one request of each kind per broker from it.
 
-A batch lives for one step of one event and is sent once, so a half-sent batch cannot meet the next one. Partition
-states are built once and shared by all requests that carry them, which the codec uses to serialise them once.
+A batch belongs to one step of one event and is sent once, so a partly sent batch cannot mix with the next one.
+Partition states are built once and shared by all requests that carry them, so that the codec serialises them once.
 Source: Kafka AbstractControllerBrokerRequestBatch.
 """
 
@@ -51,9 +51,9 @@ class _Stop(NamedTuple):
 
 
 class ControlBatch:
-    """Collects what brokers must hear about one step. Leadership is captured when it is added (RQ-6).
+    """Collects the requests of one step. Leadership is captured when it is added (RQ-6).
 
-    `announced`: assignments that brokers are told of before the topic nodes, and with them the view, carry them.
+    `announced`: assignments sent to brokers before the topic znodes, and therefore the view, hold them.
     """
 
     def __init__(self, view: ContextView, announced: Assignments = NO_ASSIGNMENTS) -> None:
@@ -66,7 +66,7 @@ class ControlBatch:
         self._metadata_for_all = False
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
-        """What brokers are told."""
+        """The assignment to send to brokers."""
         announced = self._announced.get(tp)
         return self._view.assignment(tp) if announced is None else announced
 
@@ -79,9 +79,9 @@ class ControlBatch:
         *,
         is_new: bool,
     ) -> None:
-        """Tell `brokers` of the leadership, and every registered broker through UpdateMetadata (RQ-4).
+        """Send the leadership to `brokers`, and to every registered broker through UpdateMetadata (RQ-4).
 
-        A later entry for the partition replaces an earlier one, but once new it stays new in this batch.
+        A later entry for the partition replaces an earlier one, but `is_new` stays True within this batch.
         """
         entry = _LeaderAndIsr(leadership, assignment, is_new)
         for broker in brokers:
@@ -96,7 +96,7 @@ class ControlBatch:
             self._metadata[tp] = current
 
     def add_stop_replica(self, broker: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
-        """Tell `broker` to stop the replica; once it is to be deleted it stays so in this batch (RQ-5)."""
+        """Send StopReplica to `broker`; once `delete` was True it stays so within this batch (RQ-5)."""
         if broker < 0:
             return
         stops = self._stops.setdefault(broker, {})
@@ -105,9 +105,9 @@ class ControlBatch:
         stops[tp] = _Stop(self._view.leader_epoch_for_stop(tp), sticky)
 
     def add_update_metadata(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]) -> None:
-        """Tell `brokers` of the partitions and of all live brokers.
+        """Send UpdateMetadata with the partitions and all live brokers to `brokers`.
 
-        A partition without leadership is left out, but its brokers get a request all the same (RQ-7).
+        A partition without leadership is omitted, but its brokers get a request all the same (RQ-7).
         """
         self._metadata_brokers.update(b for b in brokers if b >= 0)
         leaderships = self._view.leaderships
@@ -117,14 +117,14 @@ class ControlBatch:
                 self._metadata[tp] = leadership
 
     def add_update_metadata_for_all(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """The same for all registered brokers."""
+        """`add_update_metadata` for all registered brokers."""
         self._metadata_for_all = True
         self.add_update_metadata((), partitions)
 
     def requests(self, controller: ControllerId, settings: "RequestSettings") -> list[tuple[BrokerId, ControlRequest]]:
-        """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica (RQ-10), brokers in order of id.
+        """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica requests, brokers sorted by id (RQ-10).
 
-        Brokers that are not registered now are left out; the others get their present broker epoch (RQ-12).
+        Brokers that are not registered now are omitted; the others get their current broker epoch (RQ-12).
         """
         return [
             *self._leader_and_isr_requests(controller, settings),
@@ -221,7 +221,7 @@ class ControlBatch:
 
 
 class RequestSettings(Struct, frozen=True):
-    """How the protocol version and the listeners shape requests; the defaults are those of the newest version."""
+    """How protocol version and listeners shape requests; the defaults are those of the latest version."""
 
     inter_broker_listener: str = "PLAINTEXT"
     leader_recovery_state: bool = True
@@ -230,7 +230,7 @@ class RequestSettings(Struct, frozen=True):
 
 
 def _says_the_same(left: _LeaderAndIsr, right: _LeaderAndIsr) -> bool:
-    # Identity is enough, and much faster than comparing: both come from the context's own objects.
+    # Comparing identity is enough, and much faster: both come from objects of the context.
     return left.leadership is right.leadership and left.assignment is right.assignment and left.is_new is right.is_new
 
 

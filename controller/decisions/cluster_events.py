@@ -1,7 +1,7 @@
-"""What those who watch the cluster are told of state changes.
+"""Derives the events of the Watch stream from state-change records.
 
-The stream is made from the same records as the state-change log, so that nothing is logged and not told. Each
-partition is told of as it stands after the whole event of the controller, not after each step of it.
+The stream and the state-change log are made from the same records, so nothing is in one only. Each partition is
+reported as it is after the whole controller event, not after each step.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,9 @@ from state_log.record import Kind, StateChange
 REASSIGNMENT_STARTED: Final = "started"
 REASSIGNMENT_CANCELLED: Final = "cancelled"
 REASSIGNMENT_COMPLETED: Final = "completed"
-"""`to_state` of a change of kind ASSIGNMENT. Without any, the list was rewritten and the end of it follows."""
+"""`to_state` of a completed reassignment, for records of kind ASSIGNMENT. Without a `to_state` the assignment was
+written and the reassignment is not complete.
+"""
 
 _NAMED_AFTER_STATE: Final[dict[Kind, dict[str | None, tuple[str, ...]]]] = {
     Kind.BROKER: {
@@ -42,7 +44,7 @@ _NAMED_AFTER_STATE: Final[dict[Kind, dict[str | None, tuple[str, ...]]]] = {
 
 
 def recorded_as(view: ContextView, tp: TopicPartition, assignment: ReplicaAssignment) -> str | None:
-    """The `to_state` of a list of replicas that was written at the beginning of a reassignment."""
+    """The `to_state` of an assignment written when a reassignment starts or is cancelled."""
     if assignment.is_being_reassigned:
         return REASSIGNMENT_STARTED
     return REASSIGNMENT_CANCELLED if tp in view.partitions_being_reassigned else None
@@ -51,7 +53,7 @@ def recorded_as(view: ContextView, tp: TopicPartition, assignment: ReplicaAssign
 def cluster_events(
     view: ContextView, changes: Sequence[StateChange], controller: ControllerId, at_ms: int
 ) -> list[ClusterEvent]:
-    """What the changes of one event come to, in their order, each once; `view` is what the event left behind."""
+    """The events of one controller event, in the order of its changes, each once; `view`: the state after it."""
     created = {c.topic for c in changes if c.kind is Kind.TOPIC and c.to_state == "created"}
     cancelled = {
         (c.topic, c.partition) for c in changes if c.kind is Kind.ASSIGNMENT and c.to_state == REASSIGNMENT_CANCELLED
@@ -59,7 +61,7 @@ def cluster_events(
     events: dict[tuple[str, str | None, int | None], ClusterEvent] = {}
     for change in changes:
         if change.to_state == REASSIGNMENT_COMPLETED and (change.topic, change.partition) in cancelled:
-            # The way back to the old replicas ends like any other reassignment.
+            # The return to the original replicas ends like any other reassignment.
             continue
         for kind in _kinds(change, created):
             about = change.broker if change.kind is Kind.BROKER else change.partition
@@ -76,7 +78,7 @@ def _kinds(change: StateChange, created: set[str | None]) -> Iterable[str]:
         case Kind.BROKER | Kind.TOPIC | Kind.ASSIGNMENT:
             return _NAMED_AFTER_STATE[change.kind].get(change.to_state, ())
         case Kind.ISR:
-            # Whoever takes the leader out of the ISR leaves the partition without one.
+            # Removing the leader from the ISR leaves the partition without a leader.
             return ("leader_changed", "isr_changed") if change.leader == NO_LEADER else ("isr_changed",)
         case Kind.PARTITION if change.leader is not None:
             return ("leader_changed",)

@@ -1,4 +1,4 @@
-"""The questions that decisions may ask of the controller's context; they can change nothing through it."""
+"""The read-only view of the controller context for decisions."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -10,23 +10,23 @@ from cluster.state_machines import ReplicaState
 
 
 class PreferredLeadersView(Protocol):
-    """Partitions by preferred replica; topics queued for deletion left out."""
+    """Partitions by preferred replica, without topics queued for deletion."""
 
     def brokers(self) -> Sequence[BrokerId]:
-        """Those that do not lead all they were meant to lead, by id."""
+        """Brokers that do not lead all partitions they are the preferred replica of, sorted by id."""
         ...
 
     def meant_to_lead(self, broker: BrokerId) -> int:
-        """Of how many partitions the broker is the preferred replica."""
+        """Number of partitions that the broker is the preferred replica of."""
         ...
 
     def led_by_others(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
-        """Of those, the ones with a leadership that is not the broker's."""
+        """Those of them whose leader is not the broker."""
         ...
 
 
 class ContextView(Protocol):
-    """What the cluster looks like to the active controller. Unknown partitions have an empty assignment (CX-8)."""
+    """The cluster state as the active controller knows it. Unknown partitions have an empty assignment (CX-8)."""
 
     @property
     def epoch(self) -> ControllerEpoch: ...
@@ -42,7 +42,7 @@ class ContextView(Protocol):
 
     @property
     def brokers(self) -> Mapping[BrokerId, Broker]:
-        """Every registered, feature-compatible broker."""
+        """Every registered broker that supports the finalized features."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class ContextView(Protocol):
 
     @property
     def live_broker_ids(self) -> frozenset[BrokerId]:
-        """Registered and not shutting down (CX-1)."""
+        """Registered brokers that are not shutting down (CX-1)."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class ContextView(Protocol):
 
     @property
     def assignments(self) -> Mapping[str, Mapping[int, ReplicaAssignment]]:
-        """Topic -> partition -> replicas."""
+        """Topic -> partition -> replica assignment."""
         ...
 
     @property
@@ -69,19 +69,19 @@ class ContextView(Protocol):
 
     @property
     def deletions_postponed(self) -> AbstractSet[str]:
-        """Marked for deletion, but not queued before their partitions have come to where they move (D-1)."""
+        """Topics marked for deletion but not queued until their reassignments are complete (D-1)."""
         ...
 
     @property
     def topics_marked_for_deletion(self) -> AbstractSet[str]:
-        """Queued or postponed; made anew each time it is asked for."""
+        """Queued and postponed topics; a new set on each access."""
         ...
 
     def is_marked_for_deletion(self, topic: str) -> bool: ...
 
     @property
     def topics_ineligible_for_deletion(self) -> AbstractSet[str]:
-        """Those of the queued topics whose deletion is on hold."""
+        """Queued topics whose deletion is blocked at present."""
         ...
 
     @property
@@ -96,21 +96,23 @@ class ContextView(Protocol):
     def partitions_of(self, topic: str) -> Sequence[TopicPartition]: ...
 
     def partitions_on_broker(self, broker: BrokerId) -> Sequence[TopicPartition]:
-        """All partitions that the broker has a replica of, being added or removed ones included (CX-3)."""
+        """All partitions with a replica on the broker, including those being added or removed (CX-3)."""
         ...
 
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
-        """Of a topic that is marked for deletion."""
+        """Number of replicas in each state, for a topic marked for deletion."""
         ...
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment: ...
 
     def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
-        """Brokers on which a replica of this partition would be online: live, and its disk healthy (CX-2)."""
+        """Brokers on which a replica of this partition is online: live, and its log directory online (CX-2)."""
         ...
 
     def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
-        """What a StopReplica carries (CX-7): -2 while the topic is queued for deletion, -1 without leadership."""
+        """The leader epoch for a StopReplica: -2 while the topic is queued for deletion, -1 without
+        leadership (CX-7).
+        """
         ...
 
     def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState: ...

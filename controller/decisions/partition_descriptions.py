@@ -1,4 +1,4 @@
-"""Partitions and control requests in the terms of the API: for those who ask, and for the plans of dry runs."""
+"""Converts partitions and control requests to API types, for queries and dry-run plans."""
 
 from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, PartitionEpoch
 from cluster.partition import TopicPartition
@@ -9,7 +9,7 @@ from controller.decisions.context_view import ContextView
 
 
 def described_partition(view: ContextView, tp: TopicPartition, *, undeleted: bool = False) -> DescribedPartition:
-    """The partition as it is known; with `undeleted` only the replicas that a deletion has left."""
+    """Describe a partition from the view; with `undeleted` only the replicas not yet deleted by topic deletion."""
     assignment, leadership = view.assignment(tp), view.leaderships.get(tp)
     replicas = assignment.replicas
     if undeleted:

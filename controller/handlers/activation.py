@@ -25,12 +25,12 @@ from controller.handlers.topics.changes import record_topics
 from controller.handlers.topics.deletions import initialise_deletions, try_deletions
 
 FIRST_BALANCE_S: Final = 5
-"""After a failover brokers get so long to come back into ISRs before leadership is given back (EP-20)."""
+"""Delay of the first preferred leader check after a failover, so that brokers can rejoin ISRs first (EP-20)."""
 _log = structlog.stdlib.get_logger()
 
 
 async def activate(active: ActiveController) -> None:
-    """Run the failover sequence; any error means that this candidate cannot be active and must step down (EL-7)."""
+    """Run the failover sequence. On any error this candidate cannot be active and must step down (EL-7)."""
     clock = asyncio.get_running_loop()
     timings = active.timings
     await set_up_features(active)
@@ -55,7 +55,7 @@ async def activate(active: ActiveController) -> None:
     timings.sent(clock.time())
     context = active.context
     _log.info(
-        "Active",
+        "Controller failover completed",
         controller_epoch=context.epoch,
         brokers=sorted(context.live_broker_ids),
         topics=len(context.topics),
@@ -66,7 +66,7 @@ async def activate(active: ActiveController) -> None:
 
 
 async def _load(active: ActiveController) -> None:
-    """Read brokers, topics and partition states into the context, and open the channels (LC-1 to LC-9)."""
+    """Load brokers, topics and partition states into the context, and open the channels (LC-1 to LC-9)."""
     context, store = active.context, active.store
     registered = await admissible_brokers(active, await store.read_brokers())
     active.commit(BrokersJoined(tuple(registered), recorded=False))

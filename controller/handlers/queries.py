@@ -1,4 +1,4 @@
-"""What the active controller knows, for those who ask."""
+"""Answers requests that only read the controller context."""
 
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
@@ -54,7 +54,7 @@ async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> 
 
 
 async def describe_topics(active: ActiveController, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
-    """Unknown topics are answered one by one with UNKNOWN_TOPIC_OR_PARTITION."""
+    """Describe the requested topics; unknown ones get UNKNOWN_TOPIC_OR_PARTITION each."""
     context = active.context
     names = sorted(context.topics) if request.topics is None else list(dict.fromkeys(request.topics))
     configs = await active.store.read_topic_configs([name for name in names if name in context.topics])

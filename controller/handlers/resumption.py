@@ -1,6 +1,6 @@
-"""What ZooKeeper refused is tried again, without a failover: nothing stays half done until somebody notices.
+"""Retries procedures that stopped at a write refused by ZooKeeper, without a controller failover.
 
-Kafka's controller goes on with whatever comes next; there only its successor finishes what was refused.
+Kafka's controller does not retry these; there only the next controller finishes them.
 """
 
 from typing import Final
@@ -22,12 +22,12 @@ _log = structlog.stdlib.get_logger()
 
 
 async def resume_procedures(active: ActiveController) -> None:
-    """Compare with ZooKeeper once more, as if every watch had fired, and carry on with what was stopped.
+    """Compare all state with ZooKeeper again, as if every watch had fired, and resume stopped procedures.
 
-    In the order of a failover. What is refused again asks for the next attempt by itself.
+    In the order of a failover. A write that is refused again schedules the next retry.
     """
     context = active.context
-    _log.info("Taking up what ZooKeeper refused")
+    _log.info("Retrying procedures stopped by refused writes")
     await broker_change(active)
     await topic_change(active)
     await record_missing_ids(active)

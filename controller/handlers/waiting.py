@@ -1,6 +1,7 @@
-"""Callers who wait for what their request leads to, while the event loop goes on (TP-4).
+"""Waits for the effects of a request outside the event loop (TP-4).
 
-A decision is the first half of a response: what the event loop answers, and what the caller may wait for.
+A decision is the first half of a response: the result from the event loop, and the futures that the caller may wait
+for.
 """
 
 import asyncio
@@ -17,8 +18,8 @@ from controller.decisions.partitions.requested_elections import RefusedElection
 
 
 class CreateTopicsDecision(Struct, frozen=True):
-    """One result per topic of the request. `leaders_elected`: for each topic created, whether all its partitions
-    got a leader while the controller that created it was active.
+    """One result per topic of the request. `leaders_elected`: per created topic, a future as of
+    `ActiveController.leaders_elected`.
     """
 
     results: tuple[CreatableTopicResult, ...]
@@ -27,7 +28,7 @@ class CreateTopicsDecision(Struct, frozen=True):
 
 
 class CreatePartitionsDecision(Struct, frozen=True):
-    """The same for topics that gain partitions."""
+    """One result per topic of the request. `leaders_elected`: the same for topics that gain partitions."""
 
     results: tuple[CreatePartitionsResult, ...]
     leaders_elected: "dict[str, Future[bool]]"
@@ -35,8 +36,8 @@ class CreatePartitionsDecision(Struct, frozen=True):
 
 
 class DeleteTopicsDecision(Struct, frozen=True):
-    """One result per topic of the request. `deleted`: for each topic accepted, whether it went while the controller
-    that accepted it was active.
+    """One result per topic of the request. `deleted`: per accepted topic, a future as of
+    `ActiveController.topic_deleted`.
     """
 
     results: tuple[DeletableTopicResult, ...]
@@ -45,8 +46,8 @@ class DeleteTopicsDecision(Struct, frozen=True):
 
 
 class ElectLeadersDecision(Struct, frozen=True):
-    """What became of each partition asked for. `leaders`: those that were elected. `delivered`: for each of them,
-    whether the broker took the news while the controller that elected it was active.
+    """The result per requested partition. `leaders`: partition -> elected leader. `delivered`: per such leader, a
+    future that is True once the broker acknowledged, False if the controller resigned before.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -57,9 +58,9 @@ class ElectLeadersDecision(Struct, frozen=True):
 
 
 async def late(waiting: Mapping[str, Future[bool]], timeout_ms: int) -> set[str]:
-    """Which of the topics did not get there within `timeout_ms`, or whose controller stopped being active before.
+    """The topics whose future was not True within `timeout_ms`, including those whose controller resigned.
 
-    Without a positive time, none does.
+    With a timeout of 0 or less, all of them.
     """
     if waiting and timeout_ms > 0:
         await asyncio.wait(waiting.values(), timeout=timeout_ms / 1000)

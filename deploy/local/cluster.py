@@ -1,7 +1,7 @@
-"""A whole cluster on this machine: ZooKeeper, controllers and agents as processes of their own.
+"""A whole cluster on this machine: ZooKeeper, controllers and agents as separate processes.
 
-What belongs to it stands in one folder (`cluster_folder`). Ports are chosen once and kept, so a cluster that is
-started again is the same cluster. `klamm up`, the demo and the end-to-end tests use it.
+All its files are in one directory (`cluster_folder`). Ports are chosen once and kept, so a restarted cluster has the
+same addresses. Used by `klamm up`, the demo and the end-to-end tests.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ MAX_MEMBERS: Final = 100
 STOP_TIMEOUT_S: Final = 30.0
 _PORT_TIMEOUT_S = 3.0
 _RESTART_PAUSE_S = 1.0
-# More than a session timeout's worth of pauses: an old registration is gone by then.
+# Restarts for more than a session timeout in total: an old registration has expired by then.
 _MAX_RESTARTS = 12
 
 
 class LocalCluster:
-    """One cluster and its folder. Methods block; those that change members hold the folder's lock meanwhile."""
+    """One cluster and its directory. Methods block; those that change members hold the directory's lock."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self.folder = folder.resolve()
@@ -52,7 +52,7 @@ class LocalCluster:
 
     @classmethod
     def open(cls, folder: Path) -> "LocalCluster":
-        """The cluster of a folder. Raises StartupError when there is none."""
+        """The cluster of a directory. Raises StartupError if there is none."""
         return cls(folder, ClusterFolder(folder).read())
 
     @classmethod
@@ -66,11 +66,11 @@ class LocalCluster:
         settings: Mapping[str, Any] | None = None,
         owns_nodes: bool = False,
     ) -> "LocalCluster":
-        """A folder's cluster, made or grown to these counts (None: as it is; 3 of each in a new one).
+        """A directory's cluster, created or extended to these counts (None: unchanged; 3 of each in a new one).
 
-        `zookeeper` names a server that runs already. `settings` (Kafka keys) are kept for all members. `owns_nodes`:
-        nodes that are created from now on belong to this cluster.
-        Raises StartupError for counts that would abandon members and for another ZooKeeper than before.
+        `zookeeper`: an already running server. `settings` (Kafka keys) are kept for all members. `owns_nodes`: znodes
+        created from now on get ACLs of this cluster. Raises StartupError for counts that would drop members and for a
+        different ZooKeeper.
         """
         for count, what in ((controllers, "controllers"), (brokers, "brokers")):
             if count is not None and not 1 <= count <= MAX_MEMBERS:
@@ -122,7 +122,7 @@ class LocalCluster:
         return processes.state_of(self.member(name).process)
 
     def start_all(self, timeout_s: float = 60.0) -> None:
-        """Start what does not run: ZooKeeper first, and when it serves, everything else."""
+        """Start what is not running: ZooKeeper first, and once it serves requests, the rest."""
         with self._locked():
             for member in self.members(ZOOKEEPER):
                 self._start(member)
@@ -131,20 +131,22 @@ class LocalCluster:
                 self._start(member)
 
     def start(self, name: str) -> None:
-        """Start one member, unless it runs. Agents may exit while an old registration lasts: see `restart_exited`."""
+        """Start one member unless it is running. Agents may exit while an old registration exists: see
+        `restart_exited`.
+        """
         with self._locked():
             self._start(self.member(name))
 
     def stop(self, name: str) -> None:
-        """Stop one member in order (SIGTERM), by force after half a minute."""
+        """Stop one member gracefully (SIGTERM), with SIGKILL after half a minute."""
         processes.end([self.member(name).process], STOP_TIMEOUT_S)
         self.state_of(name)
 
     def stop_all(self) -> None:
-        """Stop agents, then controllers, then ZooKeeper, so that each can take its leave from the next."""
+        """Stop agents, then controllers, then ZooKeeper, so that each can deregister."""
         supervisor = self.state.supervisor
         if supervisor is not None and supervisor.pid != os.getpid():
-            # It stops the members itself, and needs the lock for that.
+            # The supervisor stops the members itself, and needs the lock for that.
             processes.end([supervisor], STOP_TIMEOUT_S * 2)
         with self._locked():
             for role in (BROKER, CONTROLLER, ZOOKEEPER):
@@ -156,24 +158,24 @@ class LocalCluster:
             self._save()
 
     def kill(self, name: str) -> None:
-        """End one member as a crash would (SIGKILL)."""
+        """End one member as in a crash (SIGKILL)."""
         member = self.member(name)
         processes.send_signal(member.process, signal.SIGKILL)
         processes.wait_until_gone([member.process], STOP_TIMEOUT_S)
         self.state_of(name)
 
     def pause(self, name: str) -> None:
-        """Freeze one member while its connections stay open (SIGSTOP)."""
+        """Pause one member with its connections open (SIGSTOP)."""
         processes.send_signal(self.member(name).process, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
         processes.send_signal(self.member(name).process, signal.SIGCONT)
 
     def restart_exited(self) -> list[str]:
-        """Start again the members that gave up by themselves; call it now and then. Names of those started.
+        """Restart members that exited by themselves; call it periodically. Returns the names of those started.
 
-        An agent that finds its predecessor's registration exits and must come back until that is gone, as a
-        supervisor would see to. A member that was killed stays dead; see `given_up` for the others.
+        An agent that finds its predecessor's registration exits and must be restarted until that has expired, as by a
+        supervisor. A killed member is not restarted; see `given_up` for the others.
         """
         started = []
         given_up = self.given_up()
@@ -189,7 +191,7 @@ class LocalCluster:
         return started
 
     def given_up(self) -> list[str]:
-        """Members that exited by themselves and that another start would not help."""
+        """Members that exited by themselves and that a restart would not help."""
         return [
             name
             for name in self._gave_up_by_themselves()
@@ -197,7 +199,7 @@ class LocalCluster:
         ]
 
     def failures(self) -> list[str]:
-        """Members that exited by themselves, each with the last words of its log."""
+        """Members that exited by themselves, each with the last line of its log."""
         return [
             f"{name} exited with code {self._children[name].returncode}: {self.log_tail(name, lines=1)}"
             for name in self._gave_up_by_themselves()
@@ -208,7 +210,7 @@ class LocalCluster:
         return [name for name, code in exited.items() if code is not None and code > 0]
 
     def claim_supervision(self) -> None:
-        """Note that this process watches over the members, so that `stop_all` elsewhere ends it too."""
+        """Record this process as the supervisor, so that `stop_all` in another process ends it, too."""
         self.state.supervisor = processes.identify(os.getpid())
         self._save()
 
@@ -252,7 +254,7 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the folder's lock, and know what other commands noted before."""
+        """Hold the directory's lock, and load what other commands wrote."""
         with self._files.locked():
             self.state = self._files.read()
             yield
@@ -262,16 +264,16 @@ class LocalCluster:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what configures a node: KLAMM_DATA of some other process is not these members' data."""
+    """Our environment without variables that configure a node: they are not meant for these members."""
     return {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
 
 
 def _new_state(zookeeper: str | None, owns_nodes: bool) -> ClusterState:
-    # The last agents of a cluster that goes down as a whole have nobody to hand over to, and ask in vain.
+    # On shutdown of the whole cluster the last agents cannot hand their partitions over, so their retries are short.
     settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000, "controlled.shutdown.retry.backoff.ms": 500}
     if zookeeper is not None:
         return ClusterState(STATE_VERSION, zookeeper, [], settings)
     port = processes.choose_free_ports(1)[0]
-    # Whoever may write to a node may delete its children, and the root belongs to everyone.
+    # Write permission on a znode includes deletion of its children, and the root is open to everyone.
     chroot = "/klamm" if owns_nodes else ""
     return ClusterState(STATE_VERSION, f"127.0.0.1:{port}{chroot}", [Member(ZOOKEEPER, 0, port, 0)], settings)

@@ -1,7 +1,7 @@
-"""The folder of a local cluster: who its members are, what each is started with, and where it keeps what.
+"""The directory of a local cluster: its members, their configuration, logs and data.
 
 `cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients; `config/`, `logs/`, `data/`
-and `state-changes/` have something per member.
+and `state-changes/` have an entry per member.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class Member(Struct):
 
 
 class ClusterState(Struct):
-    """What `cluster.json` holds. `supervisor` is the `klamm up` that watches over the members, if any."""
+    """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any."""
 
     version: int
     zookeeper: str
@@ -70,7 +70,7 @@ class ClusterFolder:
         return self._state.exists()
 
     def read(self) -> ClusterState:
-        """What was written last. Raises StartupError when there is no cluster, or none that can be understood."""
+        """The state written last. Raises StartupError if there is none, or it is malformed."""
         try:
             state = msgspec.json.decode(self._state.read_bytes(), type=ClusterState)
         except FileNotFoundError:
@@ -89,7 +89,7 @@ class ClusterFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One command at a time changes a cluster; the lock dies with the process that holds it."""
+        """Hold the lock for changes of the cluster; it is released when its process ends."""
         descriptor = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         try:
             try:
@@ -118,13 +118,13 @@ class ClusterFolder:
             return "(no log)"
 
     def make_ready(self, member: Member, state: ClusterState) -> list[str]:
-        """Make what a member needs to start; returns the arguments of `klamm` that start it."""
+        """Create the files that a member needs to start; returns its arguments of `klamm`."""
         for sub_folder in ("config", "logs", "data", "state-changes"):
             (self.path / sub_folder).mkdir(exist_ok=True)
         data = self.path / "data" / member.name
         if member.role == ZOOKEEPER:
             return ["zookeeper", "--port", str(member.port), "--data", str(data)]
-        # Made here, so that an audit of a member that had nothing to record finds an empty folder and no error.
+        # Created here, so that an audit of a member without records finds an empty directory and no error.
         self.state_changes(member.name).mkdir(exist_ok=True)
         config = self.path / "config" / f"{member.name}.toml"
         config.write_text(self._config(member, state, data))

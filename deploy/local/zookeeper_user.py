@@ -1,4 +1,4 @@
-"""A user of ZooKeeper for one local cluster, so that the nodes which it creates are its own."""
+"""A ZooKeeper user for one local cluster, so that the znodes it creates belong to it."""
 
 import os
 import secrets
@@ -18,13 +18,13 @@ Client {{
 
 
 def settings_of_owner(folder: Path) -> dict[str, Any]:
-    """Settings with which nodes belong to the user of this folder, who is made up where there is none yet.
+    """Settings with which znodes belong to the user of this directory, who is created if missing.
 
-    ZooKeeper's own `digest` asks for no set-up of the server, so any server will do. Raises StartupError.
+    ZooKeeper's `digest` scheme needs no server configuration, so any server will do. Raises StartupError.
     """
     login = folder.resolve() / LOGIN_FILE
     try:
-        # Only its owner may ever have read it.
+        # Readable by its owner only, from its creation on.
         with os.fdopen(os.open(login, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(_LOGIN.format(password=secrets.token_urlsafe(24)))
     except FileExistsError:

@@ -97,15 +97,15 @@ def leave_one_after_the_other(cluster: LocalCluster, before: list[dict[str, Any]
     assert partitions(cluster, "load") == before
     klamm(cluster, "brokers", "shutdown", "2")
     wait_for_end(cluster, "broker-2")
-    assert "controlled shutdown succeeded" in log_of(cluster, 2)
+    assert "Controlled shutdown succeeded" in log_of(cluster, 2)
     for was, now in zip(before, partitions(cluster, "load"), strict=True):
         # One decision each, and none more when the broker was gone.
         assert now["leader_epoch"] == was["leader_epoch"] + 1
         assert (now["leader"] == was["leader"]) == (was["leader"] != 2)
         assert set(now["isr"]) == {1, 3}
-    said_before = log_of(cluster, 3).count("controlled shutdown succeeded")
+    said_before = log_of(cluster, 3).count("Controlled shutdown succeeded")
     cluster.stop("broker-3")
-    assert log_of(cluster, 3).count("controlled shutdown succeeded") == said_before + 1
+    assert log_of(cluster, 3).count("Controlled shutdown succeeded") == said_before + 1
     assert {(p["leader"], *p["isr"]) for p in partitions(cluster, "load")} == {(1, 1)}
     for broker in (2, 3):
         cluster.start(f"broker-{broker}")
@@ -122,7 +122,7 @@ def test_a_broker_whom_nobody_can_follow_is_named_and_ends_all_the_same(cluster:
     assert cluster.state_of("broker-3") == processes.RUNNING
     klamm(cluster, "brokers", "shutdown", "3", "--force")
     wait_for_end(cluster, "broker-3")
-    assert "controlled shutdown succeeded" in log_of(cluster, 3)
+    assert "Controlled shutdown succeeded" in log_of(cluster, 3)
     assert partitions(cluster, "alone")[0]["leader"] == -1
     cluster.start("broker-3")
     wait_until_serving(cluster, TIMEOUT_S)

@@ -1,1 +1,1 @@
-"""Brokers that come, go, shut down or lose a log directory, and the producer ids that they hand out."""
+"""Broker changes, controlled shutdown, offline log directories, producer id blocks."""

@@ -1,4 +1,4 @@
-"""Which brokers are new, dead or back as a new incarnation. Source: Kafka KafkaController.processBrokerChange."""
+"""Finds new, dead and bounced brokers. Source: Kafka KafkaController.processBrokerChange."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from cluster.broker import BrokerEpoch, BrokerId, RegisteredBroker
 
 
 class BrokerChanges(Struct, frozen=True):
-    """Each sorted by id. `bounced`: known, but registered again since, so it may have forgotten everything."""
+    """Broker ids, each sorted. `bounced`: known, but registered again since, so the process has restarted."""
 
     new: tuple[BrokerId, ...]
     bounced: tuple[BrokerId, ...]
@@ -18,7 +18,7 @@ class BrokerChanges(Struct, frozen=True):
 def plan_broker_changes(
     registered: Mapping[BrokerId, RegisteredBroker], known: Mapping[BrokerId, BrokerEpoch]
 ) -> BrokerChanges:
-    """Compare what ZooKeeper has with what is known: late and repeated notifications do no harm (BK-1, BK-4)."""
+    """Compare the registrations with the known brokers; late and repeated notifications are harmless (BK-1, BK-4)."""
     return BrokerChanges(
         new=tuple(sorted(registered.keys() - known.keys())),
         bounced=tuple(b for b in sorted(registered.keys() & known.keys()) if registered[b].epoch > known[b]),

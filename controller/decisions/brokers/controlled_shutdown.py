@@ -1,4 +1,4 @@
-"""A broker wants to leave in order: what moves away from it, and what its absence would cost.
+"""Controlled shutdown of a broker: which partitions move, and what its absence would break.
 
 Source: Kafka KafkaController.doControlledShutdown.
 """
@@ -15,9 +15,9 @@ from controller.decisions.context_view import ContextView
 
 
 def refuse_controlled_shutdown(view: ContextView, broker: BrokerId, broker_epoch: BrokerEpoch) -> ErrorCode:
-    """Why a broker is not let go, NONE if it is (CS-2 to CS-5).
+    """The error that refuses a controlled shutdown, NONE if it is accepted (CS-2 to CS-5).
 
-    A higher epoch than the known one is good: the broker may hear of its registration first (FN-10).
+    An epoch above the known one is accepted: the broker may learn of its registration first (FN-10).
     """
     known = view.broker_epochs.get(broker)
     if known is None:
@@ -28,14 +28,14 @@ def refuse_controlled_shutdown(view: ContextView, broker: BrokerId, broker_epoch
 
 
 class Duties(Struct, frozen=True):
-    """Partitions that a broker leads, and those it follows, as far as others have replicas of them too."""
+    """Partitions that a broker leads, and those it follows, if they have other replicas."""
 
     led: tuple[TopicPartition, ...]
     followed: tuple[TopicPartition, ...]
 
 
 def duties_of(view: ContextView, broker: BrokerId) -> Duties:
-    """What a controlled shutdown acts on (CS-7). A partition with one replica has nowhere to go (CS-14)."""
+    """The partitions that a controlled shutdown acts on (CS-7). One with a single replica cannot move (CS-14)."""
     led: list[TopicPartition] = []
     followed: list[TopicPartition] = []
     queued, leaderships = view.topics_to_be_deleted, view.leaderships
@@ -48,7 +48,7 @@ def duties_of(view: ContextView, broker: BrokerId) -> Duties:
 
 
 class Threats(Struct, frozen=True):
-    """Partitions that would have no leader any more, and those that would be short of in-sync replicas."""
+    """Partitions that would lose their leader, and those that would fall below min.insync.replicas."""
 
     leaderless: tuple[ThreatenedPartition, ...]
     below_min_isr: tuple[ThreatenedPartition, ...]
@@ -57,9 +57,9 @@ class Threats(Struct, frozen=True):
 def shutdown_threats(
     before: ContextView, after: ContextView, broker: BrokerId, min_insync_replicas: Mapping[str, int]
 ) -> Threats:
-    """What the absence of the broker costs; `after` is the cluster after its controlled shutdown.
+    """What the absence of the broker breaks; `after` is the cluster after its controlled shutdown.
 
-    `min_insync_replicas`: what is in force per topic of this broker.
+    `min_insync_replicas`: the value in force for each topic of the broker.
     """
     leaderless: list[ThreatenedPartition] = []
     below_min_isr: list[ThreatenedPartition] = []
@@ -68,7 +68,7 @@ def shutdown_threats(
         if leadership is None or tp.topic in before.topics_to_be_deleted:
             continue
         if leadership.leader not in before.online_brokers(tp, include_shutting_down=True):
-            # It has no leader now, so nothing is lost.
+            # It has no leader at present, so nothing is lost.
             continue
         threat = _threat(before, broker, tp, leadership, min_insync_replicas[tp.topic])
         if after.leaderships[tp].leader == broker:
@@ -87,6 +87,6 @@ def _threat(
         tp.topic,
         tp.partition,
         isr_after=sum(member in staying for member in leadership.isr),
-        # As agents have it: no more in-sync replicas are asked for than there are replicas.
+        # As agents do: the limit is never above the number of replicas.
         min_insync_replicas=min(min_insync_replicas, len(replicas)),
     )

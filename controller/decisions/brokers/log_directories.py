@@ -1,4 +1,4 @@
-"""What the answers to LeaderAndIsr say about the disks of a broker.
+"""Derives a broker's offline replicas from its LeaderAndIsr response.
 
 Source: Kafka KafkaController.processLeaderAndIsrResponseReceived; KIP-112.
 """
@@ -15,7 +15,7 @@ from controller.decisions.context_view import ContextView
 
 
 class DirectoryNews(Struct, frozen=True):
-    """`offline`: all partitions whose replica on the broker is on a failed disk; `lost`: those new among them."""
+    """`offline`: all partitions whose replica on the broker is in an offline log directory; `lost`: the new ones."""
 
     offline: frozenset[TopicPartition]
     lost: tuple[TopicPartition, ...]
@@ -24,10 +24,11 @@ class DirectoryNews(Struct, frozen=True):
 def classify_directories(
     view: ContextView, known_offline: AbstractSet[TopicPartition], results: Iterable[LeaderAndIsrPartitionError]
 ) -> DirectoryNews:
-    """KAFKA_STORAGE_ERROR tells of a failed disk, NONE of a healthy one, anything else of neither (BK-51).
+    """Classify results: KAFKA_STORAGE_ERROR is an offline replica, NONE an online one, other codes change nothing
+    (BK-51).
 
-    A healthy replica that was told nothing new answers STALE_CONTROLLER_EPOCH. Results for topics whose id is not
-    known are passed over (BK-52).
+    An online replica whose request was stale returns STALE_CONTROLLER_EPOCH. Results for unknown topic ids are ignored
+    (BK-52).
     """
     lost: dict[TopicPartition, None] = {}
     online: set[TopicPartition] = set()

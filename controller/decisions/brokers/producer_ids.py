@@ -1,4 +1,4 @@
-"""Blocks of producer ids that nobody gets twice. Source: Kafka ZkProducerIdManager; KIP-98, KIP-730."""
+"""Allocation of producer id blocks, each handed out once. Source: Kafka ZkProducerIdManager; KIP-98, KIP-730."""
 
 from typing import Final
 
@@ -12,7 +12,9 @@ _ID_MAX: Final = 2**63 - 1
 
 
 def refuse_allocation(view: ContextView, broker: BrokerId, broker_epoch: BrokerEpoch) -> ErrorCode:
-    """Why a broker gets no block, NONE if it does: only its present incarnation may ask (AX-1)."""
+    """The error that refuses an allocation, NONE if it is granted: only a broker's current
+    incarnation may ask (AX-1).
+    """
     known = view.broker_epochs.get(broker)
     if known is None:
         return ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -20,9 +22,9 @@ def refuse_allocation(view: ContextView, broker: BrokerId, broker_epoch: BrokerE
 
 
 def next_block(last: ProducerIdBlock | None, broker: BrokerId) -> ProducerIdBlock:
-    """The block after the last one given, the first one when there was none (AX-2).
+    """The block after the last allocated one; the first one if there was none (AX-2).
 
-    Raises ApiError when the ids of 64 bits are used up.
+    Raises ApiError if the 64-bit ids are exhausted.
     """
     if last is None:
         return ProducerIdBlock(broker, 0, BLOCK_SIZE - 1)

@@ -1,4 +1,4 @@
-"""Settings altered key by key through the API: what may be altered, and what comes out of it.
+"""Incremental alteration of configs: validates alterations and computes the resulting overrides.
 
 Source: Kafka ZkAdminManager.incrementalAlterConfigs; KIP-339, KIP-226.
 """
@@ -18,11 +18,11 @@ _CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
     UNCLEAN_LEADER_ELECTION: boolean,
 }
 DYNAMIC_BROKER_KEYS: Final = frozenset(_CHECKS_OF_BROKERS)
-"""The settings of brokers that take effect without a restart. Source: Kafka DynamicBrokerConfig."""
+"""Broker configs that take effect without a restart. Source: Kafka DynamicBrokerConfig."""
 
 
 def config_entity(resource_type: int, name: str, topics: Collection[str]) -> ConfigEntity:
-    """Whose settings a resource means. Raises ApiError for one that there cannot be."""
+    """The config entity of a resource. Raises ApiError for an unknown or impossible one."""
     match resource_type:
         case _ if resource_type == TOPIC_RESOURCE:
             if name not in topics:
@@ -51,7 +51,7 @@ def _is_broker_id(name: str) -> bool:
 
 
 def check_alterations(entity: ConfigEntity, configs: Sequence[AlterableConfig]) -> None:
-    """Raise ApiError that names key and value of every alteration that makes no sense."""
+    """Raise ApiError that names key and value of every invalid alteration."""
     errors = [
         ApiError(ErrorCode.INVALID_REQUEST, f"{name} is altered twice", field=name)
         for name, count in sorted(Counter(c.name for c in configs).items())
@@ -73,7 +73,7 @@ def check_alterations(entity: ConfigEntity, configs: Sequence[AlterableConfig]) 
 
 
 def _refuse(entity: ConfigEntity, config: AlterableConfig) -> ApiError | None:
-    """What is wrong whatever the value is."""
+    """The error of an alteration that is invalid whatever its value, or None."""
     key = config.name
     if config.config_operation not in {SET_CONFIG, DELETE_CONFIG}:
         why = f"{key}: operation {config.config_operation} is neither set nor delete"
@@ -90,7 +90,7 @@ def _refuse(entity: ConfigEntity, config: AlterableConfig) -> ApiError | None:
 
 
 def altered(overrides: Mapping[str, str], configs: Sequence[AlterableConfig]) -> dict[str, str]:
-    """The overrides after the alterations; keys that are not named stay, whoever wrote them."""
+    """The overrides after the alterations; other keys stay unchanged."""
     result = dict(overrides)
     for config in configs:
         if config.config_operation == DELETE_CONFIG:

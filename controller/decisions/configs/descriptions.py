@@ -1,4 +1,4 @@
-"""Which value of a setting holds, and where it comes from.
+"""Describes configs: the value in force and its source.
 
 Source: Kafka ConfigHelper, TopicConfig's server synonyms.
 """
@@ -35,12 +35,12 @@ BROKER_KEYS: Final[dict[str, str]] = {
     "segment.ms": "log.roll.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""Topic setting -> what brokers call it, for those settings that have an effect."""
+"""Topic config -> the name of its broker default, for the configs that have an effect."""
 
 
 class BrokerLayers(Struct, frozen=True):
-    """What holds for topics that do not say otherwise: overrides of the active controller, which decides upon
-    elections, those of all brokers, and this controller's file, which agents share.
+    """Defaults for topics: overrides of the active controller, which decides elections; cluster-wide overrides; and
+    this controller's file, which agents share.
     """
 
     own: Mapping[str, str]
@@ -51,7 +51,7 @@ class BrokerLayers(Struct, frozen=True):
 def describe_topic_configs(
     overrides: Mapping[str, str], brokers: BrokerLayers, wanted: Collection[str] | None
 ) -> tuple[DescribedConfig, ...]:
-    """Every setting with an effect and every override, by name."""
+    """Every config that has an effect and every override, sorted by name."""
     described: list[DescribedConfig] = []
     for key in sorted({*BROKER_KEYS, *overrides}):
         if wanted is not None and key not in wanted:
@@ -70,7 +70,7 @@ def describe_topic_configs(
 def describe_broker_configs(
     own: Mapping[str, str], of_all: Mapping[str, str], file: Settings, wanted: Collection[str] | None
 ) -> tuple[DescribedConfig, ...]:
-    """What can change while brokers run, and every override; the rest is in the file of each broker."""
+    """Every config that can change at run time and every override; the rest is in each broker's file."""
     described: list[DescribedConfig] = []
     for key in sorted({*DYNAMIC_BROKER_KEYS, *own, *of_all}):
         if wanted is not None and key not in wanted:

@@ -1,4 +1,4 @@
-"""Finalized features: what a new controller makes of `/feature`, who may take part, and what may be finalized.
+"""Finalized features: initial content of `/feature`, broker admission, and feature updates.
 
 Source: Kafka KafkaController.setupFeatureVersioning, processFeatureUpdates; KIP-584.
 """
@@ -21,10 +21,10 @@ _DOWNGRADES: Final = (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
 def features_at_failover(
     found: FinalizedFeatures | None, supported: Mapping[str, FeatureRange], *, versioning: bool, version: int
 ) -> FinalizedFeatures:
-    """What `/feature` must say once a controller is active; `found` is None for an absent node (FO-1).
+    """The required content of `/feature` after a controller failover; `found` is None if the znode is missing (FO-1).
 
-    A new cluster finalizes all that this process supports, at the highest level. One that had no versioning until
-    now finalizes nothing, because nobody knows what its brokers support. `version`: of the body to be written.
+    A new cluster finalizes all features that this process supports, at the highest level. A cluster without versioning
+    so far finalizes none, as the features of its brokers are unknown. `version`: format version to write.
     """
     if not versioning:
         return FinalizedFeatures(enabled=False, version=version)
@@ -37,7 +37,7 @@ def features_at_failover(
 
 
 def incompatible_features(broker: Broker, finalized: Mapping[str, int]) -> tuple[str, ...]:
-    """Finalized features that the broker does not know or whose level is outside its range, sorted (FT-2)."""
+    """Finalized features that the broker does not support at their level, sorted (FT-2)."""
     return tuple(
         name
         for name, level in sorted(finalized.items())
@@ -49,7 +49,7 @@ def incompatible_features(broker: Broker, finalized: Mapping[str, int]) -> tuple
 def describe(
     finalized: Mapping[str, int], supported: Mapping[str, FeatureRange], brokers: Iterable[Broker]
 ) -> tuple[DescribedFeature, ...]:
-    """Every feature that anybody knows, by name, with the brokers that support it, by id."""
+    """Every known feature, sorted by name, with the brokers that support it, sorted by id."""
     registered = sorted(brokers, key=lambda broker: broker.id)
     names = {*finalized, *supported, *(name for broker in registered for name in broker.features)}
     described: list[DescribedFeature] = []
@@ -66,7 +66,7 @@ def describe(
 
 
 class FeaturePlan(Struct, frozen=True):
-    """`levels`: all finalized features as they are to be. `refusals`: one per update, None for a valid one."""
+    """`levels`: all finalized features after the updates. `refusals`: one per update, None for a valid one."""
 
     levels: dict[str, int]
     refusals: tuple[str | None, ...]
@@ -78,7 +78,7 @@ def plan_feature_updates(
     supported: Mapping[str, FeatureRange],
     brokers: Iterable[Broker],
 ) -> FeaturePlan:
-    """Judge each update by itself; the valid ones together make the new levels (FT-3, FT-4)."""
+    """Validate each update separately; the valid ones together give the new levels (FT-3, FT-4)."""
     registered = list(brokers)
     levels = dict(finalized)
     refusals: list[str | None] = []
@@ -112,7 +112,7 @@ def _refuse_update(
 def _refuse_change(update: FeatureUpdate, current: int | None) -> str | None:
     level = update.max_version_level
     if current is None:
-        # Neither up nor down: there is no level to compare with.
+        # Not finalized: there is no level to compare with.
         return None
     if level == current:
         return f"the feature is at level {level} already"

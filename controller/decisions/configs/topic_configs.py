@@ -1,7 +1,7 @@
-"""Which settings a topic may have and what values they take.
+"""Validates topic configs.
 
-Checked before a topic is created, so that a typing error is refused at once and not found by an agent later.
-Source: Kafka TopicConfig, LogConfig.
+Checked before a topic is created, so that an invalid value is refused at once and not found by an agent later. Source:
+Kafka TopicConfig, LogConfig.
 """
 
 from collections.abc import Mapping
@@ -61,18 +61,18 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise ApiError(INVALID_CONFIG) that names every key, in order of keys, that is unknown or has a bad value."""
+    """Raise ApiError(INVALID_CONFIG) that names every unknown key and invalid value, sorted by key."""
     check_values(configs, _CHECKS, of="topic")
 
 
 def min_insync_replicas(configs: Mapping[str, str], default: int) -> int:
-    """What agents take the topic's word to be: its override if that makes sense, else the default."""
+    """The topic's min.insync.replicas as agents read it: a valid override, else the default."""
     value = configs.get(MIN_INSYNC_REPLICAS)
     return default if value is None or _CHECKS[MIN_INSYNC_REPLICAS](value) is not None else int(value)
 
 
 def parse_unclean_override(configs: Mapping[str, str]) -> bool | None:
-    """The topic's own word on unclean elections; None when it has none. Raises ValueError unless true or false."""
+    """The topic's override of unclean elections; None if there is none. Raises ValueError unless true or false."""
     value = configs.get(UNCLEAN_LEADER_ELECTION)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""What values settings may take, and how those that are none of them are refused.
+"""Checks of config values.
 
 Source: Kafka ConfigDef, its types and validators.
 """
@@ -9,14 +9,14 @@ from typing import Final
 from cluster.errors import ApiError, ErrorCode, all_refusals
 
 Check = Callable[[str], str | None]
-"""Says what is wrong with a value, None if nothing is."""
+"""Returns the error of a value, None if it is valid."""
 
 INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
 
 def whole_number(least: int, most: int = _INT64_MAX) -> Check:
-    """Both bounds are allowed values."""
+    """A Check: an integer between the bounds, both inclusive."""
 
     def check(value: str) -> str | None:
         try:
@@ -29,14 +29,14 @@ def whole_number(least: int, most: int = _INT64_MAX) -> Check:
 
 
 def _plain(value: str) -> str:
-    """Python alone takes `1_000` for a number; other programs read these settings, too. Raises ValueError."""
+    """Reject `1_000`, which only Python parses as a number; other programs read these configs. Raises ValueError."""
     if "_" in value:
         raise ValueError(f"{value} is no number")
     return value
 
 
 def fraction(value: str) -> str | None:
-    """A Check: from 0 to 1, both allowed."""
+    """A Check: a number from 0 to 1, both inclusive."""
     try:
         number = float(_plain(value))
     except ValueError:
@@ -45,17 +45,17 @@ def fraction(value: str) -> str | None:
 
 
 def one_of(*allowed: str) -> Check:
-    """One of these words, in their case."""
+    """A Check: one of these values, case-sensitive."""
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
 
 def boolean(value: str) -> str | None:
-    """A Check: true or false, in any case."""
+    """A Check: true or false, case-insensitive."""
     return None if value.lower() in {"true", "false"} else "must be true or false"
 
 
 def some_of(*allowed: str) -> Check:
-    """A list of these words, with commas."""
+    """A Check: a comma-separated list of these values."""
 
     def check(value: str) -> str | None:
         parts = {part.strip() for part in value.split(",")}
@@ -65,9 +65,9 @@ def some_of(*allowed: str) -> Check:
 
 
 def check_values(configs: Mapping[str, str], checks: Mapping[str, Check], *, of: str) -> None:
-    """Raise ApiError(INVALID_CONFIG) that names every key, in order of keys, that is unknown or has a bad value.
+    """Raise ApiError(INVALID_CONFIG) that names every unknown key and invalid value, sorted by key.
 
-    `of` says in the message whose settings these are.
+    `of`: whose configs these are, for the message.
     """
     errors: list[ApiError] = []
     for key in sorted(configs):

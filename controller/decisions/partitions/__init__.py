@@ -1,1 +1,1 @@
-"""Leaders, ISRs, and the states of partitions and replicas."""
+"""Leader elections, ISR changes, partition and replica state transitions."""

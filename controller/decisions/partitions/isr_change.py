@@ -1,9 +1,9 @@
-"""Whether a leader's proposed ISR may be written: every refusal has its error code.
+"""Validates ISR changes proposed by leaders; each refusal has its error code.
 
-The order of the tests is part of the contract: epoch errors win over content errors, because the leader may
-simply be behind, and idempotence comes before the partition epoch, so that a repeated request succeeds (IS-11).
-Nothing asks whether the sender leads or whether the ISR is a subset of the replicas: the epochs are relied on
-(IS-12). Source: Kafka KafkaController.processAlterPartition; KIP-497, KIP-704.
+The order of the checks is part of the contract. Epoch errors precede content errors, because the leader may only be
+behind. Idempotence is checked before the partition epoch, so that a repeated request succeeds (IS-11). Whether the
+sender is the leader and whether the ISR is a subset of the replicas is not checked: the epochs imply it (IS-12).
+Source: Kafka KafkaController.processAlterPartition; KIP-497, KIP-704.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _RECOVERY_STATES: Final = (RECOVERED, RECOVERING)
 
 
 class Proposal(Struct, frozen=True):
-    """An accepted item: write `leadership` if the partition epoch is still one less."""
+    """An accepted item: write `leadership` if the partition epoch in ZooKeeper is one less."""
 
     position: int
     topic_partition: TopicPartition
@@ -28,9 +28,9 @@ class Proposal(Struct, frozen=True):
 
 
 class IsrChangePlan(Struct, frozen=True):
-    """`results` has one entry per item of the request, None where the outcome of the write decides.
+    """`results`: one entry per item of the request, None if it depends on the outcome of the write.
 
-    `partitions` are those whose topic is known: all of them are announced, refused ones too (IS-15).
+    `partitions`: those whose topic is known; all of them are sent to brokers, also refused ones (IS-15).
     """
 
     results: tuple[AlterPartitionResult | None, ...]
@@ -39,7 +39,7 @@ class IsrChangePlan(Struct, frozen=True):
 
 
 def refuse_alter_partition(view: ContextView, request: AlterPartitionRequest) -> ErrorCode:
-    """What is wrong with the request as a whole (IS-6 to IS-8), NONE if nothing."""
+    """The error that refuses the whole request, NONE if it is accepted (IS-6 to IS-8)."""
     if view.broker_epochs.get(request.broker_id) != request.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
     if any(item.leader_recovery_state not in _RECOVERY_STATES for item in request.partitions):
@@ -50,7 +50,7 @@ def refuse_alter_partition(view: ContextView, request: AlterPartitionRequest) ->
 
 
 def plan_isr_changes(view: ContextView, request: AlterPartitionRequest) -> IsrChangePlan:
-    """Judge each item against the leadership of the view (IS-9, IS-10)."""
+    """Validate each item against the leadership in the view (IS-9, IS-10)."""
     results: list[AlterPartitionResult | None] = []
     accepted: list[Proposal] = []
     partitions: dict[TopicPartition, None] = {}
@@ -82,9 +82,10 @@ def _refuse(view: ContextView, item: AlterPartitionItem, leadership: LeaderAndIs
 
 
 def _is_outdated(view: ContextView, item: AlterPartitionItem) -> bool:
-    """Whether a member fetched in an earlier life than its present one, before it may have lost records (KIP-903).
+    """Whether the proposal names an ISR member with the epoch of an earlier incarnation, which may have lost records
+    since.
 
-    Any other epoch is passed over, as in ZooKeeper mode: its broker is live, and IS-10 asks for no more.
+    Other epochs are not checked, as in ZooKeeper mode: the broker is live, and IS-10 requires no more. Source: KIP-903.
     """
     if not item.new_isr_epochs:
         return False
@@ -93,7 +94,7 @@ def _is_outdated(view: ContextView, item: AlterPartitionItem) -> bool:
 
 
 def _is_already_so(sender: BrokerId, item: AlterPartitionItem, leadership: LeaderAndIsr) -> bool:
-    """A repetition of what was accepted before (IS-9e). The ISR counts as an ordered list."""
+    """Whether the proposal repeats one accepted before; the ISR is compared as an ordered list (IS-9e)."""
     return (
         item.leader_epoch == leadership.leader_epoch
         and sender == leadership.leader
@@ -109,7 +110,7 @@ def refuse_proposal(item: AlterPartitionItem, leadership: LeaderAndIsr, live_bro
     Expects that the caller has already answered proposals that repeat the current state.
     """
     if item.partition_epoch > leadership.partition_epoch or item.leader_epoch > leadership.leader_epoch:
-        # The sender knows more than this controller, which has probably been replaced.
+        # The sender has newer epochs than this controller, which has probably been replaced.
         return ErrorCode.NOT_CONTROLLER
     if item.leader_epoch < leadership.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -120,18 +121,18 @@ def refuse_proposal(item: AlterPartitionItem, leadership: LeaderAndIsr, live_bro
     ):
         return ErrorCode.INVALID_REQUEST
     if not item.new_isr:
-        # Kafka has no such test, but an empty ISR would leave nobody who may lead (INV-3).
+        # Kafka has no such check, but an empty ISR would leave no replica that may lead (INV-3).
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE if live_brokers.issuperset(item.new_isr) else _ineligible(item)
 
 
 def _ineligible(item: AlterPartitionItem) -> ErrorCode:
-    """Who names the topic instead of its id speaks the versions from before there was a code of its own (KIP-841)."""
+    """The code for an ineligible replica; senders that name the topic predate INELIGIBLE_REPLICA (KIP-841)."""
     return ErrorCode.OPERATION_NOT_ATTEMPTED if item.topic_id is None else ErrorCode.INELIGIBLE_REPLICA
 
 
 def _proposed(sender: BrokerId, item: AlterPartitionItem, controller_epoch: ControllerEpoch) -> LeaderAndIsr:
-    """What to write (IS-13): the leader epoch stays, the partition epoch goes up by the write (IS-18)."""
+    """The leadership to write (IS-13): same leader epoch; the write increments the partition epoch (IS-18)."""
     return LeaderAndIsr(
         sender,
         item.leader_epoch,

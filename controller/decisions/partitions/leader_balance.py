@@ -1,4 +1,4 @@
-"""Which partitions automatic rebalancing gives back to their preferred replicas.
+"""Plans automatic preferred leader elections.
 
 Source: Kafka KafkaController.checkAndTriggerAutoLeaderRebalance.
 """
@@ -11,10 +11,11 @@ _PER_CENT = 100
 
 
 def plan_leader_balance(view: ContextView, percentage: int) -> dict[BrokerId, tuple[TopicPartition, ...]]:
-    """Broker -> the partitions that it should lead again, for brokers with too many of theirs led by others.
+    """Broker -> partitions to elect their preferred leader for, for brokers above the imbalance limit.
 
-    Too many are strictly more than `percentage` of those that the broker is the preferred replica of (EP-21).
-    Of a broker that is down all count, and none can be given back (EP-24). Brokers with nothing to move are left out.
+    The limit is exceeded if strictly more than `percentage` of the partitions with this preferred replica have another
+    leader (EP-21). For an offline broker all count, and none can be moved to it (EP-24). Brokers with nothing to move
+    are omitted.
     """
     preferred = view.preferred_leaders
     moves: dict[BrokerId, tuple[TopicPartition, ...]] = {}
@@ -31,5 +32,5 @@ def plan_leader_balance(view: ContextView, percentage: int) -> dict[BrokerId, tu
 
 
 def _could_lead(view: ContextView, broker: BrokerId, tp: TopicPartition) -> bool:
-    """Whether the election would succeed right now, as far as memory can tell (EP-22)."""
+    """Whether the election would succeed at present, according to the context (EP-22)."""
     return tp.topic in view.topics and broker in view.leaderships[tp].isr and broker in view.online_brokers(tp)

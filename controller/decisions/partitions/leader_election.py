@@ -1,8 +1,8 @@
-"""Who shall lead: the four election strategies, and the plan of an election over many partitions.
+"""Leader election: the four election strategies, and plans for many partitions.
 
-ISR membership is judged from the leadership handed in, liveness from the view (PS-22). There is no no-op
-strategy: leadership that stays as it is gets sent again by the replica machine's OnlineReplica move (PS-24).
-Source: Kafka PartitionLeaderElectionAlgorithms, Election; KIP-106 for the unclean default.
+ISR membership is taken from the given leadership, liveness from the view (PS-22). There is no no-op strategy: an
+unchanged leadership is sent again by the replica state machine's OnlineReplica transition (PS-24). Source: Kafka
+PartitionLeaderElectionAlgorithms, Election; KIP-106 for the unclean default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class LeaderChoice(Struct, frozen=True):
 
 
 class Offline(Struct, frozen=True):
-    """For partitions whose leader is gone or that never had one. `allow_unclean` overrules the configuration."""
+    """For partitions without a live leader. `allow_unclean` overrides the configuration."""
 
     allow_unclean: bool = False
 
@@ -36,11 +36,11 @@ class Reassign(Struct, frozen=True):
 
 
 class Preferred(Struct, frozen=True):
-    """Back to the first assigned replica."""
+    """For moving leadership to the preferred replica."""
 
 
 class ControlledShutdown(Struct, frozen=True):
-    """Away from brokers that asked to go."""
+    """For partitions led by brokers that are shutting down."""
 
 
 Strategy = Offline | Reassign | Preferred | ControlledShutdown
@@ -49,10 +49,10 @@ Strategy = Offline | Reassign | Preferred | ControlledShutdown
 def choose_offline_leader(
     replicas: Sequence[BrokerId], isr: Sequence[BrokerId], online: AbstractSet[BrokerId], *, allow_unclean: bool
 ) -> LeaderChoice | None:
-    """The first assigned replica that is online and in sync; None when the partition has to stay offline.
+    """The first assigned replica that is online and in sync; None if the partition has to stay offline.
 
-    The new ISR is the old one without its dead members, in its old order. With no online member in the ISR,
-    and only then, an unclean choice may fall on the first online assigned replica, which is its own ISR (PS-20).
+    The new ISR is the old one without offline members, in the same order. Only if no ISR member is online, an unclean
+    election may choose the first online assigned replica, which becomes the only ISR member (PS-20).
     """
     live_isr = tuple([b for b in isr if b in online])
     if live_isr:
@@ -67,7 +67,7 @@ def choose_offline_leader(
 def choose_reassigned_leader(
     target: Sequence[BrokerId], isr: Sequence[BrokerId], online: AbstractSet[BrokerId]
 ) -> LeaderChoice | None:
-    """The first target replica that is online and in sync; the ISR stays as it is."""
+    """The first target replica that is online and in sync; the ISR stays unchanged."""
     leader = next((b for b in target if b in online and b in isr), None)
     return None if leader is None else LeaderChoice(leader, tuple(isr))
 
@@ -75,7 +75,7 @@ def choose_reassigned_leader(
 def choose_preferred_leader(
     replicas: Sequence[BrokerId], isr: Sequence[BrokerId], online: AbstractSet[BrokerId]
 ) -> LeaderChoice | None:
-    """The first assigned replica, if it is online and in sync, even where it leads already (PS-23)."""
+    """The first assigned replica, if it is online and in sync, even if it is the leader already (PS-23)."""
     if not replicas or replicas[0] not in online or replicas[0] not in isr:
         return None
     return LeaderChoice(replicas[0], tuple(isr))
@@ -87,9 +87,9 @@ def choose_leader_for_shutdown(
     online: AbstractSet[BrokerId],
     shutting_down: AbstractSet[BrokerId],
 ) -> LeaderChoice | None:
-    """The first assigned replica in sync on a broker that stays; the leaving ones drop out of the ISR.
+    """The first assigned replica that is in sync and not shutting down; shutting-down brokers leave the ISR.
 
-    `online` counts shutting-down brokers in.
+    `online` includes brokers that are shutting down.
     """
     leader = next((b for b in replicas if b in online and b in isr and b not in shutting_down), None)
     if leader is None:
@@ -98,9 +98,9 @@ def choose_leader_for_shutdown(
 
 
 class Election(Struct, frozen=True):
-    """One elected leadership: write it if the partition epoch is still `leadership.partition_epoch` - 1.
+    """An elected leadership, to be written if the partition epoch is still `leadership.partition_epoch` - 1.
 
-    `recipients` get LeaderAndIsr once it is written; those not registered are dropped when it is sent.
+    `recipients` get LeaderAndIsr after the write; unregistered ones are dropped on sending.
     """
 
     topic_partition: TopicPartition
@@ -110,9 +110,9 @@ class Election(Struct, frozen=True):
 
 
 class ElectionFailure(NamedTuple):
-    """Why a partition keeps its state: an expected outcome that callers translate for whoever asked.
+    """Why a partition keeps its state; an expected outcome that callers translate for the requester.
 
-    `code` says more than that nobody can lead where something else stood in the way.
+    `code`: set if the reason is something other than the lack of an eligible leader.
     """
 
     reason: str
@@ -124,7 +124,7 @@ NEWER_CONTROLLER: Final = ElectionFailure("already written by another controller
 
 
 class ElectionPlan(Struct, frozen=True):
-    """`elections` are to be written; partitions in `failures` keep the leadership and the state they have."""
+    """`elections`: to be written. Partitions in `failures` keep their leadership and state."""
 
     elections: tuple[Election, ...]
     failures: dict[TopicPartition, ElectionFailure]
@@ -142,12 +142,11 @@ def plan_elections(
     *,
     mark_recovering: bool,
 ) -> ElectionPlan:
-    """Elect a leader for each partition of `current`, or say why not (PS-10 to PS-15).
+    """Elect a leader for each partition of `current`, or return the reason why not (PS-10 to PS-15).
 
-    `current` is the leadership as ZooKeeper has it, None without a state node. `unclean_allowed` is asked for
-    the topics of partitions without an online ISR member: whether their configuration allows an unclean
-    leader, or why that could not be found out. `mark_recovering`: the protocol version knows the leader
-    recovery state.
+    `current`: the leadership in ZooKeeper, None without a state znode. `unclean_allowed`: for topics of partitions
+    without an online ISR member, whether their config allows an unclean leader, or why it could not be read.
+    `mark_recovering`: whether the protocol version has the leader recovery state.
     """
     elections: list[Election] = []
     failures: dict[TopicPartition, ElectionFailure] = {}
@@ -229,7 +228,7 @@ def next_leadership(
     controller_epoch: ControllerEpoch,
     recovery_state: int,
 ) -> LeaderAndIsr:
-    """The decision that follows `leadership`: leader epoch and partition epoch each one up (PS-15)."""
+    """The successor of `leadership`: leader epoch and partition epoch each incremented by one (PS-15)."""
     return LeaderAndIsr(
         leader,
         LeaderEpoch(leadership.leader_epoch + 1),

@@ -1,6 +1,6 @@
-"""The partition state machine's pure half: which moves are legal, and the first leadership of a new partition.
+"""Partition state machine: valid transitions, and the first leadership of a new partition.
 
-Source: Kafka ZkPartitionStateMachine; the table of moves is `cluster.state_machines`.
+Source: Kafka ZkPartitionStateMachine; the transition table is `cluster.state_machines`.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from controller.decisions.partitions.leader_election import ElectionFailure
 
 
 class PartitionMoves(Struct, frozen=True):
-    """`valid` may move; `refused` are skipped, each with the state it is in (PS-5)."""
+    """`valid`: may move. `refused`: skipped, each with its current state (PS-5)."""
 
     valid: tuple[TopicPartition, ...]
     refused: dict[TopicPartition, PartitionState]
@@ -39,7 +39,7 @@ def plan_partition_moves(
 
 
 def initial_partition_state(view: ContextView, tp: TopicPartition) -> PartitionState:
-    """Where a partition stands when a controller becomes active (PS-30)."""
+    """The state of a partition when a controller becomes active (PS-30)."""
     leadership = view.leaderships.get(tp)
     if leadership is None:
         return PartitionState.NEW
@@ -47,14 +47,14 @@ def initial_partition_state(view: ContextView, tp: TopicPartition) -> PartitionS
 
 
 class InitialisationPlan(Struct, frozen=True):
-    """First leaderships to create state nodes with; a partition without any live replica fails (PS-7)."""
+    """First leaderships, to create state znodes with; partitions without a live replica fail (PS-7)."""
 
     creations: dict[TopicPartition, LeaderAndIsr]
     failures: dict[TopicPartition, ElectionFailure]
 
 
 def plan_initialisations(view: ContextView, partitions: Iterable[TopicPartition]) -> InitialisationPlan:
-    """The first live replica leads, all live replicas are in sync, in assignment order (PS-8)."""
+    """The first live replica leads; all live replicas are in the ISR, in assignment order (PS-8)."""
     creations: dict[TopicPartition, LeaderAndIsr] = {}
     failures: dict[TopicPartition, ElectionFailure] = {}
     epoch = view.epoch

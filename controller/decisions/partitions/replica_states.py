@@ -1,6 +1,6 @@
-"""The replica state machine's pure half: which moves are legal, and what taking a replica offline does to an ISR.
+"""Replica state machine: valid transitions, and the ISR after a replica goes offline.
 
-Source: Kafka ZkReplicaStateMachine; the table of moves is `cluster.state_machines`.
+Source: Kafka ZkReplicaStateMachine; the transition table is `cluster.state_machines`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ from controller.decisions.partitions.leader_election import (
 
 
 class ReplicaMoves(Struct, frozen=True):
-    """`valid`: partition -> the state its replica leaves. `refused` are skipped, with the state they are in (RM-3)."""
+    """`valid`: partition -> state before the transition. `refused`: skipped, each with its current state (RM-3)."""
 
     valid: dict[TopicPartition, ReplicaState]
     refused: dict[TopicPartition, ReplicaState]
@@ -42,9 +42,9 @@ def plan_replica_moves(
 def remove_from_isr(
     leadership: LeaderAndIsr, broker: BrokerId, controller_epoch: ControllerEpoch
 ) -> LeaderAndIsr | None:
-    """The leadership without this broker, or None when it is not in the ISR (RM-10).
+    """The leadership without this broker in the ISR; None if it is not in the ISR (RM-10).
 
-    The last in-sync replica stays listed, so that it, and only it, can be elected cleanly later.
+    The last in-sync replica remains listed, so that it, and only it, can be elected cleanly later.
     """
     if broker not in leadership.isr:
         return None
@@ -54,9 +54,9 @@ def remove_from_isr(
 
 
 class IsrRemovalPlan(Struct, frozen=True):
-    """`writes`: to be written if the partition epoch is still one less. `unchanged`: only to be sent again (RM-11).
+    """`writes`: to be written if the partition epoch in ZooKeeper is one less. `unchanged`: only sent again (RM-11).
 
-    `ignored` have no state node and belong to a topic queued for deletion; they do not even change state (RM-12).
+    `ignored`: without a state znode and of a topic queued for deletion; these keep their replica state, too (RM-12).
     """
 
     writes: dict[TopicPartition, LeaderAndIsr]
@@ -68,7 +68,7 @@ class IsrRemovalPlan(Struct, frozen=True):
 def plan_isr_removals(
     view: ContextView, broker: BrokerId, current: Mapping[TopicPartition, LeaderAndIsr | None]
 ) -> IsrRemovalPlan:
-    """Take `broker` out of the ISR of each partition of `current`, the leadership as ZooKeeper has it."""
+    """Remove `broker` from the ISR of each partition of `current`, which is the leadership in ZooKeeper."""
     writes: dict[TopicPartition, LeaderAndIsr] = {}
     unchanged: dict[TopicPartition, LeaderAndIsr] = {}
     ignored: list[TopicPartition] = []

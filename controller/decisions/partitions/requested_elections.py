@@ -1,4 +1,4 @@
-"""Elections that somebody asks for: what is refused, what is tried, and how the outcome is told.
+"""Requested leader elections: which partitions are refused, which are tried, and the results.
 
 Source: Kafka KafkaController.processReplicaLeaderElection; KIP-183, KIP-460.
 """
@@ -24,7 +24,7 @@ _NO_LEADER: Mapping[int, ErrorCode] = {
     PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
-"""What a caller is told of a partition that could not be given a leader (EP-5)."""
+"""The error for a partition that could not get a leader (EP-5)."""
 
 
 class RefusedElection(Struct, frozen=True):
@@ -33,7 +33,7 @@ class RefusedElection(Struct, frozen=True):
 
 
 class RequestedElections(Struct, frozen=True):
-    """Which partitions to elect a leader for, under which strategy, and why not for the others."""
+    """Partitions to elect a leader for, their strategy, and the reason for those refused."""
 
     strategy: Strategy
     partitions: tuple[TopicPartition, ...]
@@ -45,7 +45,7 @@ def is_election_type(number: int) -> bool:
 
 
 def requested_partitions(view: ContextView, request: ElectLeadersRequest) -> list[TopicPartition]:
-    """Those that the request names, each once, or all of the cluster."""
+    """The partitions of the request, each once; all of the cluster if it names none."""
     if request.topic_partitions is None:
         return [TopicPartition(topic, p) for topic in sorted(view.assignments) for p in sorted(view.assignments[topic])]
     named = (TopicPartition(item.topic, p) for item in request.topic_partitions for p in item.partitions)
@@ -55,7 +55,7 @@ def requested_partitions(view: ContextView, request: ElectLeadersRequest) -> lis
 def classify_elections(
     view: ContextView, election_type: int, partitions: Iterable[TopicPartition]
 ) -> RequestedElections:
-    """Tell partitions that need an election from those that cannot have one or do not need one (EP-2)."""
+    """Separate partitions that need an election from those that cannot have one or do not need one (EP-2)."""
     to_elect: list[TopicPartition] = []
     refusals: dict[TopicPartition, RefusedElection] = {}
     for tp in partitions:
@@ -87,7 +87,7 @@ def _refuse(view: ContextView, election_type: int, tp: TopicPartition) -> Refuse
 def election_result(
     election_type: int, outcome: LeaderAndIsr | ElectionFailure | None
 ) -> LeaderAndIsr | RefusedElection:
-    """What the outcome of an election means for who asked for it (EP-5); None is a partition that had none."""
+    """The result for an election outcome (EP-5); None if no election was held for the partition."""
     match outcome:
         case LeaderAndIsr():
             return outcome
@@ -104,7 +104,7 @@ def answer_elections(
     partitions: Iterable[TopicPartition],
     refusals: Mapping[TopicPartition, RefusedElection],
 ) -> tuple[ReplicaElectionResult, ...]:
-    """One result per partition, by topic; who asked for all hears nothing of those that needed none (EP-6)."""
+    """One result per partition, by topic; a request for all partitions omits those that needed no election (EP-6)."""
     by_topic: dict[str, list[PartitionElectionResult]] = {}
     for tp in partitions:
         refusal = refusals.get(tp)

@@ -1,8 +1,8 @@
-"""Moving partitions to other brokers: what may be asked for, what is written first, and when a move is done.
+"""Partition reassignment: validation, the first write, and the condition for completion.
 
-An ongoing move is nothing but the three lists in the topic node (replicas, adding, removing), from which original and
-target list can be told; so any controller can carry it on. Source: Kafka KafkaController.onPartitionReassignment;
-KIP-455.
+An ongoing reassignment is stored only in the topic znode, as the lists replicas, adding and removing. Original and
+target replicas follow from them, so any controller can resume it. Source: Kafka
+KafkaController.onPartitionReassignment; KIP-455.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ Assignments = Mapping[TopicPartition, ReplicaAssignment]
 
 
 class RefusedMove(NamedTuple):
-    """Why one partition is not moved: what the caller is told."""
+    """Why a partition is not reassigned, as returned to the caller."""
 
     code: ErrorCode
     message: str
@@ -40,15 +40,15 @@ NOBODY_IN_SYNC = ElectionFailure("nobody is in sync, which only a state node wri
 NO_REPLICAS = RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The list of replicas is empty.")
 
 
-# What may be asked for
+# Validation
 
 
 def plan_submission(
     view: ContextView, tp: TopicPartition, target: Sequence[BrokerId] | None
 ) -> ReplicaAssignment | RefusedMove:
-    """The assignment that a request through the API leads to; a target of None cancels.
+    """The assignment that an API request results in; a target of None cancels the reassignment.
 
-    Only brokers that would be added must be alive (RA-1).
+    Only brokers that would be added must be live (RA-1).
     """
     current = view.assignment(tp)
     if target is None:
@@ -73,15 +73,15 @@ def plan_submission(
 def plan_znode_submission(
     view: ContextView, tp: TopicPartition, target: Sequence[BrokerId]
 ) -> ReplicaAssignment | RefusedMove:
-    """The same for an entry of `/admin/reassign_partitions`: dead and unknown brokers are waited for (RA-30, D-4)."""
+    """The same for an entry of `/admin/reassign_partitions`: dead and unknown brokers are allowed (RA-30, D-4)."""
     return view.assignment(tp).reassign_to(target) if target else NO_REPLICAS
 
 
 def refuse_trigger(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignment) -> RefusedMove | None:
-    """Why the partition cannot be moved whoever asks (RA-3).
+    """Why the partition cannot be reassigned, whatever the source of the request (RA-3).
 
-    A cancellation or replacement deletes replicas at once that were on their way in. Where only such are in sync, that
-    would delete the only good copy: it is refused, as Kafka's later controller does (PartitionReassignmentRevert).
+    A cancellation or replacement deletes at once the replicas that were being added. If only such replicas are in sync,
+    that would delete the only good copy; it is refused, as in Kafka's later controller (PartitionReassignmentRevert).
     """
     if view.is_marked_for_deletion(tp.topic):
         return BEING_DELETED
@@ -98,24 +98,24 @@ def remaining_entries(
     entries: Mapping[TopicPartition, tuple[BrokerId, ...]],
     is_dropped: Callable[[TopicPartition, tuple[BrokerId, ...]], bool],
 ) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Entries of the request node that stay (RA-40)."""
+    """Entries of `/admin/reassign_partitions` that remain (RA-40)."""
     return {tp: target for tp, target in entries.items() if not is_dropped(tp, target)}
 
 
 def is_entry_for(target: Sequence[BrokerId], assignment: ReplicaAssignment) -> bool:
-    """Whether an entry asked for exactly the list that was reached (RA-22).
+    """Whether an entry requested exactly the list that was reached (RA-22).
 
-    One that names a broker twice never does: it stays, as it does in Kafka, until somebody removes it.
+    An entry with a duplicate broker never matches; as in Kafka, it stays until somebody removes it.
     """
     return tuple(target) == assignment.replicas
 
 
-# What is written first
+# The first write
 
 
 class RecordingPlan(Struct, frozen=True):
-    """`topics`: nodes to write for the `changed` partitions. `unneeded`: broker -> partitions whose replica there was
-    on its way in and is not wanted any more.
+    """`topics`: znodes to write for the `changed` partitions. `unneeded`: broker -> partitions whose replica on it was
+    being added and is no longer wanted.
     """
 
     topics: dict[str, TopicAssignment]
@@ -124,7 +124,7 @@ class RecordingPlan(Struct, frozen=True):
 
 
 def plan_recording(view: ContextView, wanted: Assignments) -> RecordingPlan:
-    """Record the wanted assignments that differ from the present ones, one write per topic (RA-11)."""
+    """Record the wanted assignments that differ from the current ones, one write per topic (RA-11)."""
     changed = {tp: view.assignment(tp) for tp, assignment in wanted.items() if view.assignment(tp) != assignment}
     gone = [(tp, [b for b in before.replicas if b not in wanted[tp].replicas]) for tp, before in changed.items()]
     znodes = topic_znodes(view, {tp: wanted[tp] for tp in changed})
@@ -132,7 +132,7 @@ def plan_recording(view: ContextView, wanted: Assignments) -> RecordingPlan:
 
 
 def topic_znodes(view: ContextView, assignments: Assignments) -> dict[str, TopicAssignment]:
-    """The nodes of these partitions' topics: their new assignments beside the known ones of their neighbours."""
+    """The topic znodes of these partitions: new assignments, and the known ones of the topics' other partitions."""
     by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
     for tp, assignment in assignments.items():
         if tp.topic not in by_topic:
@@ -144,7 +144,7 @@ def topic_znodes(view: ContextView, assignments: Assignments) -> dict[str, Topic
 def replicas_by_broker(
     lists: Iterable[tuple[TopicPartition, Iterable[BrokerId]]],
 ) -> dict[BrokerId, list[TopicPartition]]:
-    """Partition and brokers, many of them, turned round: broker -> partitions."""
+    """Invert (partition, brokers) pairs: broker -> partitions."""
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for tp, brokers in lists:
         for broker in brokers:
@@ -152,31 +152,31 @@ def replicas_by_broker(
     return by_broker
 
 
-# Whether it is done, and who leads then
+# Completion and leadership
 
 
 def is_complete(assignment: ReplicaAssignment, leadership: LeaderAndIsr | None) -> bool:
-    """Whether every target replica is in sync, or nothing is to be moved; without a state node nobody is."""
+    """Whether every target replica is in sync, or nothing is being reassigned; False without a state znode."""
     if not assignment.is_being_reassigned:
         return True
     return leadership is not None and set(assignment.target) <= set(leadership.isr)
 
 
 def keeps_leader(view: ContextView, tp: TopicPartition, target: Sequence[BrokerId]) -> bool:
-    """Whether the present leader goes on over the target replicas; else there is an election (RA-18)."""
+    """Whether the current leader stays leader with the target replicas; otherwise an election follows (RA-18)."""
     leadership = view.leaderships.get(tp)
     return leadership is not None and leadership.leader in target and leadership.leader in view.online_brokers(tp)
 
 
 class EpochRaisePlan(Struct, frozen=True):
-    """`writes`: to be written if the partition epoch is still one less."""
+    """`writes`: to be written if the partition epoch in ZooKeeper is one less."""
 
     writes: dict[TopicPartition, LeaderAndIsr]
     failures: dict[TopicPartition, ElectionFailure]
 
 
 def plan_epoch_raises(view: ContextView, current: Mapping[TopicPartition, LeaderAndIsr | None]) -> EpochRaisePlan:
-    """The same leader and ISR under the next leader epoch, so that brokers take the new replica list (RA-14)."""
+    """Same leader and ISR under the next leader epoch, so that brokers accept the new replica list (RA-14)."""
     writes: dict[TopicPartition, LeaderAndIsr] = {}
     failures: dict[TopicPartition, ElectionFailure] = {}
     for tp, leadership in current.items():
@@ -196,12 +196,12 @@ def plan_epoch_raises(view: ContextView, current: Mapping[TopicPartition, Leader
 
 
 def stray_replicas(view: ContextView) -> dict[BrokerId, list[TopicPartition]]:
-    """Broker -> partitions that have it in their ISR although it is not assigned.
+    """Broker -> partitions that have it in the ISR although it is not assigned.
 
-    A controller that died after it had recorded a cancellation, and before it had stopped the replicas that were not
-    wanted any more, leaves such; they were added, so they stand at the end of the ISR. One that stands before an
-    assigned member was there first: somebody rewrote the topic node by hand, and it is let be, as it is in Kafka. So
-    it is where nobody else is in sync, for it holds the only good copy.
+    A controller that failed after it recorded a cancellation, and before it stopped the replicas no longer wanted,
+    leaves such replicas; they joined last, so they are at the end of the ISR. One that precedes an assigned member was
+    there first: somebody edited the topic znode, and it is left alone, as in Kafka. It is also left alone if nobody
+    else is in sync, as it then has the only good copy.
     """
     found: list[tuple[TopicPartition, list[BrokerId]]] = []
     for tp, leadership in view.leaderships.items():
@@ -213,12 +213,12 @@ def stray_replicas(view: ContextView) -> dict[BrokerId, list[TopicPartition]]:
 
 
 def _joined_last(strays: Sequence[BrokerId], isr: Sequence[BrokerId]) -> bool:
-    """Whether they are the end of the ISR and not all of it."""
+    """Whether the strays are the end of the ISR and not all of it."""
     return len(strays) < len(isr) and tuple(isr[-len(strays) :]) == tuple(strays)
 
 
 def reassigned_on(view: ContextView, brokers: Iterable[BrokerId]) -> list[TopicPartition]:
-    """Partitions being moved that have one of the brokers among their targets (BK-15)."""
+    """Partitions being reassigned that have one of the brokers among their targets (BK-15)."""
     starting = set(brokers)
     return [
         tp for tp in sorted(view.partitions_being_reassigned) if not starting.isdisjoint(view.assignment(tp).target)

@@ -1,4 +1,4 @@
-"""How far moves have come, and why one does not come further: for those who ask."""
+"""Progress of reassignments, and the reason why one is stuck, for queries."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ from controller.decisions.context_view import ContextView
 
 
 def list_reassignments(view: ContextView, partitions: Iterable[TopicPartition]) -> tuple[OngoingTopicReassignment, ...]:
-    """Those of the partitions that are being moved; the others are left out, unknown ones included (RA-50)."""
+    """Those of the partitions that are being reassigned; others, also unknown ones, are omitted (RA-50)."""
     by_topic: dict[str, list[OngoingPartitionReassignment]] = {}
     for tp in sorted(partitions):
         assignment = view.assignment(tp)
@@ -43,7 +43,7 @@ def describe_reassignment(view: ContextView, tp: TopicPartition) -> DescribedRea
 
 
 def stuck_reason(view: ContextView, tp: TopicPartition) -> str:
-    """Why a move cannot come to its end by itself; empty while only copying is waited for."""
+    """Why a reassignment cannot complete by itself; empty if it only waits for replicas to catch up."""
     leadership = view.leaderships.get(tp)
     if leadership is None or leadership.leader not in view.online_brokers(tp, include_shutting_down=True):
         return "the partition has no leader to copy from"

@@ -1,4 +1,4 @@
-"""What makes a new topic acceptable: its name, its counts or its explicit assignment, its settings.
+"""Validates new topics: name, counts or explicit assignment, configs; places their replicas.
 
 Source: Kafka Topic, AdminZkClient.validateTopicCreate, ZkAdminManager.createTopics.
 """
@@ -27,14 +27,14 @@ _UNSET: Final = -1
 
 
 def duplicate_names(topics: Sequence[NewTopic | NewPartitions]) -> AbstractSet[str]:
-    """Names that one request has more than once; each of those items is refused."""
+    """Names that occur more than once in a request; each of those items is refused."""
     return {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
 
 
 class TakenNames:
-    """Names that no new topic may have, nor collide with in metric names, where '.' and '_' are the same.
+    """Names that a new topic must not have or collide with; in metric names '.' and '_' are the same.
 
-    Made once per request and asked once per new topic, however many topics there are.
+    Built once per request, however many topics there are.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -53,7 +53,7 @@ class TakenNames:
             self._first_alike[_in_metrics(name)] = name
 
     def collision_with(self, name: str) -> str | None:
-        """The first of the names with which this one collides, or None."""
+        """The first known name that `name` collides with, or None."""
         return self._first_alike.get(_in_metrics(name))
 
 
@@ -70,7 +70,7 @@ def plan_new_topic(
     default_replication_factor: int,
     random: "Random",
 ) -> dict[int, ReplicaAssignment]:
-    """The assignment of a new topic, after every test of TP-1. Raises ApiError naming all that is wrong."""
+    """The assignment of a new topic, after all checks of TP-1. Raises ApiError that names everything invalid."""
     errors: list[ApiError] = []
     placed: dict[int, ReplicaAssignment] = {}
     for check in (partial(check_topic_name, topic.name, taken), partial(check_topic_configs, topic.configs)):
@@ -90,7 +90,7 @@ def plan_new_topic(
 def _place(
     topic: NewTopic, live_brokers: Collection[Broker], partitions: int, replication_factor: int, random: "Random"
 ) -> dict[int, ReplicaAssignment]:
-    """As the topic asks, or as many as these defaults say."""
+    """The explicit assignment, or one placed with the requested or default counts."""
     if topic.assignments:
         if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
             raise ApiError(
@@ -102,7 +102,7 @@ def _place(
         check_assignments(topic.assignments)
         placed = topic.assignments
     else:
-        # With nobody to place replicas on, the count is refused below, before the draw matters.
+        # Without a live broker the count is refused below, before the random choice matters.
         brokers = max(1, len(live_brokers))
         placed = place_replicas(
             live_brokers,
@@ -115,7 +115,7 @@ def _place(
 
 
 def check_topic_name(name: str, taken: TakenNames) -> None:
-    """Raise ApiError for a name that is malformed, taken, or that collides with another in metric names."""
+    """Raise ApiError for a name that is malformed, taken, or collides with another in metric names."""
     if name in {".", ".."} or not _NAME.fullmatch(name):
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -153,9 +153,9 @@ def _bad_assignment(why: str, value: object) -> ApiError:
 
 
 def new_topic_id(random: "Random") -> TopicId:
-    """A version-4 UUID in unpadded URL-safe base64, not beginning with `-`, which tools take for a flag (ZK-22)."""
+    """A version-4 UUID in unpadded URL-safe base64, not starting with `-`, which tools parse as a flag (ZK-22)."""
     while True:
-        # The version bits keep it apart from the reserved ids 0 and 1.
+        # The version bits exclude the reserved ids 0 and 1.
         drawn = uuid.UUID(int=random.getrandbits(128), version=4)
         text = base64.urlsafe_b64encode(drawn.bytes).decode().rstrip("=")
         if not text.startswith("-"):

@@ -1,7 +1,7 @@
-"""Which queued topics are gone, which can be tried again, which can begin: the bookkeeping of topic deletion.
+"""Topic deletion: which queued topics are finished, can be retried, or can start.
 
-A deletion goes on with whatever replicas are alive and then waits: a topic is gone when every one of its replicas
-has been deleted for good, so that none can come back with old data. Source: Kafka TopicDeletionManager.
+A deletion proceeds with the live replicas and then waits. A topic is finished when every replica has been deleted, so
+that none can return with old data. Source: Kafka TopicDeletionManager.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ _MAY_FAIL: Final = PREVIOUS_REPLICA_STATES[ReplicaState.DELETION_INELIGIBLE]
 
 
 class DeletionSteps(Struct, frozen=True):
-    """What the queued topics are ready for (TD-9); each by name. A topic may be in `retry` and in `start`."""
+    """The next step of each queued topic, sorted by name (TD-9). A topic may be in `retry` and in `start`."""
 
     finish: tuple[str, ...]
     retry: tuple[str, ...]
@@ -27,7 +27,7 @@ class DeletionSteps(Struct, frozen=True):
 
 
 def next_steps(view: ContextView) -> DeletionSteps:
-    """Judge every queued topic by the states of its replicas; a topic without replicas is finished at once."""
+    """Classify every queued topic by the states of its replicas; a topic without replicas is finished at once."""
     finish: list[str] = []
     retry: list[str] = []
     start: list[str] = []
@@ -46,15 +46,15 @@ def next_steps(view: ContextView) -> DeletionSteps:
 
 
 def failed_replicas(view: ContextView, topics: Iterable[str]) -> Replicas:
-    """The replicas of the topics whose deletion failed, to be stopped once more before another attempt."""
+    """Replicas of the topics whose deletion failed, to be stopped again before a retry."""
     return _by_broker(
         view, topics, lambda broker, tp: view.replica_state(broker, tp) is ReplicaState.DELETION_INELIGIBLE
     )
 
 
 class DeletionStart(Struct, frozen=True):
-    """`partitions` of the topics that start for the first time lose their states; `dead` replicas cannot be deleted
-    now, which puts the `held` topics on hold; `alive` ones are told to delete (TD-13).
+    """`partitions`: of topics that start for the first time; they lose their states. `dead`: replicas that cannot be
+    deleted now, which makes the `held` topics ineligible. `alive`: replicas to delete (TD-13).
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -87,7 +87,7 @@ def plan_start(view: ContextView, topics: Iterable[str]) -> DeletionStart:
 
 
 def topics_being_reassigned(view: ContextView, topics: Iterable[str]) -> set[str]:
-    """Those with a partition on the move: their deletion waits until the move is over (D-1)."""
+    """Topics with an ongoing reassignment: their deletion is postponed until it is complete (D-1)."""
     moving = {tp.topic for tp in view.partitions_being_reassigned}
     return moving.intersection(topics)
 
@@ -101,14 +101,14 @@ def topics_with_offline_replicas(view: ContextView, topics: Iterable[str]) -> se
 
 
 def filter_queued(view: ContextView, replicas: Mapping[BrokerId, Iterable[TopicPartition]]) -> Replicas:
-    """Those of the replicas whose topic is queued for deletion; brokers without any are left out."""
+    """The replicas whose topic is queued for deletion; brokers without any are omitted."""
     queued = view.topics_to_be_deleted
     kept = {broker: [tp for tp in partitions if tp.topic in queued] for broker, partitions in replicas.items()}
     return {broker: partitions for broker, partitions in kept.items() if partitions}
 
 
 def deletable_replicas(view: ContextView, replicas: Mapping[BrokerId, Iterable[TopicPartition]]) -> Replicas:
-    """Without those that are deleted already, and those of topics whose deletion has not begun."""
+    """The replicas without those already deleted and those of topics whose deletion has not started."""
     return {
         b: [tp for tp in partitions if view.replica_state(b, tp) in _MAY_FAIL] for b, partitions in replicas.items()
     }

@@ -1,4 +1,4 @@
-"""How far deletions have come, and what the others wait for, in words for the operator."""
+"""Progress of topic deletions, and what the blocked ones wait for, as text for operators."""
 
 from cluster.broker import BrokerId
 from cluster.partition import TopicPartition
@@ -8,7 +8,7 @@ from controller.decisions.context_view import ContextView
 
 
 def describe_deletion(view: ContextView, topic: str) -> DescribedTopicDeletion:
-    """For a topic that is marked for deletion."""
+    """Describe a topic marked for deletion."""
     counts = view.replicas_by_state(topic)
     waiting = tuple(
         WaitingReplica(tp.partition, broker, state.value, _why_it_waits(view, broker, tp, state))
@@ -39,7 +39,7 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, state
 
 
 def _why_it_is_held(view: ContextView, topic: str, waiting: tuple[WaitingReplica, ...]) -> str:
-    """All reasons at once; the topic goes on when the last of them is gone."""
+    """All reasons; the deletion resumes when none is left."""
     reasons: list[str] = []
     moving = [tp.partition for tp in view.partitions_of(topic) if tp in view.partitions_being_reassigned]
     if moving:

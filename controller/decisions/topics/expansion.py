@@ -1,4 +1,4 @@
-"""More partitions for a topic: whether that is acceptable, and where their replicas go (TP-2).
+"""Validates CreatePartitions and places the replicas of added partitions (TP-2).
 
 Source: Kafka ZkAdminManager.createPartitions, AdminZkClient.addPartitions.
 """
@@ -19,9 +19,9 @@ def plan_expansion(
     brokers: Collection[Broker],
     shutting_down: AbstractSet[BrokerId] = frozenset(),
 ) -> dict[int, ReplicaAssignment]:
-    """The added partitions of a topic whose node says `topic`. Raises ApiError naming what is wrong.
+    """The added partitions of a topic whose znode holds `topic`. Raises ApiError that names what is invalid.
 
-    Of the registered `brokers` those that are shutting down get a replica only where they are asked for by name.
+    Registered `brokers` that are shutting down get a replica only if they are named explicitly.
     """
     moving = [p for p in sorted(topic.partitions) if topic.partitions[p].is_being_reassigned]
     if moving:
@@ -48,9 +48,9 @@ def plan_expansion(
 def _place(
     count: int, present: int, first: Sequence[BrokerId], live_brokers: Collection[Broker]
 ) -> dict[int, ReplicaAssignment]:
-    """Go on as if the topic's first partition had been placed like this (TP-5)."""
+    """Continue the placement as if it had started with the replicas of partition 0 (TP-5)."""
     ids = sorted(broker.id for broker in live_brokers)
-    # A preferred replica above all live brokers counts as the lowest, as in Kafka.
+    # A first replica above all live broker ids counts as the lowest one, as in Kafka.
     start = next((i for i, broker in enumerate(ids) if first and broker >= first[0]), 0)
     placed = place_replicas(live_brokers, count, len(first), start=start, shift=start, first_partition=present)
     return {partition: ReplicaAssignment(brokers) for partition, brokers in placed.items()}

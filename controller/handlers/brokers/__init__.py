@@ -1,1 +1,1 @@
-"""Brokers that come, go, shut down or report something, and the producer ids that they ask for."""
+"""Broker startup, failure, controlled shutdown, notifications of brokers, and producer id blocks."""

@@ -1,4 +1,4 @@
-"""Brokers come, go, return unnoticed, or change their addresses.
+"""Handles brokers that start, fail, restart between two reads, or change their registration.
 
 Source: Kafka KafkaController.processBrokerChange, onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline.
 """
@@ -24,11 +24,11 @@ _log = structlog.stdlib.get_logger()
 
 
 async def broker_change(active: ActiveController) -> None:
-    """Compare the registrations with what is known (BK-1 to BK-4)."""
+    """Compare `/brokers/ids` with the known brokers: handle new, bounced and dead ones (BK-1 to BK-4)."""
     known = active.context.broker_epochs
     listed = await active.store.read_brokers()
     admitted = {r.broker.id for r in await admissible_brokers(active, listed)}
-    # This is a matter of coming in: who takes part already stays, whatever it offers and supports by now.
+    # Admission applies to new incarnations only: a known broker stays, whatever listeners and features it has now.
     registered = {r.broker.id: r for r in listed if r.broker.id in admitted or known.get(r.broker.id) == r.epoch}
     changes = plan_broker_changes(registered, known)
     for broker in changes.new:
@@ -53,12 +53,12 @@ async def broker_change(active: ActiveController) -> None:
 
 
 async def broker_modifications(active: ActiveController, broker: BrokerId) -> None:
-    """Announce changed endpoints or features; a change of the rack alone goes unnoticed, as in Kafka (BK-40, D-12)."""
+    """Propagate changed endpoints or features; a change of the rack alone is ignored, as in Kafka (BK-40, D-12)."""
     context = active.context
     registered = await active.store.read_broker(broker)
     known = context.brokers.get(broker)
     if registered is not None and known is None:
-        # It could not be read when it came; its list of siblings will not change again for it.
+        # Its registration was malformed when it appeared; the list of `/brokers/ids` will not change again for it.
         await broker_change(active)
         return
     if registered is None or known is None:
@@ -67,7 +67,7 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
     if (changed.endpoints, changed.features) == (known.endpoints, known.features):
         return
     active.commit(BrokerModified(registered))
-    _log.info("Broker changed its registration", broker=broker)
+    _log.info("Broker registration changed", broker=broker)
     batch = active.new_batch()
     batch.add_update_metadata_for_all()
     active.send(batch)
@@ -76,10 +76,10 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
 async def admissible_brokers(
     active: ActiveController, registered: Sequence[RegisteredBroker]
 ) -> list[RegisteredBroker]:
-    """Those that can take part; the others are left out with a warning.
+    """The registrations that can join the cluster; the others are skipped with a warning.
 
-    A broker takes part if it can be told what it is to do, at the listener for its channel (RQ-30), and supports every
-    finalized feature (FT-2).
+    A broker can join if it has the listener that the controller connects to (RQ-30) and supports every finalized
+    feature (FT-2).
     """
     listener = active.config.listener_of_channels
     levels = await _finalized_levels(active)
@@ -88,9 +88,13 @@ async def admissible_brokers(
         broker = candidate.broker
         unsupported = incompatible_features(broker, levels)
         if broker.endpoint(listener) is None:
-            _log.warning("Broker does not offer the listener for its channel", broker=broker.id, listener=listener)
+            _log.warning(
+                "Skipped a broker without the listener for controller requests", broker=broker.id, listener=listener
+            )
         elif unsupported:
-            _log.warning("Broker lacks finalized features", broker=broker.id, features=unsupported)
+            _log.warning(
+                "Skipped a broker that does not support the finalized features", broker=broker.id, features=unsupported
+            )
         else:
             admitted.append(candidate)
     return admitted
@@ -102,17 +106,17 @@ async def _finalized_levels(active: ActiveController) -> dict[str, int]:
     try:
         features = await active.unfenced.read_features()
     except MalformedZnodeError as error:
-        _log.warning("Finalized features are unreadable and count as none", error=str(error))
+        _log.warning("Reading finalized features failed; assuming none", error=str(error))
         return {}
     return features.levels if features is not None and features.enabled else {}
 
 
 async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
-    """Introduce new incarnations and give them their replicas (BK-10 to BK-16).
+    """Handle brokers that started: send metadata, bring their replicas online, elect leaders (BK-10 to BK-16).
 
-    Metadata goes ahead of LeaderAndIsr, because a broker told to follow must know its leader's address, and the
-    list of replicas ahead of the elections, so that a broker hosts what it may be elected for. Nobody is put
-    back into an ISR here: its leader asks for that when it has caught up.
+    UpdateMetadata precedes LeaderAndIsr, because a follower must know its leader's address. LeaderAndIsr precedes the
+    elections, so that a broker hosts the replicas that may be elected. No replica rejoins an ISR here: its leader
+    proposes that once it has caught up.
     """
     context = active.context
     others = context.live_or_shutting_down_ids.difference(brokers)
@@ -129,14 +133,14 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
 
 
 async def brokers_failed(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
-    """Take everything that these brokers host offline (BK-20, BK-21)."""
+    """Handle dead brokers: take all their replicas offline (BK-20, BK-21)."""
     await replicas_went_offline(active, {b: active.context.partitions_on_broker(b) for b in brokers})
 
 
 async def replicas_went_offline(active: ActiveController, replicas: Replicas) -> None:
-    """Find new leaders first, which is what clients wait for, then stop followers and shrink ISRs (BK-30 to BK-35)."""
+    """Elect new leaders first, because clients wait for them, then stop followers and shrink ISRs (BK-30 to BK-35)."""
     context = active.context
-    # Replicas of topics that are being deleted are the deletion's own affair.
+    # Replicas of topics being deleted are handled by topic deletion.
     concerned = {
         broker: [tp for tp in partitions if tp.topic not in context.topics_to_be_deleted]
         for broker, partitions in replicas.items()
@@ -147,7 +151,7 @@ async def replicas_went_offline(active: ActiveController, replicas: Replicas) ->
     await deletions_failed(active, replicas)
     somebody_won = any(isinstance(result, LeaderAndIsr) for result in elections.values())
     if not somebody_won and not any(concerned.values()):
-        # Nothing else told the brokers that one of them is gone.
+        # No other request has told the brokers about the dead ones.
         batch = active.new_batch()
         batch.add_update_metadata_for_all()
         active.send(batch)

@@ -1,4 +1,4 @@
-"""A broker asks to be relieved of its partitions before it ends.
+"""Controlled shutdown: moves leadership away from a broker before it stops.
 
 Source: Kafka KafkaController.processControlledShutdown, doControlledShutdown.
 """
@@ -21,10 +21,10 @@ _log = structlog.stdlib.get_logger()
 async def controlled_shutdown(
     active: ActiveController, request: ControlledShutdownRequest
 ) -> ControlledShutdownResponse:
-    """Elect other leaders and take the broker out of the ISRs; the answer names what it still leads (CS-3 to CS-14).
+    """Elect other leaders and remove the broker from ISRs; returns the partitions it still leads (CS-3 to CS-14).
 
-    The answer is given when the decisions are in ZooKeeper and the requests in their queues, not when brokers have
-    obeyed (CS-12). Raises ControllerMovedError when a write is fenced; what was written before stays.
+    The response is sent once the decisions are in ZooKeeper and the requests are queued, not once brokers have
+    acknowledged them (CS-12). Raises ControllerMovedError when a write is fenced; earlier writes remain.
     """
     context, broker = active.context, request.broker_id
     code = refuse_controlled_shutdown(context, broker, request.broker_epoch)
@@ -33,15 +33,15 @@ async def controlled_shutdown(
         return ControlledShutdownResponse(code)
     if broker not in context.shutting_down:
         active.commit(BrokerShuttingDown(broker, request.broker_epoch))
-    # Before anything moves: what is led no more is not stopped by the same request (CS-13), so that the new
-    # follower is in no ISR and fetches from nobody, but its requests are answered until it ends.
+    # Computed before any election: a replica that loses leadership here is not stopped by this request (CS-13). As a
+    # follower it is in no ISR and does not fetch, but the broker still serves its requests until it stops.
     duties = duties_of(context, broker)
     await move_partitions(active, duties.led, PartitionState.ONLINE, ControlledShutdown())
-    # The move sends the StopReplica as well; Kafka sends a first one ahead of it (D-15).
+    # `move_replicas` sends StopReplica; Kafka sends an additional one before it (D-15).
     await move_replicas(active, {broker: duties.followed}, ReplicaState.OFFLINE)
     remaining = context.partition_leaders_on_broker(broker)
     _log.info(
-        "Broker shuts down",
+        "Controlled shutdown of a broker processed",
         broker=broker,
         led=len(duties.led),
         followed=len(duties.followed),

@@ -1,4 +1,4 @@
-"""Blocks of producer ids for brokers. Source: Kafka KafkaController.processAllocateProducerIds, ZkProducerIdManager."""
+"""Allocates blocks of producer ids. Source: Kafka KafkaController.processAllocateProducerIds, ZkProducerIdManager."""
 
 import structlog
 
@@ -13,13 +13,13 @@ _log = structlog.stdlib.get_logger()
 async def allocate_producer_ids(
     active: ActiveController, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    """Give the broker the next block, which ZooKeeper has recorded as given (AX-1 to AX-4).
+    """Allocate the next block of producer ids to the broker, after it was written to ZooKeeper (AX-1 to AX-4).
 
-    Raises ApiError when there is no node to record it in, which must not be made here (D-14), or no block left.
+    Raises ApiError if the znode is missing, which must not be created here (D-14), or if no block is left.
     """
     code = refuse_allocation(active.context, request.broker_id, request.broker_epoch)
     if code is not ErrorCode.NONE:
-        _log.info("No producer ids for a broker", broker=request.broker_id, error=code.name)
+        _log.info("Producer id allocation refused", broker=request.broker_id, error=code.name)
         return AllocateProducerIdsResponse(code)
     while True:
         found = await active.unfenced.read_producer_id_block()
@@ -28,5 +28,5 @@ async def allocate_producer_ids(
         last, version = found
         block = next_block(last, request.broker_id)
         if await active.unfenced.write_producer_id_block(block, version):
-            _log.info("Producer ids given", broker=block.broker, start=block.start, end=block.end)
+            _log.info("Producer ids allocated", broker=block.broker, start=block.start, end=block.end)
             return AllocateProducerIdsResponse(ErrorCode.NONE, block.start, BLOCK_SIZE)

@@ -1,1 +1,1 @@
-"""Settings of topics and brokers, and finalized features."""
+"""Topic and broker configs, and finalized features."""

@@ -24,16 +24,16 @@ _log = structlog.stdlib.get_logger()
 
 
 async def set_up_features(active: ActiveController) -> None:
-    """Bring `/feature` into the form that the protocol version asks for (FO-1).
+    """Initialise `/feature` as the protocol version requires (FO-1).
 
-    This controller reads the node whenever it needs it, so there is no cache to wait for (FT-1).
+    The controller reads the znode whenever it needs it, so there is no cache to wait for (FT-1).
     """
     version = active.config.protocol_version
     try:
         found = await active.unfenced.read_features()
     except MalformedZnodeError as error:
-        # Left as it is: overwriting it could lose levels that an operator finalized.
-        _log.error("Finalized features are unreadable and count as none", error=str(error))
+        # Not overwritten: that could lose levels finalized by an operator.
+        _log.error("Reading finalized features failed; assuming none", error=str(error))
         return
     wanted = features_at_failover(
         found, active.config.supported_features, versioning=version.has_features, version=version.feature_znode_version
@@ -43,9 +43,9 @@ async def set_up_features(active: ActiveController) -> None:
 
 
 async def update_features(active: ActiveController, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Apply the valid updates in one write; each has its own result (FT-3, FT-4, D-17).
+    """Apply the valid updates in one write, with one result per feature (FT-3, FT-4, D-17).
 
-    Raises ApiError when features are not versioned here, MalformedZnodeError when the present ones are unreadable.
+    Raises ApiError if the protocol version has no feature versioning, MalformedZnodeError if `/feature` is malformed.
     """
     version = active.config.protocol_version
     found = await _read_versioned(active)
@@ -70,7 +70,7 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
 
 
 async def describe_features(active: ActiveController, _request: DescribeFeaturesRequest) -> DescribeFeaturesResponse:
-    """Every feature that is finalized, or known to this controller or a registered broker, by name."""
+    """Describe every feature finalized, or supported by this controller or a registered broker, sorted by name."""
     if not active.config.protocol_version.has_features:
         return DescribeFeaturesResponse(enabled=False)
     finalized = finalized_levels(await active.unfenced.read_features())

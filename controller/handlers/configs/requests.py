@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: altered where Kafka's tools look for them, and described.
+"""Alters and describes topic and broker configs in the znodes that Kafka's tools use.
 
 Source: Kafka ZkAdminManager, ConfigHelper, AdminZkClient.changeConfigs.
 """
@@ -28,16 +28,16 @@ from controller.decisions.configs.descriptions import BrokerLayers, describe_bro
 from controller.fenced_writes import Conflict, Outcome, Written
 
 _ATTEMPTS = 5
-"""At a node that others change at the same time."""
+"""Attempts to write a config znode that others change at the same time."""
 _log = structlog.stdlib.get_logger()
 
 _Alterations = Mapping[ConfigEntity, AlterConfigsResource]
 
 
 async def alter_configs(active: ActiveController, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Write the settings of each resource together with the note that they changed.
+    """Write the configs of each resource together with their change notification.
 
-    Raises ControllerMovedError when the write is fenced; some resources may be changed then.
+    Raises ControllerMovedError when the write is fenced; some resources may have been changed by then.
     """
     repeated = {key for key, count in Counter(map(_key, request.resources)).items() if count > 1}
     errors: dict[int, ApiError] = {}
@@ -74,7 +74,7 @@ def _key(resource: AlterConfigsResource | ConfigResource) -> tuple[int, str]:
 
 
 async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigEntity, ApiError]:
-    """Write all, those again whose node changed meanwhile; what could not be written, and why."""
+    """Write all alterations, retrying those whose znode changed meanwhile; returns the error per entity not written."""
     errors: dict[ConfigEntity, ApiError] = {}
     left = dict(wanted)
     for _ in range(_ATTEMPTS):
@@ -87,7 +87,7 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
                 for entity, config in stored.items()
             }
         )
-        _log.info("Settings altered", entities=[e.path for e, o in outcomes.items() if isinstance(o, Written)])
+        _log.info("Configs altered", entities=[e.path for e, o in outcomes.items() if isinstance(o, Written)])
         errors |= {e: _refusal(o) for e, o in outcomes.items() if not isinstance(o, Written | Conflict)}
         left = {entity: left[entity] for entity, o in outcomes.items() if isinstance(o, Conflict)}
         if not left:
@@ -104,7 +104,7 @@ def _refusal(outcome: Outcome) -> ApiError:
 
 
 async def describe_configs(active: ActiveController, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Each resource by itself; unknown topics and resource types are answered with an error."""
+    """Describe each resource; unknown topics and resource types get an error each."""
     entities: dict[int, ConfigEntity] = {}
     results: dict[int, DescribeConfigsResult] = {}
     for position, resource in enumerate(request.resources):

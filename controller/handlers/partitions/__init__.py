@@ -1,1 +1,1 @@
-"""Transitions of partitions and replicas, elections, ISR changes."""
+"""Partition and replica state transitions, leader elections, ISR changes."""

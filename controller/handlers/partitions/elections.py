@@ -1,4 +1,4 @@
-"""Elections on request, through the API or `/admin/preferred_replica_election`, and those by timer.
+"""Leader elections requested through the API or `/admin/preferred_replica_election`, and the periodic preferred ones.
 
 Source: Kafka KafkaController.processReplicaLeaderElection, processAutoPreferredReplicaLeaderElection.
 """
@@ -33,10 +33,9 @@ _log = structlog.stdlib.get_logger()
 
 
 async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) -> ElectLeadersDecision:
-    """Elect leaders where it is asked for and needed; every partition has its own outcome (EP-1 to EP-5).
+    """Elect leaders for the requested partitions that need it; one result per partition (EP-1 to EP-5).
 
-    Raises ApiError(INVALID_REQUEST) for an unknown type of election, and
-    ControllerMovedError when a write is fenced.
+    Raises ApiError(INVALID_REQUEST) for an unknown election type, and ControllerMovedError when a write is fenced.
     """
     if not is_election_type(request.election_type):
         raise ApiError(
@@ -47,14 +46,14 @@ async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) 
     elections = classify_elections(context, request.election_type, asked)
     outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
     refusals, elected = _election_results(elections, request.election_type, outcomes)
-    _log.info("Elections on request", asked=len(asked), elected=len(elected), refused=len(refusals))
+    _log.info("Requested leader elections processed", asked=len(asked), elected=len(elected), refused=len(refusals))
     leaders = {tp: leadership.leader for tp, leadership in elected.items()}
     delivered = {leader: active.channels.delivered(leader) for leader in sorted(set(leaders.values()))}
     return ElectLeadersDecision(asked, refusals, leaders, delivered)
 
 
 async def wait_for_delivery(decided: ElectLeadersDecision, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """The answer once every new leader knows that it leads, at most the request's time later (EP-6).
+    """Respond once every new leader acknowledged its leadership, at the latest after the request's timeout (EP-6).
 
     Runs outside the event loop. REQUEST_TIMED_OUT for a partition whose new leader did not acknowledge in time, or
     whose controller resigned before; the leader is elected all the same.
@@ -74,10 +73,10 @@ async def wait_for_delivery(decided: ElectLeadersDecision, request: ElectLeaders
 
 
 async def replica_leader_election(active: ActiveController) -> None:
-    """Hold the preferred elections that `/admin/preferred_replica_election` asks for, with a watch for the next node.
+    """Run the preferred elections requested in `/admin/preferred_replica_election` and arm its watch.
 
-    There is nobody to answer. Whatever comes of it, the node is deleted and looked for once more, because the next
-    one may be there already (EP-8, EP-10, EP-11).
+    Failures are only logged, as nobody waits for a response. In every case the znode is deleted and read once more,
+    because the next request may be there already (EP-8, EP-10, EP-11).
     """
     requested = await active.admin_requests.read_requested_elections()
     if requested is None:
@@ -88,29 +87,29 @@ async def replica_leader_election(active: ActiveController) -> None:
         outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
         refusals, elected = _election_results(elections, PREFERRED, outcomes)
         _log.info(
-            "Elections asked for in ZooKeeper",
+            "Leader elections requested in ZooKeeper processed",
             elected=len(elected),
             refused={str(tp): refusal.message for tp, refusal in refusals.items()},
         )
     finally:
         outcome = await active.admin_requests.delete_requested_elections(version)
         if isinstance(outcome, Failed):
-            _log.error("The request for elections cannot be removed", outcome=str(outcome))
+            _log.error("Deleting the leader election request failed", outcome=str(outcome))
         else:
             active.enqueue(ReplicaLeaderElection())
 
 
 async def balance_leaders(active: ActiveController) -> None:
-    """Give leadership back to preferred replicas that lead too little, then wait for the next time (EP-20 to EP-25)."""
+    """Elect preferred leaders on brokers above the imbalance limit, then schedule the next check (EP-20 to EP-25)."""
     config = active.config
     try:
         moves = plan_leader_balance(active.context, config.leader_imbalance_per_broker_percentage)
         for broker, partitions in moves.items():
             outcomes = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
             won = sum(isinstance(outcome, LeaderAndIsr) for outcome in outcomes.values())
-            _log.info("Leadership goes back", broker=broker, partitions=len(partitions), elected=won)
+            _log.info("Preferred leaders elected", broker=broker, partitions=len(partitions), elected=won)
     finally:
-        # Counted from the end of this run, so that runs that take long do not queue up.
+        # The interval starts at the end of this run, so that long runs do not queue up.
         active.balance_later(config.leader_imbalance_check_interval_seconds)
 
 
@@ -119,7 +118,7 @@ def _election_results(
     election_type: int,
     outcomes: Mapping[TopicPartition, LeaderAndIsr | ElectionFailure],
 ) -> tuple[dict[TopicPartition, RefusedElection], dict[TopicPartition, LeaderAndIsr]]:
-    """Everybody who has no new leader, with the reason; and those who have."""
+    """Split the outcomes: partitions without a new leader with the reason, and those with one."""
     refusals = dict(elections.refusals)
     elected: dict[TopicPartition, LeaderAndIsr] = {}
     for tp in elections.partitions:

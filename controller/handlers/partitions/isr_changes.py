@@ -1,4 +1,4 @@
-"""Leaders ask for another ISR. Source: Kafka KafkaController.processAlterPartition; KIP-497."""
+"""AlterPartition: ISR changes proposed by leaders. Source: Kafka KafkaController.processAlterPartition; KIP-497."""
 
 import structlog
 
@@ -22,9 +22,10 @@ _log = structlog.stdlib.get_logger()
 
 
 async def alter_partition(active: ActiveController, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    """Judge every item, write the accepted ones in one batch, announce all partitions of the request (IS-5 to IS-16).
+    """Validate each proposal, write the accepted ones in one batch, send the state of all requested partitions (IS-5 to
+    IS-16).
 
-    Raises ControllerMovedError when the write is fenced; nothing was accepted then.
+    Raises ControllerMovedError when the write is fenced; then no proposal was accepted.
     """
     code = refuse_alter_partition(active.context, request)
     if code is not ErrorCode.NONE:
@@ -33,7 +34,7 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
         )
         return AlterPartitionResponse(code)
     plan = plan_isr_changes(active.context, request)
-    # Of two proposals for one partition the second is judged by what the first will have written.
+    # If a partition is proposed twice, the second proposal is validated against the result of the first.
     proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
     outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
     written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
@@ -53,7 +54,7 @@ async def complete_moves(active: ActiveController, response: AlterPartitionRespo
 
 
 def _changed_partitions(context: ControllerContext, response: AlterPartitionResponse) -> list[TopicPartition]:
-    """Partitions whose ISR is as asked for now, whether it had to be written or was so already."""
+    """Partitions whose ISR now equals the proposed one, whether it was written or was equal before."""
     found: list[TopicPartition] = []
     for item in response.partitions:
         topic = item.topic_name if item.topic_id is None else context.topic_names.get(item.topic_id)

@@ -1,4 +1,4 @@
-"""The partition state machine's other half: carry out planned moves and elections.
+"""Partition state machine: carries out planned transitions and leader elections.
 
 Source: Kafka ZkPartitionStateMachine.
 """
@@ -34,7 +34,7 @@ from controller.handlers.partitions.state_writes import Current, Leaderships, re
 _log = structlog.stdlib.get_logger()
 
 Results = dict[TopicPartition, LeaderAndIsr | ElectionFailure]
-"""What elections came to; partitions that were skipped or initialised do not appear (PS-6)."""
+"""Election results; partitions that were skipped or initialised are absent (PS-6)."""
 
 
 async def move_partitions(
@@ -44,11 +44,11 @@ async def move_partitions(
     strategy: Strategy | None = None,
     announced: Assignments = NO_ASSIGNMENTS,
 ) -> Results:
-    """Move partitions to a state; towards OnlinePartition, new ones are initialised and others hold an election.
+    """Move partitions to a target state. For OnlinePartition, new partitions are initialised and others get an
+    election.
 
-    `announced`: assignments that brokers are told of although the topic nodes do not carry them yet.
-    A failure of ZooKeeper becomes the result of every partition (PS-3); ControllerMovedError and
-    SessionExpiredError end the event.
+    `announced`: assignments sent to brokers before the topic znodes hold them. A ZooKeeper error becomes the result of
+    every partition (PS-3); ControllerMovedError and SessionExpiredError are raised.
     """
     if not partitions:
         return {}
@@ -58,22 +58,24 @@ async def move_partitions(
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        _log.error("Partitions cannot be moved", target=target.value, partitions=len(partitions), error=str(error))
+        _log.error(
+            "Partition state transition failed", target=target.value, partitions=len(partitions), error=str(error)
+        )
         active.resume_later()
         results = dict.fromkeys(partitions, ElectionFailure(str(error), error.code))
-    # Also after an error: what was written before it must be told.
+    # Also after an error: brokers must get what was written before it.
     active.send(batch)
     return results
 
 
 async def trigger_online_elections(active: ActiveController, topic: str | None = None) -> Results:
-    """Look for a leader for every partition, or those of one topic, that is new or offline."""
+    """Try to elect a leader for every partition, or those of one topic, that is new or offline."""
     waiting = [tp for tp in active.context.partitions_awaiting_leader() if topic is None or tp.topic == topic]
     return await move_partitions(active, waiting, PartitionState.ONLINE, Offline())
 
 
 async def start_partition_machine(active: ActiveController) -> None:
-    """Derive every partition's state, then elect where a leader is missing (PS-30)."""
+    """Derive every partition's state, then elect leaders for those without one (PS-30)."""
     context = active.context
     assigned = [TopicPartition(topic, p) for topic, of_topic in context.assignments.items() for p in of_topic]
     active.commit(PartitionStatesDerived({tp: initial_partition_state(context, tp) for tp in assigned}))
@@ -92,7 +94,11 @@ async def _move(
     if moves.refused:
         first, state = next(iter(moves.refused.items()))
         _log.error(
-            "Partitions refused a state", target=target.value, count=len(moves.refused), first=str(first), state=state
+            "Invalid partition state transition",
+            target=target.value,
+            count=len(moves.refused),
+            first=str(first),
+            state=state,
         )
     if target is not PartitionState.ONLINE:
         active.commit(PartitionsMoved(moves.valid, target))
@@ -108,7 +114,7 @@ async def _move(
 
 
 async def _initialise(active: ActiveController, batch: ControlBatch, partitions: Sequence[TopicPartition]) -> None:
-    """Create the state nodes of new partitions (PS-7 to PS-9). `trigger_online_elections` comes back to failures."""
+    """Create the state znodes of new partitions (PS-7 to PS-9). `trigger_online_elections` retries failures."""
     context = active.context
     plan = plan_initialisations(context, partitions)
     outcomes = await active.store.create_states(plan.creations)
@@ -116,13 +122,13 @@ async def _initialise(active: ActiveController, batch: ControlBatch, partitions:
     active.commit(LeadersElected(written, "initialised"))
     for tp, leadership in written.items():
         batch.add_leader_and_isr(leadership.isr, tp, leadership, context.assignment(tp), is_new=True)
-    _report_failures("Partitions stay new", plan.failures | refusals(outcomes))
+    _report_failures("Creating partition states failed", plan.failures | refusals(outcomes))
 
 
 async def _elect(
     active: ActiveController, batch: ControlBatch, partitions: Sequence[TopicPartition], strategy: Strategy
 ) -> Results:
-    """Hold elections until no partition is left to retry (PS-10)."""
+    """Run elections until no partition is left to retry (PS-10)."""
     context = active.context
     elections: dict[TopicPartition, Election] = {}
 
@@ -144,14 +150,14 @@ async def _elect(
             batch.add_leader_and_isr(elections[tp].recipients, tp, leadership, batch.assignment(tp), is_new=False)
 
     elected, failures = await write_in_rounds(active, partitions, decide, conclude)
-    _report_failures("Partitions have no new leader", failures)
+    _report_failures("Leader election failed", failures)
     return {**elected, **failures}
 
 
 async def _unclean_allowed(
     active: ActiveController, current: Current, strategy: Strategy
 ) -> dict[str, bool | ElectionFailure]:
-    """Per topic of a partition without an online ISR member, whether its settings allow an unclean leader (PS-20)."""
+    """Per topic, for partitions without an online ISR member: whether its config allows an unclean leader (PS-20)."""
     if not isinstance(strategy, Offline) or strategy.allow_unclean:
         return {}
     context = active.context
@@ -176,7 +182,7 @@ async def _unclean_allowed(
 
 
 def _report_failures(event: str, failures: Mapping[TopicPartition, ElectionFailure]) -> None:
-    """One line per reason, however many partitions share it."""
+    """Log one line per reason, however many partitions share it."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for tp, failure in failures.items():
         by_reason.setdefault(failure.reason, []).append(tp)

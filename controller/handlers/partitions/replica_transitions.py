@@ -1,4 +1,4 @@
-"""The replica state machine's other half: carry out planned moves, and take offline replicas out of ISRs.
+"""Replica state machine: carries out planned transitions and removes offline replicas from ISRs.
 
 Source: Kafka ZkReplicaStateMachine.
 """
@@ -24,13 +24,13 @@ from controller.handlers.partitions.state_writes import Current, Leaderships, wr
 _log = structlog.stdlib.get_logger()
 
 Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
-"""Broker -> partitions whose replicas there are meant; brokers are taken in the order of Kafka's hash table."""
+"""Broker -> partitions whose replicas on it are concerned; processed in the order of Kafka's hash table."""
 
 
 def replicas_of(
     context: ControllerContext, partitions: Iterable[TopicPartition]
 ) -> dict[BrokerId, list[TopicPartition]]:
-    """All assigned replicas of the partitions."""
+    """Broker -> partitions, for all assigned replicas of the partitions."""
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for tp in partitions:
         for broker in context.assignment(tp).replicas:
@@ -39,7 +39,7 @@ def replicas_of(
 
 
 Removing = Mapping[TopicPartition, tuple[BrokerId, ...]]
-"""Partition -> replicas that are out of its assignment while their data and their place in the ISR are still there."""
+"""Partition -> replicas that are no longer assigned but still have data and may be in the ISR."""
 _NONE: Final[Removing] = MappingProxyType({})
 
 
@@ -52,16 +52,17 @@ async def move_replicas(
     removing: Removing = _NONE,
     announced: Assignments = NO_ASSIGNMENTS,
 ) -> None:
-    """Move replicas to a state and tell brokers what follows from it (RM-1 to RM-3).
+    """Move replicas to a target state and send the requests that follow from it (RM-1 to RM-3).
 
-    A failure of ZooKeeper is logged, and the replicas concerned keep their state; ControllerMovedError and
-    SessionExpiredError end the event. `recorded` is off where the records of the partitions say it all. `removing`:
-    all that a reassignment removes, with `announced`: the assignments that brokers are told of although the topic nodes
-    do not carry them yet.
+    A ZooKeeper error is logged and the replicas concerned keep their state; ControllerMovedError and
+    SessionExpiredError are raised. `recorded`: False if the records of the partitions cover the transition. `removing`:
+    all replicas that a reassignment removes. `announced`: assignments sent to brokers before the topic znodes hold
+    them.
     """
     batch = active.new_batch(announced)
     try:
-        # Who goes last stays in an ISR that all of them leave, and may be elected later.
+        # The order decides who remains: if all members of an ISR go offline, the last one stays in it and may be
+        # elected.
         for broker in in_hash_order(replicas):
             if replicas[broker]:
                 await _move_on_broker(
@@ -70,24 +71,24 @@ async def move_replicas(
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        _log.error("Replicas cannot be moved", target=target.value, error=str(error))
+        _log.error("Replica state transition failed", target=target.value, error=str(error))
         active.resume_later()
-    # Also after an error: what was written before it must be told.
+    # Also after an error: brokers must get what was written before it.
     active.send(batch)
 
 
 async def start_replica_machine(active: ActiveController) -> None:
-    """Derive every replica's state, then tell every broker what it hosts and take dead replicas out of ISRs.
+    """Derive every replica's state, send every broker the partitions it hosts, remove offline replicas from ISRs.
 
-    A replica that is not online starts as ineligible for deletion, so that a topic waiting for its deletion
-    does not count it as deletable (RM-20, RM-21).
+    A replica that is not online starts as ineligible for deletion, so that topic deletion does not count it as
+    deletable (RM-20, RM-21).
     """
     context = active.context
     online: dict[BrokerId, list[TopicPartition]] = {}
     offline: dict[BrokerId, list[TopicPartition]] = {}
     for broker in context.hosting_brokers():
         hosted = context.partitions_on_broker(broker)
-        # No log directory is known to have failed yet: a new controller learns that from the brokers' answers.
+        # Offline log directories are not known yet: a new controller learns them from the responses of brokers.
         state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.DELETION_INELIGIBLE
         active.commit(ReplicaStatesDerived(broker, tuple(hosted), state))
         (online if state is ReplicaState.ONLINE else offline)[broker] = hosted
@@ -109,7 +110,7 @@ async def _move_on_broker(
     if moves.refused:
         first, state = next(iter(moves.refused.items()))
         _log.error(
-            "Replicas refused a state",
+            "Invalid replica state transition",
             broker=broker,
             target=target.value,
             count=len(moves.refused),
@@ -135,14 +136,16 @@ async def _move_on_broker(
 def _start_new(
     active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """A new replica of a partition that has a leader is told to follow; others wait for the first leader."""
+    """Send LeaderAndIsr for new replicas of partitions with a leader; others wait for the first election."""
     context = active.context
     moved: list[TopicPartition] = []
     for tp in partitions:
         leadership = context.leaderships.get(tp)
         if leadership is not None:
             if leadership.leader == broker:
-                _log.error("A new replica cannot lead", partition=str(tp), broker=broker)
+                _log.error(
+                    "Cannot create a new replica on the broker recorded as leader", partition=str(tp), broker=broker
+                )
                 continue
             batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=True)
         moved.append(tp)
@@ -152,7 +155,7 @@ def _start_new(
 def _bring_online(
     active: ActiveController, batch: ControlBatch, broker: BrokerId, partitions: Mapping[TopicPartition, ReplicaState]
 ) -> list[TopicPartition]:
-    """Send the broker the leadership as it stands, unchanged (PS-24); a replica fresh from New has heard already."""
+    """Send the broker the current leadership (PS-24); a replica in NewReplica was sent it already."""
     context = active.context
     leaderships = context.leaderships
     for tp, state in partitions.items():
@@ -171,7 +174,7 @@ async def _take_offline(
     partitions: Mapping[TopicPartition, ReplicaState],
     removing: Removing,
 ) -> list[TopicPartition]:
-    """Stop the replicas and take them out of their ISRs (RM-4 to RM-7)."""
+    """Send StopReplica for the replicas and remove them from their ISRs (RM-4 to RM-7)."""
     context = active.context
     for tp in partitions:
         # Before the ISR changes: the request carries the leader epoch that the broker may know.
@@ -192,7 +195,7 @@ async def _take_offline(
 async def _remove_from_isrs(
     active: ActiveController, broker: BrokerId, partitions: Sequence[TopicPartition], removing: Removing
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The leadership of each partition without the broker, written where it changed (RM-8 to RM-12)."""
+    """Write the ISR of each partition without the broker; returns the resulting leadership of each (RM-8 to RM-12)."""
     context = active.context
     unchanged: dict[TopicPartition, LeaderAndIsr] = {}
 
@@ -207,5 +210,5 @@ async def _remove_from_isrs(
     removed, failures = await write_in_rounds(active, partitions, decide, apply)
     active.commit(LeadershipsRead(unchanged))
     for tp, failure in failures.items():
-        _log.error("A replica stays in the ISR", partition=str(tp), broker=broker, reason=failure.reason)
+        _log.error("Removing a replica from the ISR failed", partition=str(tp), broker=broker, reason=failure.reason)
     return unchanged | removed

@@ -1,7 +1,7 @@
-"""New leaderships, written over the very ones that they were decided upon: in rounds, until none has moved on.
+"""Conditional writes of partition state znodes: decides again and retries where the znode has changed.
 
 Source: Kafka ZkPartitionStateMachine.doElectLeaderForPartitions, ZkReplicaStateMachine.removeReplicasFromIsr,
-KafkaController.updateLeaderEpoch, which have this loop each.
+KafkaController.updateLeaderEpoch, each of which has this loop.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -22,12 +22,14 @@ _log = structlog.stdlib.get_logger()
 
 Leaderships = Mapping[TopicPartition, LeaderAndIsr]
 Current = Mapping[TopicPartition, LeaderAndIsr | None]
-"""What is decided upon; None for a partition without a state node."""
+"""The leadership that a decision is based on; None for a partition without a state znode."""
 Failures = Mapping[TopicPartition, ElectionFailure]
 
 
 class WritePlan(Protocol):
-    """`writes`: each to be written if the partition epoch is still one less. `failures` are not tried again."""
+    """`writes`: new leaderships, each written only if the partition epoch in ZooKeeper is one less. `failures`: not
+    retried.
+    """
 
     @property
     def writes(self) -> Leaderships: ...
@@ -42,10 +44,10 @@ async def write_in_rounds(
     decide: Callable[[Current], Awaitable[WritePlan]],
     apply: Callable[[Leaderships], None],
 ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, ElectionFailure]]:
-    """Decide, write, apply; then again for partitions whose node has changed meanwhile (PS-10, RM-8, RA-14).
+    """Decide, write, apply; repeat for the partitions whose znode changed meanwhile (PS-10, RM-8, RA-14).
 
-    What was written, and what could not be. `apply` gets what each round has written, at once: an error of ZooKeeper
-    in a later round must not leave memory behind. Such errors are raised.
+    Returns the leaderships written and the failures. `apply` is called with the writes of each round at once, so that
+    an error in a later round does not leave memory behind ZooKeeper. ZooKeeper errors are raised.
     """
     written: dict[TopicPartition, LeaderAndIsr] = {}
     failures: dict[TopicPartition, ElectionFailure] = {}
@@ -64,14 +66,14 @@ async def write_in_rounds(
         failures |= {tp: failure for tp, failure in refusals(outcomes).items() if tp not in moved_on}
         rounds += 1
         if moved_on and rounds >= _ROUNDS_WITHOUT_PAUSE:
-            _log.warning("State nodes keep changing", partitions=len(moved_on), rounds=rounds)
+            _log.warning("Partition state znodes keep changing; retrying", partitions=len(moved_on), rounds=rounds)
             await pauses.pause()
         current = await _read(active, list(moved_on))
     return written, failures
 
 
 def refusals(outcomes: Mapping[TopicPartition, Outcome]) -> dict[TopicPartition, ElectionFailure]:
-    """Every write that ZooKeeper did not carry out."""
+    """The failure of every write that ZooKeeper refused."""
     return {
         tp: ElectionFailure(f"the state node cannot be written: {outcome}", ErrorCode.UNKNOWN_SERVER_ERROR)
         for tp, outcome in outcomes.items()
@@ -80,7 +82,7 @@ def refusals(outcomes: Mapping[TopicPartition, Outcome]) -> dict[TopicPartition,
 
 
 async def _current_leaderships(active: ActiveController, partitions: Iterable[TopicPartition]) -> Current:
-    """What to decide upon in the first round: the context's, or what agents may have written meanwhile (D-23)."""
+    """Leaderships for the first round: from the context, or from ZooKeeper where agents may have written (D-23)."""
     if not active.config.protocol_version.has_alter_partition:
         return await _read(active, list(partitions))
     known = active.context.leaderships

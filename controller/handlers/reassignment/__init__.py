@@ -1,1 +1,1 @@
-"""Moving partitions to other replicas."""
+"""Partition reassignment."""

@@ -1,7 +1,7 @@
-"""The engine that moves partitions: one call for new moves, replacements, cancellations, resumptions and completions.
+"""Partition reassignment: starts, replaces, cancels, resumes and completes reassignments.
 
-It takes any number of partitions through each step together, so that ten thousand of them cost a few transactions per
-step. Source: Kafka KafkaController.onPartitionReassignment; KIP-455.
+All partitions of a call go through each step together, so ten thousand of them take a few transactions per step.
+Source: Kafka KafkaController.onPartitionReassignment; KIP-455.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,15 +47,15 @@ from controller.handlers.topics.deletions import resume_deletions
 _log = structlog.stdlib.get_logger()
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]
-"""Partition -> the assignment in which it is on its way, or which it is to have."""
+"""Partition -> the assignment of its ongoing or requested reassignment."""
 Refusals = dict[TopicPartition, RefusedMove]
 _ISR_UNWRITTEN: Final = RefusedMove(ErrorCode.UNKNOWN_SERVER_ERROR, "a removed replica cannot be taken out of the ISR")
 
 
 async def reassign(active: ActiveController, moves: Moves) -> Refusals:
-    """Record the moves, then start or complete each; those that failed, with the reason (RA-3).
+    """Record reassignments in ZooKeeper, then start or complete each; returns the failed ones with the reason (RA-3).
 
-    ControllerMovedError and SessionExpiredError end the event; another error of ZooKeeper fails all partitions.
+    ControllerMovedError and SessionExpiredError are raised; any other ZooKeeper error fails all partitions.
     """
     if not moves:
         return {}
@@ -64,21 +64,21 @@ async def reassign(active: ActiveController, moves: Moves) -> Refusals:
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
-        _log.error("Partitions cannot be moved to other brokers", partitions=len(moves), error=str(error))
+        _log.error("Partition reassignments failed", partitions=len(moves), error=str(error))
         active.resume_later()
         failures = dict.fromkeys(moves, RefusedMove(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
     active.reassignments_to_resume |= failures.keys()
-    # A deletion that a move held back may begin (RA-27).
+    # A topic deletion that waited for a reassignment may start (RA-27).
     await resume_deletions(active, {tp.topic for tp in moves if tp not in active.context.partitions_being_reassigned})
     return failures
 
 
 async def complete_reassignments(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
-    """After changes of ISRs: finish the moves whose targets are all in sync by now (RA-51, RA-31)."""
+    """Complete the reassignments whose target replicas are all in sync; called after ISR changes (RA-51, RA-31)."""
     context = active.context
     ongoing = [tp for tp in dict.fromkeys(partitions) if tp in context.partitions_being_reassigned]
     if active.config.protocol_version.has_alter_partition:
-        # Every ISR came through here, so the context already tells which need no look at ZooKeeper.
+        # The context has every ISR, so it tells which partitions need no read of ZooKeeper.
         ongoing = [tp for tp in ongoing if is_complete(context.assignment(tp), context.leaderships.get(tp))]
     if not ongoing:
         return
@@ -90,7 +90,7 @@ async def complete_reassignments(active: ActiveController, partitions: Iterable[
 
 
 async def resume_reassignments_on(active: ActiveController, brokers: Iterable[BrokerId]) -> None:
-    """Brokers started: tell them of the moves that they are targets of (BK-15)."""
+    """Send started brokers the reassignments of which they are a target (BK-15)."""
     context = active.context
     if context.partitions_being_reassigned:
         concerned = reassigned_on(context, brokers)
@@ -100,10 +100,10 @@ async def resume_reassignments_on(active: ActiveController, brokers: Iterable[Br
 async def stop_removed_replicas(
     active: ActiveController, replicas: Replicas, announced: Assignments = NO_ASSIGNMENTS
 ) -> set[TopicPartition]:
-    """Take replicas that no assignment wants out of their ISRs, and have them deleted (RA-20).
+    """Remove replicas that are no longer assigned from their ISRs and send StopReplica with deletion (RA-20).
 
-    Nobody waits for the deletion or looks whether it was done (RA-24, D-10). Returns the partitions of which ZooKeeper
-    did not take the shorter ISR: their replicas are not deleted.
+    The deletion is not awaited or verified (RA-24, D-10). Returns the partitions whose shorter ISR ZooKeeper refused;
+    their replicas are not deleted.
     """
     removing = _by_partition(replicas)
     await move_replicas(active, replicas, ReplicaState.OFFLINE, removing=removing, announced=announced)
@@ -122,7 +122,7 @@ async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
     failures = await _record_moves(active, moves)
     recorded = {tp: assignment for tp, assignment in moves.items() if tp not in failures}
     active.commit(ReassignmentsStarted(tuple(recorded)))
-    # Read now, and in the mode where leaders write the ISR watched from now on: nothing may come in between.
+    # One step: where leaders write the ISR, the read also arms a watch, so no change can be missed.
     states = await _read_states(active, list(recorded))
     complete = {tp: a for tp, a in recorded.items() if is_complete(a, states.get(tp))}
     waiting = {tp: a for tp, a in recorded.items() if tp not in complete}
@@ -130,9 +130,9 @@ async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
         failures |= await _start(active, waiting)
     if complete:
         failures |= await _complete(active, complete)
-    _log.info("Reassignments", started=len(waiting), completed=len(complete), failed=len(failures))
+    _log.info("Partition reassignments processed", started=len(waiting), completed=len(complete), failed=len(failures))
     for tp, refusal in failures.items():
-        _log.error("A partition cannot be moved to other brokers", partition=str(tp), reason=refusal.message)
+        _log.error("Partition reassignment failed", partition=str(tp), reason=refusal.message)
     return failures
 
 
@@ -140,7 +140,7 @@ async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
 
 
 async def _record_moves(active: ActiveController, moves: Moves) -> Refusals:
-    """ZooKeeper first, then memory; then replicas that are not wanted any more are stopped (RA-10, RA-11)."""
+    """Write assignments to ZooKeeper, then apply them; stop replicas that are no longer wanted (RA-10, RA-11)."""
     context = active.context
     plan = plan_recording(context, moves)
     outcomes = await active.store.write_topics(plan.topics)
@@ -156,17 +156,18 @@ async def _record_moves(active: ActiveController, moves: Moves) -> Refusals:
 
 
 async def _start(active: ActiveController, moves: Moves) -> Refusals:
-    """Tell old and new replicas of the longer list, under a new leader epoch; the new ones begin to copy."""
+    """Send the extended replica list under a new leader epoch; the added replicas start to fetch."""
     raised, failures = await _raise_leader_epochs(active, list(moves))
     batch = active.new_batch()
     for tp, leadership in raised.items():
         assignment = moves[tp]
         batch.add_leader_and_isr(assignment.original, tp, leadership, assignment, is_new=False)
-        # A new replica may take any healthy disk; an old one must not be made anew beside a failed disk (RA-13).
+        # An added replica may be created in any online directory; an existing one must not be created again beside an
+        # offline directory (RA-13).
         batch.add_leader_and_isr(assignment.adding, tp, leadership, assignment, is_new=True)
     active.send(batch)
-    # Only the first time: a move that is resumed finds its replicas in other states (RA-15). Where nobody has led yet
-    # there is nothing to tell, but they begin all the same, as those of a new topic do: the first ISR takes them in.
+    # Only on the first start: replicas of a resumed reassignment are in other states (RA-15). Without a leader there is
+    # nothing to send, but the replicas start all the same, as those of a new topic: the first ISR includes them.
     context = active.context
     begun = [tp for tp in moves if tp in raised or tp not in context.leaderships]
     fresh = replicas_by_broker(
@@ -180,10 +181,10 @@ async def _start(active: ActiveController, moves: Moves) -> Refusals:
 
 
 async def _complete(active: ActiveController, moves: Moves) -> Refusals:
-    """Shrink to the target list: leader first, then the removed replicas, and the topic node last.
+    """Shrink to the target replicas: the leader first, then the removed replicas, the topic znode last.
 
-    The node is the only durable record of what has to be removed, so a controller that dies before it is written
-    leaves what the next one needs to run this again (RA-25).
+    The topic znode is the only durable record of what has to be removed; if the controller dies before it is written,
+    the next one can run this again (RA-25).
     """
     context = active.context
     # A replica that stays after all, although an attempt to remove it went as far as its deletion, begins anew.
@@ -192,7 +193,7 @@ async def _complete(active: ActiveController, moves: Moves) -> Refusals:
     adding = replicas_by_broker((tp, assignment.adding) for tp, assignment in moves.items())
     for arrived in (deleted, adding):
         await move_replicas(active, arrived, ReplicaState.ONLINE)
-    # Brokers are told of the target lists ahead of the topic nodes; the context keeps to what the nodes say.
+    # Brokers get the target lists before the topic znodes hold them; the context keeps what the znodes hold.
     targets = {tp: ReplicaAssignment(assignment.target) for tp, assignment in moves.items()}
     failures = await _move_leaders(active, targets)
     removed = replicas_by_broker(
@@ -213,7 +214,7 @@ async def _complete(active: ActiveController, moves: Moves) -> Refusals:
 
 
 async def _move_leaders(active: ActiveController, targets: Moves) -> Refusals:
-    """Elect where the leader is no target or gone; else tell leader and followers of the shorter list (RA-18)."""
+    """Elect a leader where the present one is offline or not a target; else send the target list (RA-18)."""
     context = active.context
     staying = [tp for tp, target in targets.items() if keeps_leader(context, tp, target.replicas)]
     kept = set(staying)
@@ -224,7 +225,7 @@ async def _move_leaders(active: ActiveController, targets: Moves) -> Refusals:
     for tp, leadership in raised.items():
         batch.add_leader_and_isr(targets[tp].replicas, tp, leadership, targets[tp], is_new=False)
     active.send(batch)
-    # Where nobody can be elected the move is completed all the same (RA-26), but not where ZooKeeper refused it.
+    # Without an electable replica the reassignment completes all the same (RA-26), but not if ZooKeeper refused it.
     return failures | {
         tp: RefusedMove(outcome.code, outcome.reason)
         for tp, outcome in elections.items()
@@ -241,13 +242,13 @@ def _deleted(context: ControllerContext, tp: TopicPartition, replicas: Sequence[
     return [b for b in replicas if context.replica_state(b, tp) is ReplicaState.NON_EXISTENT]
 
 
-# What the phases share
+# Shared by the phases
 
 
 async def _raise_leader_epochs(
     active: ActiveController, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, LeaderAndIsr], Refusals]:
-    """Write the next leader epoch of each partition, in rounds until no version has moved on (RA-14)."""
+    """Write the next leader epoch of each partition, retrying where the znode has changed (RA-14)."""
 
     async def decide(current: Current) -> EpochRaisePlan:
         return plan_epoch_raises(active.context, current)
@@ -262,7 +263,7 @@ async def _raise_leader_epochs(
 async def _read_states(
     active: ActiveController, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The ISRs as ZooKeeper has them; where leaders write them, with a watch on each (RA-12)."""
+    """Read leaderships and ISRs from ZooKeeper; where leaders write them, also arm a watch on each (RA-12)."""
     return await active.store.read_states(partitions, watch=not active.config.protocol_version.has_alter_partition)
 
 

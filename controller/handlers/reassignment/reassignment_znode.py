@@ -1,4 +1,4 @@
-"""The node in which tools ask for moves: read, and cleaned entry by entry as moves are done or refused.
+"""`/admin/reassign_partitions`: read, and removed entry by entry as reassignments complete or are refused.
 
 Source: Kafka KafkaController.maybeRemoveFromZkReassignment.
 """
@@ -22,16 +22,16 @@ _log = structlog.stdlib.get_logger()
 async def drop_reassignment_entries(
     active: ActiveController, is_dropped: Callable[[TopicPartition, tuple[BrokerId, ...]], bool]
 ) -> None:
-    """Take entries out of the request node; the last one takes the node with it (RA-40).
+    """Remove entries from `/admin/reassign_partitions`; with the last entry the znode is deleted (RA-40).
 
-    The node is written on top of what was read, so a request that a tool puts there meanwhile is not lost.
+    The write is conditional on the version read, so a request written by a tool meanwhile is not lost.
     """
     while True:
         try:
             found = await active.admin_requests.read_reassignments()
         except MalformedZnodeError:
             if REASSIGN_PARTITIONS not in active.admin_requests.unresolved:
-                # Written over one that was in order: to be reported, and watched for the next (ZK-34).
+                # A valid request was overwritten by a malformed one: report it, and watch for the next (ZK-34).
                 active.enqueue(ZkPartitionReassignment())
             return
         if found is None:
@@ -43,16 +43,16 @@ async def drop_reassignment_entries(
         if isinstance(outcome, Conflict | Missing):
             continue
         if not isinstance(outcome, Written):
-            _log.error("Reassignment requests cannot be removed", outcome=str(outcome))
+            _log.error("Removing reassignment requests failed", outcome=str(outcome))
             return
         if not remaining:
-            # Arms the watch again, or picks up a node that was created in between.
+            # Re-arms the watch, or processes a znode created in between.
             active.enqueue(ZkPartitionReassignment())
-        _log.info("Reassignment requests done", done=len(found.targets) - len(remaining), remaining=len(remaining))
+        _log.info("Reassignment requests removed", done=len(found.targets) - len(remaining), remaining=len(remaining))
         return
 
 
 async def drop_reassignments_of_topics(active: ActiveController, topics: Iterable[str]) -> None:
-    """Topics are gone: nobody will ever complete what was asked for their partitions (D-22)."""
+    """Remove the entries of deleted topics, whose reassignments can no longer complete (D-22)."""
     gone = set(topics)
     await drop_reassignment_entries(active, lambda tp, _target: tp.topic in gone)

@@ -1,4 +1,4 @@
-"""Who asks for moves, and who asks about them: ZooKeeper, the API, and a failover that finds some under way.
+"""Reassignments requested through ZooKeeper and the API, and those resumed after a failover.
 
 Source: Kafka KafkaController.processZkPartitionReassignment, processApiPartitionReassignment,
 processListPartitionReassignments; KIP-455.
@@ -37,14 +37,14 @@ _log = structlog.stdlib.get_logger()
 
 
 async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartition]:
-    """Take the requests in `/admin/reassign_partitions`, with a watch for the next node (RA-30, RA-32).
+    """Process the requests in `/admin/reassign_partitions` and arm its watch (RA-30, RA-32).
 
-    Which partitions are on their way now. Refused entries leave the node; the others stay until they are done.
+    Returns the partitions now being reassigned. Refused entries are removed; the others stay until they complete.
     """
     try:
         found = await active.admin_requests.read_reassignments(watch=True)
     except MalformedZnodeError as error:
-        _log.error("Requested reassignments are unreadable and stay until somebody removes them", error=str(error))
+        _log.error("Reassignment request is malformed; it stays until it is removed", error=str(error))
         return set()
     if found is None:
         return set()
@@ -54,7 +54,7 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
         _sort(tp, plan_znode_submission(active.context, tp, target), moves, failures)
     failures |= await _trigger(active, moves)
     if failures:
-        _log.warning("Requested reassignments fail", partitions={str(tp): r.message for tp, r in failures.items()})
+        _log.warning("Requested reassignments refused", partitions={str(tp): r.message for tp, r in failures.items()})
         await drop_reassignment_entries(active, lambda tp, _target: tp in failures)
     return found.targets.keys() - failures.keys()
 
@@ -62,9 +62,9 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
 async def alter_partition_reassignments(
     active: ActiveController, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Start, replace or cancel moves; NONE means recorded, not done (RA-4).
+    """Start, replace or cancel reassignments; NONE means recorded, not complete (RA-4).
 
-    Of several targets for one partition the last one counts.
+    If a partition is listed more than once, the last entry counts.
     """
     context = active.context
     targets = {TopicPartition(t.name, p.partition_index): p.replicas for t in request.topics for p in t.partitions}
@@ -73,7 +73,7 @@ async def alter_partition_reassignments(
     for tp, target in targets.items():
         _sort(tp, plan_submission(context, tp, target), moves, failures)
     if moves:
-        # The newest instruction wins, whichever way it came (RA-2).
+        # The latest request takes precedence, whichever way it was made (RA-2).
         await drop_reassignment_entries(active, lambda tp, _target: tp in moves)
     failures |= await _trigger(active, moves)
     return AlterPartitionReassignmentsResponse(_answers(request, failures))
@@ -86,13 +86,13 @@ async def resume_reassignments(active: ActiveController) -> None:
     context = active.context
     await _stop_strays(active)
     resumed = await zk_partition_reassignment(active)
-    # A copy: what is complete leaves the set on the way (D-19).
+    # A copy: completed reassignments leave the set during the loop (D-19).
     rest = sorted(context.partitions_being_reassigned - resumed)
     await reassign(active, {tp: context.assignment(tp) for tp in rest})
 
 
 async def resume_stopped_reassignments(active: ActiveController) -> None:
-    """Carry on where ZooKeeper refused a write: with strays that are to go, and with the moves that it stopped."""
+    """Resume what stopped at a write refused by ZooKeeper: removal of unassigned replicas, and reassignments."""
     context = active.context
     stopped, active.reassignments_to_resume = active.reassignments_to_resume, set()
     await _stop_strays(active)
@@ -121,14 +121,14 @@ async def describe_reassignments(
 
 
 async def _trigger(active: ActiveController, moves: Moves) -> Refusals:
-    """Begin the moves that are possible; why the others are not (RA-3)."""
+    """Start the reassignments that are possible; returns the failures (RA-3)."""
     failures: Refusals = {}
     possible = _refuse_impossible(active.context, moves, failures)
     return failures | await reassign(active, possible)
 
 
 def _refuse_impossible(context: ControllerContext, moves: Moves, failures: Refusals) -> Moves:
-    """The moves that may begin; the others go into `failures`."""
+    """The reassignments that can start; the refused ones are added to `failures`."""
     refusals = {
         tp: refusal for tp, wanted in moves.items() if (refusal := refuse_trigger(context, tp, wanted)) is not None
     }
@@ -164,12 +164,12 @@ def _answers(request: AlterPartitionReassignmentsRequest, failures: Refusals) ->
 
 
 async def _stop_strays(active: ActiveController) -> None:
-    """Finish cancellations that were recorded and not carried out: whoever is in sync without being assigned goes."""
+    """Finish cancellations that were recorded but not carried out: remove unassigned replicas from ISRs."""
     context = active.context
     strays = stray_replicas(context)
     if not strays:
         return
-    _log.warning("Replicas are in sync without being assigned", partitions={b: len(tps) for b, tps in strays.items()})
+    _log.warning("Found unassigned replicas in ISRs", partitions={b: len(tps) for b, tps in strays.items()})
     for broker, partitions in strays.items():
         state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.OFFLINE
         active.commit(ReplicaStatesDerived(broker, tuple(partitions), state))

@@ -1,1 +1,1 @@
-"""Creating, growing and deleting topics."""
+"""Topic creation, partition creation and topic deletion."""

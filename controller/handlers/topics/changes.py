@@ -1,4 +1,4 @@
-"""Topics appear, grow and vanish in ZooKeeper, written there by this controller's API or by any tool.
+"""Handles topics created, expanded or removed in ZooKeeper, by this controller's API or by any tool.
 
 Source: Kafka KafkaController.processTopicChange, processPartitionModifications, onNewPartitionCreation.
 """
@@ -26,19 +26,19 @@ _log = structlog.stdlib.get_logger()
 
 
 async def topic_change(active: ActiveController) -> None:
-    """Compare the topics with those known; create the partitions of new ones (TP-10 to TP-14)."""
+    """Compare `/brokers/topics` with the known topics; create the partitions of new ones (TP-10 to TP-14)."""
     context = active.context
     listed = await active.store.list_topics()
     for topic in sorted(active.store.malformed_topics):
-        # It may have been deleted and created again in between: that spends the watch on it.
+        # The topic may have been deleted and created again in between, which used up the watch on its znode.
         active.enqueue(PartitionModifications(topic))
     new = [topic for topic in listed if topic not in context.topics]
     vanished = sorted(context.topics.difference(listed))
     topics = await active.store.read_topics(new)
     active.commit(TopicsListed(listed))
     if vanished:
-        # Without the deletion procedure: somebody removed the nodes, and there is nobody to tell.
-        _log.warning("Topics vanished from ZooKeeper", topics=vanished)
+        # Not the deletion procedure: somebody removed the znodes; no replica is deleted.
+        _log.warning("Topics were removed from ZooKeeper without a deletion", topics=vanished)
         active.commit(TopicsRemoved(tuple(vanished), deleted=False))
         await drop_reassignments_of_topics(active, vanished)
     await record_topics(active, topics)
@@ -47,7 +47,7 @@ async def topic_change(active: ActiveController) -> None:
 
 
 async def partition_modifications(active: ActiveController, topic: str) -> None:
-    """Create the partitions that a topic node has gained; everything else about it is ignored (TP-20 to TP-24)."""
+    """Create partitions added to a topic znode; all other changes of it are ignored (TP-20 to TP-24)."""
     context = active.context
     found = (await active.store.read_topics([topic])).get(topic)
     if found is None or topic not in context.topics:
@@ -60,20 +60,20 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
         await _restore_partitions(active, topic)
         return
     if topic not in context.topic_ids:
-        # Its node was malformed before, or ids are not in use.
+        # Its znode was malformed before, or topic ids are not in use.
         await _record_ids(active, {topic: found})
     _record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
     await create_partitions(active, [TopicPartition(topic, p) for p in added])
 
 
 async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
-    """Give an id to topics without one, then take ids and assignments into the context (LC-4, LC-5, TP-13)."""
+    """Assign ids to topics without one, then apply ids and assignments to the context (LC-4, LC-5, TP-13)."""
     await _record_ids(active, topics)
     _record_assignments(active, topics)
 
 
 async def record_missing_ids(active: ActiveController) -> None:
-    """Give an id to the topics whose node ZooKeeper did not let be written with one."""
+    """Assign ids to topics whose znode ZooKeeper refused to write before."""
     context = active.context
     if active.config.protocol_version.assigns_topic_ids:
         await _record_ids(active, await active.store.read_topics(sorted(context.topics - context.topic_ids.keys())))
@@ -88,7 +88,7 @@ def _record_assignments(active: ActiveController, topics: Mapping[str, TopicAssi
 
 
 async def create_partitions(active: ActiveController, partitions: Sequence[TopicPartition]) -> None:
-    """New partition, new replicas, first leader, online replicas."""
+    """Create partitions and replicas, elect the first leader, bring the replicas online."""
     if not partitions:
         return
     replicas = replicas_of(active.context, partitions)
@@ -99,7 +99,7 @@ async def create_partitions(active: ActiveController, partitions: Sequence[Topic
 
 
 async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> dict[str, TopicId]:
-    """The id of each topic; new ones are in ZooKeeper before they are used (TI-1, TI-2)."""
+    """The id of each topic; a new id is written to ZooKeeper before it is used (TI-1, TI-2)."""
     ids: dict[str, TopicId] = {t: TopicId(a.topic_id) for t, a in topics.items() if a.topic_id is not None}
     if not active.config.protocol_version.assigns_topic_ids:
         return ids
@@ -110,7 +110,7 @@ async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssign
             if isinstance(outcome, Written):
                 ids[topic] = fresh[topic]
             else:
-                _log.error("A topic cannot be given an id", topic=topic, outcome=str(outcome))
+                _log.error("Assigning a topic id failed", topic=topic, outcome=str(outcome))
     return ids
 
 
@@ -119,12 +119,12 @@ async def _record_ids(active: ActiveController, topics: Mapping[str, TopicAssign
         try:
             active.commit(TopicIdRead(topic, topic_id))
         except TopicIdConflictError as error:
-            # Somebody wrote the node by hand. The topic is served without an id rather than under another's.
-            _log.error("A topic id contradicts another", topic=topic, error=str(error))
+            # Somebody edited the znode. The topic is served without an id rather than under that of another topic.
+            _log.error("Topic id conflict", topic=topic, error=str(error))
 
 
 async def _restore_partitions(active: ActiveController, topic: str) -> None:
-    """A topic that waits for its deletion may not grow: its node goes back to the partitions that exist (TP-21)."""
+    """Write the topic znode back with the existing partitions: a topic marked for deletion may not grow (TP-21)."""
     context = active.context
     existing = await active.store.existing_partitions(topic)
     known = {p: assignment for p, assignment in context.assignments.get(topic, {}).items() if p in existing}

@@ -1,4 +1,4 @@
-"""Topics deleted through the API: their markers are written here, the rest is the deletion's own affair.
+"""DeleteTopics requests: writes the deletion markers; `deletions` does the rest.
 
 Source: Kafka KafkaApis.handleDeleteTopicsRequest, ZkAdminManager.deleteTopics.
 """
@@ -13,9 +13,9 @@ from controller.handlers.waiting import DeleteTopicsDecision, late
 
 
 async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) -> DeleteTopicsDecision:
-    """Mark the topics that may be deleted (TP-3); one marked before is marked all the same.
+    """Mark the topics that may be deleted; marking a marked topic succeeds (TP-3).
 
-    Raises ControllerMovedError when the write is fenced; some topics may be marked then.
+    Raises ControllerMovedError when the write is fenced; some topics may have been marked by then.
     """
     names = [_name(active, topic) for topic in request.topics]
     repeated = {name for name, count in Counter(names).items() if name is not None and count > 1}
@@ -64,9 +64,9 @@ def _check(active: ActiveController, topic: TopicToDelete, name: str | None, rep
 
 
 async def wait_for_deletions(decided: DeleteTopicsDecision, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """The response once every topic is gone, at most the request's time later (TP-4).
+    """Return the response once every topic is deleted, at the latest after the request's timeout (TP-4).
 
-    A topic that is still there then answers REQUEST_TIMED_OUT, and is deleted all the same.
+    A topic that still exists then gets REQUEST_TIMED_OUT and is deleted all the same.
     """
     waiting = await late(decided.deleted, request.timeout_ms)
     results = tuple(

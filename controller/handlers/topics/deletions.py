@@ -1,8 +1,8 @@
-"""Topics are deleted: queued by their marker, deleted replica by replica, held while that cannot be, and finished.
+"""Topic deletion: queues marked topics, deletes their replicas, pauses while that is impossible, removes the znodes.
 
-Everything goes for all queued topics at once, so a hundred topics cost as many requests as one. What is left to do
-follows from the states of replicas alone, and ZooKeeper keeps the marker until the end: a controller that dies
-anywhere in between leaves what the next one begins with. Source: Kafka TopicDeletionManager.
+All queued topics go through each step together, so a hundred topics cost as many requests as one. The remaining work
+follows from the replica states alone, and ZooKeeper keeps the marker until the end, so the next controller can resume
+after a failure at any point. Source: Kafka TopicDeletionManager.
 """
 
 from collections.abc import Collection, Iterable
@@ -55,16 +55,16 @@ async def initialise_deletions(active: ActiveController) -> None:
     held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
     active.commit(DeletionsIneligible(frozenset(held)))
     if marked:
-        _log.info("Topics wait for their deletion", **_some(marked), on_hold=len(held | moving))
+        _log.info("Found topics marked for deletion", **_some(marked), on_hold=len(held | moving))
 
 
 async def try_deletions(active: ActiveController) -> None:
-    """Take what was queued as far as it goes, at the end of a failover (FO-13, TD-5)."""
+    """Advance the queued deletions as far as possible, at the end of a failover (FO-13, TD-5)."""
     await _resume_all(active)
 
 
 async def topic_deletion(active: ActiveController) -> None:
-    """Somebody marked topics for deletion, or markers went (TD-10 to TD-12)."""
+    """Handle topics newly marked for deletion and markers that were removed (TD-10 to TD-12)."""
     context = active.context
     marked = await active.store.list_deletion_markers()
     if not active.config.delete_topic_enable:
@@ -75,14 +75,14 @@ async def topic_deletion(active: ActiveController) -> None:
     new = [topic for topic in marked if topic in context.topics and not context.is_marked_for_deletion(topic)]
     moving = _queue(active, new, recorded=True)
     if new:
-        _log.info("Topics are to be deleted", **_some(new), on_hold=len(moving))
+        _log.info("Topics queued for deletion", **_some(new), on_hold=len(moving))
     await _resume_all(active)
 
 
 async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> None:
-    """What held these topics is over: a broker returned or a reassignment is complete (TD-6).
+    """Resume deletion of topics that were blocked, after a broker returned or a reassignment completed (TD-6).
 
-    A topic with another partition on the move stays on hold. Topics that are not marked are not concerned.
+    A topic with another ongoing reassignment stays postponed. Topics that are not marked are ignored.
     """
     context = active.context
     marked = context.topics_marked_for_deletion.intersection(topics)
@@ -94,7 +94,7 @@ async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> N
 
 
 async def brokers_with_deletions_started(active: ActiveController, brokers: Collection[BrokerId]) -> None:
-    """The dead may have returned: go on with the topics that have replicas there (BK-16)."""
+    """Resume deletion of topics that have replicas on brokers that started (BK-16)."""
     queued = active.context.topics_to_be_deleted
     if queued:
         await resume_deletions(
@@ -103,9 +103,9 @@ async def brokers_with_deletions_started(active: ActiveController, brokers: Coll
 
 
 def _queue(active: ActiveController, topics: Collection[str], *, recorded: bool) -> set[str]:
-    """Queue topics for deletion; those with partitions on the move later, which are returned (D-1).
+    """Queue topics for deletion; those with ongoing reassignments are postponed and returned (D-1).
 
-    A replica that is being added would survive its topic.
+    Otherwise a replica that is being added would outlive its topic.
     """
     moving = topics_being_reassigned(active.context, topics)
     queued = tuple(topic for topic in topics if topic not in moving)
@@ -114,20 +114,20 @@ def _queue(active: ActiveController, topics: Collection[str], *, recorded: bool)
 
 
 async def deletions_failed(active: ActiveController, replicas: Replicas) -> None:
-    """Put the topics of these replicas on hold; the other replicas go on (TD-8)."""
+    """Mark the topics of these replicas ineligible for deletion; their other replicas continue (TD-8)."""
     failed = filter_queued(active.context, replicas)
     if failed:
         await move_replicas(active, deletable_replicas(active.context, failed), ReplicaState.DELETION_INELIGIBLE)
         topics = sorted({tp.topic for partitions in failed.values() for tp in partitions})
         active.commit(DeletionsIneligible(frozenset(topics)))
-        _log.info("Deletions are on hold", **_some(topics), brokers=sorted(failed))
+        _log.info("Topic deletion blocked", **_some(topics), brokers=sorted(failed))
         await _resume_all(active)
 
 
 def deletion_answer(
     active: ActiveController, broker: BrokerId, request: StopReplicaRequest, response: StopReplicaResponse
 ) -> TopicDeletionStopReplicaResponseReceived | None:
-    """What an answer says about topics being deleted; None for all others, reassignments among them (RQ-21)."""
+    """The event for a response about topics being deleted; None for others, such as those of reassignments (RQ-21)."""
     started = active.context.topics_with_deletion_started
     if not started:
         return None
@@ -141,26 +141,26 @@ def deletion_answer(
 
 
 async def deletion_answered(active: ActiveController, event: TopicDeletionStopReplicaResponseReceived) -> None:
-    """A broker has deleted replicas, or could not (TD-20)."""
+    """Process the result of replica deletion on a broker (TD-20)."""
     refused = event.error_code is not ErrorCode.NONE
     failed = [tp for tp, code in event.results.items() if refused or code is not ErrorCode.NONE]
     deleted = [tp for tp, code in event.results.items() if not refused and code is ErrorCode.NONE]
     if failed:
-        _log.warning("Replicas were not deleted", broker=event.broker, count=len(failed), first=str(failed[0]))
+        _log.warning("Replica deletion failed", broker=event.broker, count=len(failed), first=str(failed[0]))
         await deletions_failed(active, {event.broker: failed})
     if deleted:
         await _complete(active, {event.broker: deleted})
 
 
 async def _complete(active: ActiveController, replicas: Replicas) -> None:
-    """The broker's replicas are deleted for good; perhaps their topics are, too (TD-7)."""
+    """Mark the broker's replicas as deleted, and finish topics without remaining replicas (TD-7)."""
     deleted = filter_queued(active.context, replicas)
     await move_replicas(active, deleted, ReplicaState.DELETION_SUCCESSFUL)
     await _resume_all(active)
 
 
 async def _resume_all(active: ActiveController) -> None:
-    """Take every queued topic as far as it goes (TD-9)."""
+    """Advance every queued topic as far as possible (TD-9)."""
     steps = next_steps(active.context)
     if steps.finish:
         await _finish(active, steps.finish)
@@ -171,11 +171,11 @@ async def _resume_all(active: ActiveController) -> None:
 
 
 async def _start(active: ActiveController, topics: Collection[str]) -> None:
-    """Make clients and brokers forget the topics, then have their replicas deleted (TD-13)."""
+    """Remove the topics from the metadata of all brokers, then delete their replicas (TD-13)."""
     context = active.context
     plan = plan_start(context, topics)
-    # Through OfflinePartition, and counted as started only afterwards: so the count of offline partitions goes up
-    # and comes down again.
+    # Through OfflinePartition, and counted as started only afterwards, so the offline partition count rises and falls
+    # again.
     await move_partitions(active, plan.partitions, PartitionState.OFFLINE)
     await move_partitions(active, plan.partitions, PartitionState.NON_EXISTENT)
     active.commit(DeletionsStarted(tuple(topics)))
@@ -183,32 +183,36 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     batch.add_update_metadata_for_all(tp for topic in topics for tp in context.partitions_of(topic))
     active.send(batch)
     await move_replicas(active, plan.dead, ReplicaState.DELETION_INELIGIBLE)
-    # Replicas stop before any of them is deleted, so that none fetches from a leader that is gone.
+    # Replicas are stopped before any is deleted, so that none fetches from a deleted leader.
     await move_replicas(active, plan.alive, ReplicaState.OFFLINE)
     await move_replicas(active, plan.alive, ReplicaState.DELETION_STARTED)
     active.commit(DeletionsIneligible(frozenset(plan.held)))
     if plan.held:
-        _log.info("Deletions wait for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
+        _log.info("Topic deletion waits for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
 
 
 async def _finish(active: ActiveController, topics: Collection[str]) -> None:
-    """Remove topics whose replicas are all deleted from ZooKeeper, and with that acknowledged from here (TD-15)."""
+    """Remove topics whose replicas are all deleted from ZooKeeper, then from the context (TD-15)."""
     context = active.context
     gone = await active.store.delete_topics(topics)
     partitions = [tp for topic in gone for tp in context.partitions_of(topic)]
     await move_replicas(active, replicas_of(context, partitions), ReplicaState.NON_EXISTENT)
     active.commit(TopicsRemoved(tuple(gone), deleted=True))
     await drop_reassignments_of_topics(active, gone)
-    _log.info("Topics are deleted", **_some(gone))
+    _log.info("Topics deleted", **_some(gone))
 
 
 def _some(topics: Iterable[str]) -> dict[str, object]:
-    """How many, and the first of them by name: enough for a line of the log."""
+    """Number of topics and the first names, as fields of a log line."""
     names = sorted(topics)
     return {"count": len(names), "first": names[:_NAMES_IN_LOG]}
 
 
 async def _drop_markers(active: ActiveController, topics: Collection[str]) -> None:
     if topics:
-        _log.warning("Deletions are refused", **_some(topics), enabled=active.config.delete_topic_enable)
+        _log.warning(
+            "Removing deletion markers without deleting the topics",
+            **_some(topics),
+            enabled=active.config.delete_topic_enable,
+        )
         await active.store.delete_markers(topics)

@@ -1,7 +1,7 @@
-"""Topics created through the API: checked and written here, their partitions created by TopicChange.
+"""CreateTopics and CreatePartitions requests: validated and written here; TopicChange creates the partitions.
 
-So a topic that a tool wrote into ZooKeeper and one that was asked for come into being the same way.
-Source: Kafka ZkAdminManager.createTopics, AdminZkClient.
+A topic requested through the API and one that a tool wrote to ZooKeeper are therefore created the same way. Source:
+Kafka ZkAdminManager.createTopics, AdminZkClient.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from controller.handlers.waiting import CreatePartitionsDecision, CreateTopicsDe
 
 
 async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> CreateTopicsDecision:
-    """Decide on each topic by itself, then write those accepted (TP-1).
+    """Decide on each topic separately, then write the accepted ones (TP-1).
 
-    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may exist then.
+    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may exist by then.
     """
     marked = await active.store.marked_for_deletion([topic.name for topic in request.topics if topic.name])
     repeated = duplicate_names(request.topics)
@@ -45,7 +45,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
         except ApiError as error:
             results[position] = refused_topic(topic.name, error)
         else:
-            # Two new topics of one request may collide with each other as well.
+            # Two new topics of one request may collide with each other, too.
             taken.add(topic.name)
     outcomes = await active.store.create_topics(
         {request.topics[i].name: (assignment, request.topics[i].configs) for i, assignment in accepted.items()}
@@ -114,8 +114,8 @@ def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
 async def wait_for_leaders(decided: CreateTopicsDecision, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """The response once every created topic has all its leaders, at most the request's time later (TP-4).
 
-    Runs outside the event loop's turn, which goes on to create the partitions. A topic that is not led in time,
-    or whose controller stopped being active, answers REQUEST_TIMED_OUT, although it exists.
+    Runs outside the event loop, which meanwhile creates the partitions. A topic without all leaders in time, or whose
+    controller resigned, gets REQUEST_TIMED_OUT although it exists.
     """
     waiting = await late(decided.leaders_elected, request.timeout_ms)
     results = tuple(
@@ -135,9 +135,9 @@ async def wait_for_leaders(decided: CreateTopicsDecision, request: CreateTopicsR
 
 
 async def create_partitions(active: ActiveController, request: CreatePartitionsRequest) -> CreatePartitionsDecision:
-    """Decide on each topic by itself, then write those accepted (TP-2); PartitionModifications does the rest.
+    """Decide on each topic separately, then write the accepted ones; PartitionModifications does the rest (TP-2).
 
-    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may have grown then.
+    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may have grown by then.
     """
     context = active.context
     names = [item.name for item in request.topics]
@@ -189,7 +189,9 @@ def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -
 async def wait_for_new_partitions(
     decided: CreatePartitionsDecision, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """The response once every grown topic has all its leaders, at most the request's time later (TP-4)."""
+    """Respond once all partitions of every grown topic have a leader, at the latest after the
+    request's timeout (TP-4).
+    """
     waiting = await late(decided.leaders_elected, request.timeout_ms)
     why = "the partitions are created, but not all had a leader in time"
     results = tuple(

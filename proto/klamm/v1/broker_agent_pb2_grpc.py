@@ -110,7 +110,7 @@ class BrokerAgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Produce(self, request, context):
-        """With acks 0 the answer is empty, and an error fails the call.
+        """With acks=0 the response is empty, and an error fails the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,21 +135,21 @@ class BrokerAgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRecords(self, request, context):
-        """Raises the starts of logs; answered when the live followers have raised theirs.
+        """Raises log start offsets; responds once the live followers have done so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Metadata(self, request, context):
-        """What this broker knows of the cluster, for clients.
+        """This broker's metadata cache, for clients.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Shutdown(self, request, context):
-        """Leave in order, as on SIGTERM.
+        """Shuts down gracefully, as on SIGTERM.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

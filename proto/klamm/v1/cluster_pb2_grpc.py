@@ -55,7 +55,7 @@ class ClusterServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def DescribeCluster(self, request, context):
-        """Who is in the cluster, and which controller is active.
+        """Brokers and controllers of the cluster, and the active controller.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

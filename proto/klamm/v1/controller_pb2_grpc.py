@@ -145,14 +145,14 @@ class ControllerServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def AlterPartition(self, request, context):
-        """A leader asks for a change of its partitions' in-sync replicas.
+        """ISR changes proposed by leaders.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ControlledShutdown(self, request, context):
-        """A broker is about to leave: its leaderships are moved first.
+        """Moves a broker's leaderships to others before it stops.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -195,7 +195,7 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeTopicDeletions(self, request, context):
-        """How far deletions have come, and what they wait for.
+        """Progress of topic deletions, and what they wait for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -214,7 +214,7 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeReassignments(self, request, context):
-        """How far reassignments have come, and what they wait for.
+        """Progress of reassignments, and what they wait for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -227,7 +227,7 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PlanControlledShutdown(self, request, context):
-        """What a controlled shutdown would do; changes nothing.
+        """Dry run of a controlled shutdown.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -240,7 +240,7 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AlterConfigs(self, request, context):
-        """Change single keys and leave the others.
+        """Alters single keys.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -259,14 +259,14 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PlanFeatureUpdates(self, request, context):
-        """What an update of features would come to; changes nothing.
+        """Dry run of UpdateFeatures.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """What happens in the cluster from now on. Ends when the controller stops being active.
+        """Stream of cluster events. Ends when the controller resigns.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -154,7 +154,7 @@ async def test_brokers_with_different_listeners_are_logged_and_taken_over_all_th
         assert [line for line in lines if line["log_level"] == "error"] == []
         answer = await agent.handle(request(state(0), brokers=(broker(1), broker(2, "INTERNAL"))))
     assert answer.error_code is ErrorCode.NONE
-    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["brokers offer different listeners"]
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["Brokers have different listeners"]
     assert agent.agent.metadata.is_alive(BrokerId(2))
     assert agent.agent.metadata.endpoint(BrokerId(2)) is None
     assert agent.agent.control.known_controller_epoch == 1

@@ -90,7 +90,7 @@ def test_a_second_signal_does_not_disturb_an_orderly_end(start: Start, client: K
     await_registration(client, 1)
     process.send_signal(signal.SIGTERM)
     assert process.stderr is not None
-    assert any("controlled shutdown attempt failed" in line for line in process.stderr)
+    assert any("Controlled shutdown attempt failed" in line for line in process.stderr)
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
     assert client.exists("/brokers/ids/1") is None
