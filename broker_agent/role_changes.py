@@ -21,6 +21,7 @@ from cluster.broker import Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StorageError, ZooKeeperError
 from cluster.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrPartitionState
+from state_log.record import Cause
 
 _CONCURRENCY: Final = 32
 """Partitions whose disk work is under way at once."""
@@ -30,11 +31,12 @@ _log = structlog.stdlib.get_logger()
 
 
 class BecomeLeaderOrFollower(Struct, frozen=True):
-    """One admitted partition state, with the partition that is to carry it out."""
+    """One admitted partition state, with the partition that is to carry it out, and what led to it."""
 
     partition: HostedPartition
     topic_id: TopicId | None
     state: LeaderAndIsrPartitionState
+    cause: Cause
 
 
 class RoleChangeResult(Struct):
@@ -149,6 +151,7 @@ class RoleChanges:
             leader_epoch=partition.leader_epoch,
             offset=log.log_end_offset if from_end else log.high_watermark,
             latest_epoch=log.latest_epoch,
+            cause=order.cause,
         )
 
     async def _for_each(

@@ -232,7 +232,7 @@ class DeletionsEligible(Struct, frozen=True):
 
 
 class DeletionsStarted(Struct, frozen=True):
-    """From here on their partitions do not count as offline, whatever becomes of them (CX-20). Not recorded."""
+    """From here on their partitions do not count as offline, whatever becomes of them (CX-20)."""
 
     topics: tuple[str, ...]
 

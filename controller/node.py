@@ -65,7 +65,7 @@ REDIRECT_TIMEOUT_S: Final = 2
 """How long a standby looks for the active controller before it refuses without an address."""
 _log = structlog.stdlib.get_logger()
 
-_EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any]], Event]]] = {
+_EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any], RequestContext], Event]]] = {
     AlterConfigsRequest: AlterConfigsReceived,
     AlterPartitionReassignmentsRequest: ApiPartitionReassignment,
     UpdateFeaturesRequest: UpdateFeaturesReceived,
@@ -91,11 +91,11 @@ class ControllerNode:
         """
         match request:
             case AlterPartitionRequest():
-                return await self._answer_node(request, AlterPartitionReceived)
+                return await self._answer_node(context, request, AlterPartitionReceived)
             case ControlledShutdownRequest():
-                return await self._answer_node(request, ControlledShutdownReceived)
+                return await self._answer_node(context, request, ControlledShutdownReceived)
             case AllocateProducerIdsRequest():
-                return await self._answer_node(request, AllocateProducerIdsReceived)
+                return await self._answer_node(context, request, AllocateProducerIdsReceived)
             case DescribeClusterRequest():
                 return await self._describe_cluster(request)
             case ReadStateChangesRequest():
@@ -122,10 +122,13 @@ class ControllerNode:
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
 
     async def _answer_node(
-        self, request: Request, event: Callable[[Request, asyncio.Future[Any]], RequestEvent[Request, Any]]
+        self,
+        context: RequestContext,
+        request: Request,
+        event: Callable[[Request, asyncio.Future[Any], RequestContext], RequestEvent[Request, Any]],
     ) -> Any:
         """The event loop's answer to a broker; while not active the answer's code says so."""
-        asked = event(request, asyncio.get_running_loop().create_future())
+        asked = event(request, asyncio.get_running_loop().create_future(), context)
         if self._controller.is_active:
             self._controller.events.put(asked)
         else:
@@ -158,11 +161,14 @@ class ControllerNode:
                 return DeleteTopicsResponse(await wait_for_deletions(marked, request.timeout_ms), marked.plan)
 
     async def _decide(
-        self, context: RequestContext, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]
+        self,
+        context: RequestContext,
+        request: Request,
+        event: Callable[[Request, asyncio.Future[Any], RequestContext], Event],
     ) -> Any:
         """The event loop's answer to a mutation; the first one where the same request comes again."""
         return await self._answered.first_answer(
-            context.request_id, request, lambda reply: self._enqueue(event(request, reply))
+            context.request_id, request, lambda reply: self._enqueue(event(request, reply, context))
         )
 
     async def _query(self, query: Query) -> Any:

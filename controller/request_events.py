@@ -29,6 +29,7 @@ from cluster.requests.configs import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from cluster.requests.context import RequestContext
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.plans import Plan
 from cluster.requests.reassignments import (
@@ -58,10 +59,14 @@ Answer = TypeVar("Answer")
 
 
 class RequestEvent(Event, Generic[Request, Answer], frozen=True):
-    """`reply` is answered or refused exactly once, and done before that when the caller went away (INV-12)."""
+    """`reply` is answered or refused exactly once, and done before that when the caller went away (INV-12).
+
+    `context`: what is known of the call that asked, which the records of what follows from it name.
+    """
 
     request: Request
     reply: "Future[Answer]"
+    context: RequestContext = RequestContext()
 
     def answer(self, answer: Answer) -> None:
         if not self.reply.done():

@@ -1,26 +1,39 @@
-"""The history of one partition in words: who led when, and why it changed.
+"""The history of one partition in words: who led when, why it changed, and which request asked for it.
 
-Clocks of different nodes are not compared. What controllers wrote is told in the order of partition epochs, and
-what an agent did follows the state that it had been told.
+Clocks of different nodes are not compared. What controllers wrote stands in the order of partition epochs, and
+what an agent did follows the record of the controller's event that caused it.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from msgspec import Struct
 
+from state_log.causes import (
+    BY_AGENTS,
+    Call,
+    ControllerEvent,
+    call_of,
+    calls_by_event,
+    controller_event,
+    origin_text,
+)
 from state_log.record import Kind, LoggedStateChange
 
-_BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.TOPIC, Kind.ASSIGNMENT, Kind.PARTITION, Kind.REPLICA, Kind.ISR})
+_Place = tuple[int, int, bool, str, str, int]
+"""Partition epoch, controller epoch, whether an agent wrote it, node, incarnation, number."""
 
 
 class StoryLine(Struct, frozen=True):
-    """One thing that happened to the partition, by the clock of the node that recorded it."""
+    """One thing that happened to the partition, by the clock of the node that recorded it.
+
+    `call`: what was asked of a controller and led to it, None where nobody asked, or where its record is missing.
+    """
 
     at_ms: int
     node: str
     message: str
     record: LoggedStateChange
+    call: Call | None
 
 
 class LeadershipSpan(Struct, frozen=True):
@@ -35,58 +48,80 @@ class LeadershipSpan(Struct, frozen=True):
 
 def story(records: Iterable[LoggedStateChange]) -> list[StoryLine]:
     """What happened, cause before effect. The records are those of one partition (`read_state_changes`)."""
-    return [StoryLine(record.at_ms, record.node, _message(record), record) for record in _in_order(records)]
+    ordered = _in_order(records)
+    calls = calls_by_event(ordered)
+    lines = []
+    for record in ordered:
+        call = call_of(record, calls)
+        lines.append(StoryLine(record.at_ms, record.node, _message(record, call), record, call))
+    return lines
 
 
 def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipSpan]:
     """Who led when, and what made it so, as the controllers wrote it; oldest first."""
     spans: list[LeadershipSpan] = []
-    for record in _in_order(records):
-        if record.kind not in _BY_CONTROLLERS or record.leader is None or record.leader_epoch is None:
+    ordered = _in_order(records)
+    calls = calls_by_event(ordered)
+    for record in ordered:
+        if record.kind in BY_AGENTS or record.leader is None or record.leader_epoch is None:
             continue
         if spans and record.leader_epoch <= spans[-1].leader_epoch:
             continue
         if spans:
             last = spans.pop()
             spans.append(LeadershipSpan(last.leader, last.leader_epoch, last.since_ms, record.at_ms, last.why))
-        spans.append(LeadershipSpan(record.leader, record.leader_epoch, record.at_ms, None, _why(record)))
+        spans.append(
+            LeadershipSpan(record.leader, record.leader_epoch, record.at_ms, None, _why(record, call_of(record, calls)))
+        )
     return spans
 
 
 def _in_order(records: Iterable[LoggedStateChange]) -> list[LoggedStateChange]:
-    """By partition epoch, then by reign, and controllers before the agents whom they told; a record without an epoch
-    follows its predecessor on its node.
+    """By partition epoch, then by controller epoch, and a controller's records before those of the agents that carried
+    out its requests. A record without a partition epoch follows its predecessor on its node, and the last record of the
+    event that caused it.
     """
-    by_node = sorted(records, key=lambda r: (r.node, r.incarnation, r.seq))
+    by_node = sorted(records, key=lambda r: (r.kind in BY_AGENTS, r.node, r.incarnation, r.seq))
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    placed = []
+    caused: dict[ControllerEvent, tuple[int, int]] = {}
+    placed: list[tuple[_Place, LoggedStateChange]] = []
     for record in by_node:
-        run = (record.node, record.incarnation)
+        run, event, by_agent = (record.node, record.incarnation), controller_event(record), record.kind in BY_AGENTS
         partition_epoch, controller_epoch = newest.get(run, (-1, -1))
         if record.partition_epoch is not None:
             partition_epoch = max(partition_epoch, record.partition_epoch)
-        if record.controller_epoch is not None:
-            controller_epoch = max(controller_epoch, record.controller_epoch)
+        elif by_agent and event is not None:
+            partition_epoch = max(partition_epoch, caused.get(event, (-1, -1))[0])
+        for epoch in (record.controller_epoch, None if event is None else event.controller_epoch):
+            controller_epoch = max(controller_epoch, -1 if epoch is None else epoch)
         newest[run] = (partition_epoch, controller_epoch)
-        follows = record.kind not in _BY_CONTROLLERS
-        placed.append(((partition_epoch, controller_epoch, follows, *run, record.seq), record))
+        if event is not None and not by_agent:
+            caused[event] = newest[run]
+        placed.append(((partition_epoch, controller_epoch, by_agent, *run, record.seq), record))
     return [record for _, record in sorted(placed, key=lambda item: item[0])]
 
 
-def _message(record: LoggedStateChange) -> str:
+def _message(record: LoggedStateChange, call: Call | None) -> str:
+    if record.kind not in BY_AGENTS:
+        return f"{_change(record)}: {_why(record, call)}"
+    reasons = _reasons(record, call)
+    return f"{_change(record)}: {reasons}" if reasons else _change(record)
+
+
+def _change(record: LoggedStateChange) -> str:
     match record.kind:
         case Kind.LOADED:
             return f"a new controller (epoch {record.controller_epoch}) found {_leadership(record)}"
         case Kind.PARTITION | Kind.ISR if record.leader is not None:
-            return f"{_leadership(record)}: {_why(record)}"
+            return _leadership(record)
         case Kind.ASSIGNMENT | Kind.REPLICA:
-            return f"{_replicas(record)}: {_why(record)}"
+            return _replicas(record)
         case Kind.ROLE:
             return f"broker {record.broker} {_role(record)}"
         case Kind.TRUNCATION:
-            return f"broker {record.broker} cut its log: {record.reason}"
+            return f"broker {record.broker} cut its log"
         case _:
-            return f"{record.kind.value} {_move(record)}: {_why(record)}"
+            return f"{record.kind.value} {_move(record)}"
 
 
 def _leadership(record: LoggedStateChange) -> str:
@@ -110,13 +145,16 @@ def _role(record: LoggedStateChange) -> str:
             leader = "nobody" if record.leader is None or record.leader < 0 else f"broker {record.leader}"
             return f"follows {leader} in epoch {record.leader_epoch}"
         case _:
-            return f"is {record.to_state}" + ("" if record.reason is None else f": {record.reason}")
+            return f"is {record.to_state}"
 
 
 def _move(record: LoggedStateChange) -> str:
     return " to ".join(state for state in (record.from_state, record.to_state) if state is not None)
 
 
-def _why(record: LoggedStateChange) -> str:
-    event = None if record.cause is None else record.cause.event
-    return ", ".join(text for text in (event, record.reason) if text is not None) or "no cause was recorded"
+def _why(record: LoggedStateChange, call: Call | None) -> str:
+    return _reasons(record, call) or "no cause was recorded"
+
+
+def _reasons(record: LoggedStateChange, call: Call | None) -> str:
+    return ", ".join(text for text in (origin_text(record, call), record.reason) if text is not None)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,7 +20,7 @@ import structlog
 from cluster.errors import StorageError
 from cluster.process.clock import WallClock
 from cluster.process.settings import Settings
-from state_log.record import Stamper, StateChange, incarnation_id
+from state_log.record import Boot, Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
 STATE_CHANGE_FOLDER: Final = "state-change-log"
@@ -29,6 +30,7 @@ AUDITED_FILE: Final = "audited.json"
 
 _SEGMENT_NAME: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)-(?P<first_seq>[0-9]{20})\.jsonl")
 _FOREVER: Final = -1
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -97,6 +99,7 @@ class FileStateChangeLog:
         retention_ms: int = _FOREVER,
         spare_unaudited: bool = True,
         on_failure: Callable[[StorageError], None] | None = None,
+        boot: Callable[[], Boot] | None = None,
     ) -> None:
         """Sizes in bytes, times in ms; `retention_ms` -1 keeps sealed segments for ever.
 
@@ -109,7 +112,7 @@ class FileStateChangeLog:
         self._fsync_interval_ms = fsync_interval_ms
         self._retention_ms, self._spare_unaudited = retention_ms, spare_unaudited
         self._on_failure = on_failure
-        self._stamper = Stamper(node, incarnation)
+        self._stamper = Stamper(node, incarnation, boot)
         self._current: int | None = None
         self._size = 0
         self._opened_at_ms = 0
@@ -233,6 +236,15 @@ class FileStateChangeLog:
             self._on_failure(StorageError(str(self._directory), str(error)))
 
 
+def read_boot() -> Boot:
+    """Which boot of this machine we are in, as far as its kernel says, and the time since it began, roughly."""
+    try:
+        boot_id = _BOOT_ID.read_text().strip()
+    except OSError:
+        boot_id = None
+    return Boot(time.monotonic_ns() // 1_000_000, boot_id)
+
+
 def open_state_change_log(
     settings: Settings, data: Sequence[str], node: str, clock: WallClock
 ) -> tuple[FileStateChangeLog, Path]:
@@ -249,5 +261,6 @@ def open_state_change_log(
         fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
         retention_ms=settings.klamm_state_change_log_retention_ms,
         spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
+        boot=read_boot,
     )
     return log, directory

@@ -20,6 +20,15 @@ from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED
 
 
+class RequestCause(Struct, frozen=True):
+    """The event that made a controller send a request; `id` is its number within the controller's process."""
+
+    controller_id: ControllerId
+    controller_epoch: ControllerEpoch
+    event: str
+    id: int
+
+
 class LeaderAndIsrPartitionState(Struct, frozen=True):
     partition_index: int
     controller_epoch: ControllerEpoch
@@ -48,7 +57,8 @@ class LiveLeader(Struct, frozen=True):
 
 class LeaderAndIsrRequest(Struct, frozen=True):
     """`encoded` is a scratch pad that all requests of one batch share: the codec keeps the bytes of
-    partition states there, so that a state which several requests carry is serialised once.
+    partition states there, so that a state which several requests carry is serialised once. `causes`, in all three
+    requests: the events that it follows from, oldest first; empty where the sender does not name them.
     """
 
     controller_id: ControllerId
@@ -56,6 +66,7 @@ class LeaderAndIsrRequest(Struct, frozen=True):
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     topic_states: tuple[LeaderAndIsrTopicState, ...] = ()
     live_leaders: tuple[LiveLeader, ...] = ()
+    causes: tuple[RequestCause, ...] = ()
     encoded: dict[int, Any] = field(default_factory=dict)
 
 
@@ -83,6 +94,7 @@ class StopReplicaRequest(Struct, frozen=True):
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     partition_states: tuple[StopReplicaPartitionState, ...] = ()
+    causes: tuple[RequestCause, ...] = ()
 
 
 class StopReplicaPartitionError(Struct, frozen=True):
@@ -121,6 +133,7 @@ class UpdateMetadataRequest(Struct, frozen=True):
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     topic_states: tuple[UpdateMetadataTopicState, ...] = ()
     live_brokers: tuple[Broker, ...] = ()
+    causes: tuple[RequestCause, ...] = ()
     encoded: dict[int, Any] = field(default_factory=dict)
 
 

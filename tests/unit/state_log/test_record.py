@@ -44,7 +44,7 @@ WENT = StateChange(kind=Kind.BROKER, broker=1, to_state="dead")
 def test_a_line_holds_the_stamp_and_only_the_fields_that_mean_something() -> None:
     line = Stamper("controller-1001", "1700000000000.42").stamp([ELECTED], 1_700_000_000_123)[0]
     assert json.loads(line) == {
-        "v": 1,
+        "v": 2,
         "seq": 0,
         "prev": CHAIN_START,
         "node": "controller-1001",
@@ -89,7 +89,7 @@ def test_the_memory_log_stamps_as_the_files_do() -> None:
         b"{",
         b"[]",
         b'{"kind":"partition"}',
-        b'{"v":2,"seq":0,"node":"n","incarnation":"i","at_ms":1,"kind":"broker"}',
+        b'{"v":3,"seq":0,"node":"n","incarnation":"i","at_ms":1,"kind":"broker"}',
         b'{"v":1,"seq":0,"node":"n","incarnation":"i","at_ms":1,"kind":"never heard of"}',
         b'{"v":1,"seq":"0","node":"n","incarnation":"i","at_ms":1,"kind":"broker"}',
         b"\xff\xfe",
