@@ -5,6 +5,7 @@ import pytest
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from state_log.record import (
     CHAIN_START,
+    Boot,
     Cause,
     Kind,
     LoadedPartition,
@@ -71,6 +72,20 @@ def test_numbers_and_chain_run_on_over_calls() -> None:
     records = [json.loads(line) for line in lines]
     assert [r["seq"] for r in records] == [0, 1, 2]
     assert [r["prev"] for r in records] == [CHAIN_START, line_digest(lines[0]), line_digest(lines[1])]
+
+
+def test_the_first_line_of_an_incarnation_names_the_boot_and_its_time() -> None:
+    times = iter((86_400_123,))
+    stamper = Stamper("n", "1700000000000.1", lambda: Boot(next(times), "0f1f4c0e"))
+    lines = stamper.stamp([], 1) + stamper.stamp([WENT, ELECTED], 2) + stamper.stamp([WENT], 3)
+    records = [decode_line(line) for line in lines]
+    assert all(isinstance(record, LoggedStateChange) for record in records)
+    assert [(r.boot_id, r.mono_ms) for r in records if isinstance(r, LoggedStateChange)] == [
+        ("0f1f4c0e", 86_400_123),
+        (None, None),
+        (None, None),
+    ]
+    assert b"boot_id" not in Stamper("n", "1700000000000.1", lambda: Boot(1)).stamp([WENT], 1)[0]
 
 
 def test_the_memory_log_stamps_as_the_files_do() -> None:
