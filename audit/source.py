@@ -5,7 +5,7 @@ later batch and each line is read exactly once: the same two offsets always give
 file source reads a file once and never sees what is appended to it afterwards.)
 
 Rows are (key, value). Values are JSON; keys say whom they concern:
-`partition/<topic>/<partition>` a record of that partition, `reigns` a record of a controller's office,
+`partition/<topic>/<partition>` a record of that partition, `controller-epochs` a record of a controller's epoch,
 `incarnation/<node>/<incarnation>` a segment of consecutive lines, `quarantine/<file>` a line that is no record.
 """
 

@@ -55,7 +55,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         try:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
         except (ZooKeeperError, MalformedZnodeError) as error:
-            raise StartupError(f"cannot settle cluster id and broker id in ZooKeeper: {error}") from error
+            raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
         configure_diagnostics("broker", broker_id)
         sink, state_change_folder = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)

@@ -92,7 +92,7 @@ class ControlledShutdownReceived(RequestEvent[ControlledShutdownRequest, Control
     state = ControllerState.CONTROLLED_SHUTDOWN
 
     def refuse(self, error: ApiError) -> None:
-        # A broker knows the loss of the office by this code (CS-1).
+        # Brokers expect this code if the controller is no longer active (CS-1).
         moved = error.code is ErrorCode.NOT_CONTROLLER
         self.answer(ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else error.code))
 

@@ -30,7 +30,7 @@ def demo(
     Three controllers, three agents and ZooKeeper, all real processes, killed
     with SIGKILL. About two minutes.
     Exit code 0 when no acknowledged line was lost and the audit is clean, and
-    finds a planted second leader.
+    finds an injected second leader.
     """
     from cluster.errors import StartupError
     from deploy.local.cluster import LocalCluster

@@ -77,9 +77,10 @@ def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipS
 
 
 def _in_order(records: Iterable[LoggedStateChange]) -> list[LoggedStateChange]:
-    """By partition epoch, then by controller epoch, and a controller's records before those of the agents that carried
-    out its requests. A record without a partition epoch follows its predecessor on its node, and the last record of the
-    event that caused it.
+    """Sort by partition epoch, then controller epoch, controllers before agents.
+
+    A record without a partition epoch sorts with its predecessor on the same node, and after the last record of the
+    controller's event that caused it.
     """
     by_node = sorted(records, key=lambda r: (r.kind in BY_AGENTS, r.node, r.incarnation, r.seq))
     newest: dict[tuple[str, str], tuple[int, int]] = {}

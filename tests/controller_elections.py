@@ -1,4 +1,4 @@
-"""What tests of the office share: who holds it, under which epoch, and elections whose answers are lost."""
+"""Shared by tests of controller elections: who is active, under which epoch, and elections whose answers are lost."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ async def owner(world: World) -> int | None:
 
 
 def withhold_the_election(c: RunningController) -> list[list[Op]]:
-    """Keep back the first transaction that would win the office, as a lost connection does; where it is kept."""
+    """Withhold the first transaction that would win the election, as a lost connection does; return where it is kept."""
     withheld: list[list[Op]] = []
     original = c.zookeeper.multi
 

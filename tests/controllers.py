@@ -149,7 +149,7 @@ class RunningController:
 
     @property
     def is_active(self) -> bool:
-        """Active, and done with what coming to office or anything later asked of it."""
+        """Whether it is active and idle: failover and every later event are done."""
         return self.gauge("ActiveControllerCount") == 1 and self.gauge("ControllerState") == ControllerState.IDLE
 
     @property

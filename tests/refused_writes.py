@@ -182,11 +182,11 @@ async def nothing_is_left_over(world: World, c: RunningController) -> None:
     for tp, leadership in context.leaderships.items():
         assert set(leadership.isr) <= set(context.assignment(tp).replicas)
         for broker in context.online_brokers(tp).intersection(context.assignment(tp).replicas):
-            assert _last_heard(c, broker, tp) == leadership.leader_epoch, (tp, broker)
+            assert _last_received_epoch(c, broker, tp) == leadership.leader_epoch, (tp, broker)
 
 
-def _last_heard(c: RunningController, broker: BrokerId, tp: TopicPartition) -> int | None:
-    """The leader epoch that the broker was told last; None where it was told to delete its replica after that."""
+def _last_received_epoch(c: RunningController, broker: BrokerId, tp: TopicPartition) -> int | None:
+    """The leader epoch last sent to the broker; None if a StopReplica with deletion was sent after that."""
     last: int | None = None
     for to, request in c.brokers.received:
         match request:

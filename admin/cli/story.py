@@ -55,7 +55,7 @@ def story(
 
 
 def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) -> None:
-    """The reigns first, because who led when is what is mostly asked; then all that happened."""
+    """Print who led when, which is what is asked most, and then every record."""
     import msgspec
 
     from state_log.causes import utc_text

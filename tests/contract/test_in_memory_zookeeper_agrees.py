@@ -1,4 +1,4 @@
-"""Random histories on the real server and on the twin: where the twin differs, the simulator would lie."""
+"""Random histories give the same answers on the real server and on the in-memory one, or simulations would be wrong."""
 
 from collections.abc import Coroutine
 from random import Random

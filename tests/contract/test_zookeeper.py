@@ -1,4 +1,4 @@
-"""The promises of the ZooKeeper port, each held by the real client on a real server and by the simulator's twin."""
+"""The contract of the ZooKeeper port, for the real client on a real server and for the simulator's in-memory server."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Access lists: who may do what with nodes made with and without them, on the real server and on the twin."""
+"""ACLs: who may do what to znodes created with and without them, on the real server and on the in-memory one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the ZooKeeper port promises when connections break and sessions end, on the real server and on the twin."""
+"""The ZooKeeper port when connections break and sessions expire, on the real server and on the in-memory one."""
 
 import asyncio
 import itertools

@@ -1,7 +1,7 @@
-"""The two worlds in which the contract of the ZooKeeper port is tried: the real server, and the twin.
+"""The two environments for the contract of the ZooKeeper port: the real server and the in-memory one.
 
-A test is a coroutine function that gets a world; the world knows how to make clients, how to hurt them, and on
-which event loop all of it runs. Every real client talks through a relay of its own, which can be cut.
+A test is a coroutine function that gets a `World`, which creates clients, injects faults into them and owns the event
+loop that all of it runs on. Every real client connects through a relay of its own, which can be cut.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 class SimulatedWorld:
-    """The twin, on virtual time."""
+    """The in-memory server, on virtual time."""
 
     def __init__(self) -> None:
         self.chroot = "/world"

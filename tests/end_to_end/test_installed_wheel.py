@@ -138,7 +138,7 @@ def test_a_clone_refuses_to_start_beside_a_distribution_with_its_names(tmp_path:
     assert f"{environment.python} -m pip uninstall hierarchical-clusters" in answer.stderr
 
 
-def test_a_clone_starts_where_such_a_package_only_lies_in_a_folder(tmp_path: Path, hostile_folder: Path) -> None:
+def test_a_clone_starts_in_a_folder_that_has_such_a_package(tmp_path: Path, hostile_folder: Path) -> None:
     environment = Environment(tmp_path / "venv")
     environment.install_editable(ROOT)
     answer = environment.klamm("--help", folder=hostile_folder, PYTHONPATH=str(hostile_folder))

@@ -1,4 +1,4 @@
-"""A real cluster through what operators fear: ZooKeeper gone, processes that stand still, znodes spoiled by hand."""
+"""A real cluster through outages: ZooKeeper down, processes that hang, znodes made malformed by hand."""
 
 import json
 import re
@@ -122,7 +122,7 @@ def test_malformed_znodes_are_named_in_the_log_and_nothing_else_suffers(
     for path in ("/brokers/ids/77", "/brokers/topics/malformed-topic", "/brokers/topics/hurt/partitions/0/state"):
         assert path in logs
     assert "99999999999" in logs
-    # The office itself.
+    # `/controller` itself.
     zookeeper.set("/controller", b"\xff")
     eventually(lambda: controller(cluster)[1] > epoch + 1, "a controller znode that can be found again")
     works(cluster, "after-the-controller-znode")

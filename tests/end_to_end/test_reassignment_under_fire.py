@@ -39,7 +39,7 @@ def active_controller(cluster: LocalCluster) -> str:
         active = [c["id"] for c in as_json(cluster, "status")["controllers"] if c["active"]]
         if active:
             return f"controller-{active[0]}"
-    raise AssertionError("no controller came to office")
+    raise AssertionError("no controller became active")
 
 
 def test_a_large_reassignment_survives_its_controller_and_a_target(cluster: LocalCluster, tmp_path: Path) -> None:

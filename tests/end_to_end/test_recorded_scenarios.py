@@ -14,7 +14,7 @@ from tests.recorded.scenario import all_names, load
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 
-# What was drawn at random adds nothing that processes could do in another way than twins.
+# Random scenarios run on the in-memory fakes only: real processes add nothing to them.
 NAMES = [name for name in all_names() if "random" not in load(name).tags]
 
 _chroots = itertools.count()

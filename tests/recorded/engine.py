@@ -1,7 +1,7 @@
-"""Replays one scenario on one cluster: does each step, waits for quiet, and records the picture.
+"""Replays one scenario on one cluster: runs each step, waits until nothing changes, and records a snapshot.
 
-All times are those of the event loop, so the same engine runs on real processes and on the simulator's twins in
-virtual time.
+All times are those of the event loop, so the same engine runs on real processes and, in virtual time, on the
+simulator.
 """
 
 import asyncio

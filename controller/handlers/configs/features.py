@@ -1,4 +1,4 @@
-"""Finalized features: made at the start of a reign, changed on request.
+"""Finalized features: initialised on controller failover, changed by UpdateFeatures requests.
 
 Source: Kafka KafkaController.setupFeatureVersioning, processFeatureUpdates; KIP-584.
 """

@@ -80,7 +80,9 @@ async def alter_partition_reassignments(
 
 
 async def resume_reassignments(active: ActiveController) -> None:
-    """Carry on with what the last reign began (FO-12): first what tools ask for now, then what topic nodes say."""
+    """Resume the reassignments of the previous controller: first `/admin/reassign_partitions`, then those recorded in
+    the topic znodes (FO-12).
+    """
     context = active.context
     await _stop_strays(active)
     resumed = await zk_partition_reassignment(active)

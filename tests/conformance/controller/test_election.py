@@ -1,4 +1,4 @@
-"""Competing for the office, losing it, and coming back within the time of an old session."""
+"""Election of the active controller: competing, losing, and restarting before the old session has expired."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a new reign reads, in which order, and that it hears of every change afterwards."""
+"""What a new active controller reads, in which order, and that it notices every change afterwards."""
 
 import asyncio
 from typing import Any

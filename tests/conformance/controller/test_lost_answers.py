@@ -1,7 +1,7 @@
-"""A connection that breaks around any one write of a controller changes nothing: not an epoch, not a list, not a reign.
+"""A connection that breaks during any one write of a controller changes no epoch, no replica list and no leader.
 
-The same story is told again and again; each time another transaction of the controller is lost on its way to ZooKeeper,
-or is carried out and its answer lost. At the end ZooKeeper says the same as when nothing was lost.
+The same steps are run once per transaction; each time another transaction of the controller is lost on its way to
+ZooKeeper, or is applied and its answer lost. At the end ZooKeeper holds the same as when nothing was lost.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Candidates in bad weather: sessions end, connections break, tools spoil the office. In the end exactly one rules.
+"""Random faults on candidates: sessions expire, connections break, tools overwrite `/controller`; one ends up active.
 
 Each seed is one course of faults. Failures name the seed; `run_virtually` makes it the same each time.
 """
@@ -92,7 +92,7 @@ class Weather:
         await self.world.tool.multi([Delete(CONTROLLER)])
 
     async def overwrite_controller(self) -> None:
-        # Only such: where somebody else is named, the office counts as his, as in Kafka.
+        # Malformed values only: a well-formed id counts as the active controller, as in Kafka.
         await self.world.tool.multi([SetData(CONTROLLER, self.random.choice((b"", b"no json", b"{}")))])
 
     async def raise_epoch(self) -> None:

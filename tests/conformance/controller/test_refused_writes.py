@@ -4,7 +4,7 @@ Each procedure of the controller is run once to count its writes, and then once 
 refusing it. A handler is covered as soon as its event is in the table; a test tells which are not.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.requests.topics import (
@@ -26,6 +27,7 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
+from cluster.state_machines import ReplicaState
 from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions, encode_reassignments
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity, encode_config, encode_config_change
 from cluster.znodes.paths import (
@@ -39,7 +41,7 @@ from cluster.znodes.paths import (
     topic_path,
 )
 from cluster.znodes.topics import encode_state, encode_topic
-from cluster.zookeeper.port import SetData
+from cluster.zookeeper.port import Op, OpResult, SetData, ZkError
 from controller import dispatch
 from controller.events import (
     AutoPreferredReplicaLeaderElection,
@@ -336,3 +338,39 @@ def check(procedure: Procedure, undisturbed: Outcome, outcome: Outcome) -> None:
         ends = undisturbed.after.get(item)
         possible = [ends] if procedure.always_ends else [ends, undisturbed.before.get(item)]
         assert outcome.after.get(item) in possible, item
+
+
+@pytest.mark.rule("RA-60")
+def test_a_move_is_cancelled_whose_end_was_refused_after_its_replica_was_deleted() -> None:
+    """The replica that stays after all was deleted, so it begins as a new one and can be taken offline again."""
+
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, 3, auto_leader_rebalance_enable=False)
+        await after(topic, reassign(1, 3))(world, c)
+        c.zookeeper.refuse_writes(lambda ops: refuse_topic_znode(ops, "t"))
+        await catch_up(world, c)
+        await quiesce()
+        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.NON_EXISTENT
+        assert c.context.assignment(T[0]).removing == (2,)
+        c.zookeeper.refuse_writes(None)
+        c.brokers.received.clear()
+        await reassign()(world, c)
+        await quiesce()
+        assert c.context.assignment(T[0]) == ReplicaAssignment(ids(1, 2))
+        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.ONLINE
+        requested = [r.topic_states[0].partition_states[0] for r in c.brokers.of(2, LeaderAndIsrRequest)]
+        assert any(state.is_new for state in requested)
+        await in_sync(world, c, 1, 2)
+        await world.stop_broker(2)
+        await world.leads("t", leader=1, isr=[1])
+        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.OFFLINE
+        await c.stop()
+
+    run_virtually(main)
+
+
+def refuse_topic_znode(ops: Sequence[Op], name: str) -> list[OpResult] | None:
+    refused = [isinstance(op, SetData) and op.path == topic_path(name) for op in ops]
+    if not any(refused):
+        return None
+    return [OpResult(ZkError.NO_AUTH if r else ZkError.RUNTIME_INCONSISTENCY) for r in refused]

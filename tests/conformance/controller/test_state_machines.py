@@ -37,7 +37,7 @@ from tests.controllers import RunningController, World, quiesce, run_virtually, 
 
 
 async def with_topic(*replicas: list[int]) -> tuple[World, RunningController, Any]:
-    """Brokers 1 to 3 with topic t, settled, and the reign."""
+    """Brokers 1 to 3 with topic t, nothing pending, and the active controller."""
     world, c = await running_cluster(1, 2, 3)
     await world.create_topic("t", *replicas)
     for partition, of_partition in enumerate(replicas):
@@ -170,7 +170,7 @@ def test_a_batch_that_cannot_be_sent_ends_the_controller_epoch_and_leaves_nothin
         assert len(c.brokers.of(1, UpdateMetadataRequest)) == 1
         active.channels.send = refuse
         await world.create_topic("u", [1])
-        await until(lambda: c.controller._active is not active, "the reign ended")
+        await until(lambda: c.controller._active is not active, "the resignation")
         await until(lambda: c.is_active)
         await until(lambda: any(r.topic_states for r in c.brokers.of(1, LeaderAndIsrRequest)))
         assert c.context.epoch == 2

@@ -152,7 +152,7 @@ def _answers(view: ControllerContext, of: list[str]) -> dict[str, Any]:
 
 @pytest.mark.rule("INV-10")
 @given(st.lists(changes, max_size=30), st.sets(topics), st.lists(changes, max_size=10))
-def test_a_copy_answers_as_the_original_and_lives_apart_from_it(
+def test_a_copy_answers_as_the_original_and_is_independent_of_it(
     before: list[Change], copied: set[str], after: list[Change]
 ) -> None:
     original = _carry_out(_cluster(), before)

@@ -50,7 +50,7 @@ from tests.controllers import run_virtually
 
 
 class Scripted:
-    """An office that remembers what it was asked, and fails where it was told to."""
+    """A processor of events that records what it is given and raises the errors configured in `fails`."""
 
     def __init__(self) -> None:
         self.processed: list[tuple[str, int]] = []
@@ -209,7 +209,7 @@ def test_a_request_that_is_refused_is_no_error_of_the_controller() -> None:
         with structlog.testing.capture_logs() as lines:
             await shut(loop)
         sent = [(line["log_level"], line["event"], "exc_info" in line) for line in lines]
-        assert sent == [("info", "A request was refused", False), ("error", "An event was abandoned", True)]
+        assert sent == [("info", "Request refused", False), ("error", "Event processing failed", True)]
 
     run_virtually(main)
 

@@ -1,4 +1,4 @@
-"""What the contract cannot ask of the twin: stopped and crashed processes, outages, determinism. Virtual time."""
+"""The in-memory ZooKeeper beyond the contract: hanging and crashed processes, outages, determinism. Virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Znodes spoiled by hand: named in the log, skipped, and taken up again once they are mended; nobody dies of them."""
+"""Znodes made malformed by hand are logged by path and skipped, and processed once they are repaired; no process exits."""
 
 import asyncio
 
