@@ -5,6 +5,7 @@ what an agent did follows the record of the controller's event that caused it.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from state_log.record import Kind, LoggedStateChange
 
 _Place = tuple[int, int, bool, str, str, int]
 """Partition epoch, controller epoch, whether an agent wrote it, node, incarnation, number."""
+_NONE: Final = -1
 
 
 class StoryLine(Struct, frozen=True):
@@ -79,27 +81,33 @@ def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipS
 def _in_order(records: Iterable[LoggedStateChange]) -> list[LoggedStateChange]:
     """Sort by partition epoch, then controller epoch, controllers before agents.
 
-    A record without a partition epoch sorts with its predecessor on the same node, and after the last record of the
-    controller's event that caused it.
+    A record without a partition epoch sorts with its predecessor on the same node. No record of an agent sorts before
+    the controller's event that caused it, though a topic that was created anew begins with partition epoch 0 again.
     """
     by_node = sorted(records, key=lambda r: (r.kind in BY_AGENTS, r.node, r.incarnation, r.seq))
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    caused: dict[ControllerEvent, tuple[int, int]] = {}
+    events: dict[ControllerEvent, list[int]] = {}
     placed: list[tuple[_Place, LoggedStateChange]] = []
     for record in by_node:
         run, event, by_agent = (record.node, record.incarnation), controller_event(record), record.kind in BY_AGENTS
-        partition_epoch, controller_epoch = newest.get(run, (-1, -1))
-        if record.partition_epoch is not None:
-            partition_epoch = max(partition_epoch, record.partition_epoch)
-        elif by_agent and event is not None:
-            partition_epoch = max(partition_epoch, caused.get(event, (-1, -1))[0])
-        for epoch in (record.controller_epoch, None if event is None else event.controller_epoch):
-            controller_epoch = max(controller_epoch, -1 if epoch is None else epoch)
+        partition_epoch, controller_epoch = newest.get(run, (_NONE, _NONE))
+        partition_epoch = max(partition_epoch, _or_none(record.partition_epoch))
+        controller_epoch = max(controller_epoch, _or_none(record.controller_epoch))
+        if event is not None:
+            of_event = events.setdefault(event, [])
+            if not by_agent:
+                of_event.append(partition_epoch)
+            elif of_event:
+                # What has no epoch of its own, such as the end of a replica, is the last that an event leads to.
+                partition_epoch = max(partition_epoch, of_event[-1 if record.partition_epoch is None else 0])
+            controller_epoch = max(controller_epoch, event.controller_epoch)
         newest[run] = (partition_epoch, controller_epoch)
-        if event is not None and not by_agent:
-            caused[event] = newest[run]
         placed.append(((partition_epoch, controller_epoch, by_agent, *run, record.seq), record))
     return [record for _, record in sorted(placed, key=lambda item: item[0])]
+
+
+def _or_none(epoch: int | None) -> int:
+    return _NONE if epoch is None else epoch
 
 
 def _message(record: LoggedStateChange, call: Call | None) -> str:
