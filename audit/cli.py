@@ -1,33 +1,21 @@
 """`klamm audit`: run the job, show its report, check logs for tampering. Only `run` needs Spark and Java.
 
-The result goes to stdout, messages to stderr. Exit codes: 0 clean, 1 the audit could not be made, 2 wrong
-usage, 3 findings.
+The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
 
-import json
-import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
+from cluster.process.documents import Format, write_document
+from cluster.process.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from audit.report import AuditResult
 
 app = typer.Typer(no_args_is_help=True, help="Prove what the state-change logs say.")
-
-EXIT_FAILED = 1
-EXIT_FINDINGS = 3
-
-
-class Format(StrEnum):
-    """How a result is written."""
-
-    TABLE = "table"
-    JSON = "json"
-
 
 LogDirOption = Annotated[
     list[Path],
@@ -53,7 +41,7 @@ def run(
         result = run_audit(log_dir, output, once=once, on_progress=_progress)
     except AuditFailedError as error:
         typer.echo(f"the audit failed: {error}\nSpark's own log is {output / 'spark.log'}", err=True)
-        raise typer.Exit(EXIT_FAILED) from None
+        raise typer.Exit(ExitCode.REFUSED) from None
     _show(result, output, form, limit)
 
 
@@ -73,21 +61,21 @@ def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
     from state_log.reader import verify as find_breaks  # noqa: PLC0415
 
     breaks = find_breaks(log_dir)
-    if form is Format.JSON:
+    if form is not Format.TABLE:
         verdict = "findings" if breaks else "clean"
-        _write_json({"verdict": verdict, "breaks": [msgspec.to_builtins(b) for b in breaks]})
+        write_document({"verdict": verdict, "breaks": [msgspec.to_builtins(b) for b in breaks]}, form)
     else:
         for found in breaks:
             typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
         typer.echo(f"{len(breaks)} breaks" if breaks else "the logs are as they were written")
-    raise typer.Exit(EXIT_FINDINGS if breaks else 0)
+    raise typer.Exit(ExitCode.FINDINGS if breaks else ExitCode.OK)
 
 
 def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None:
     from audit.report import read_findings  # noqa: PLC0415
 
-    if form is Format.JSON:
-        _write_json({**msgspec.to_builtins(result), "output": str(output)})
+    if form is not Format.TABLE:
+        write_document({**msgspec.to_builtins(result), "output": str(output)}, form)
     else:
         typer.echo(f"verdict      {result.verdict}")
         typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
@@ -99,12 +87,8 @@ def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None
             typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
             for cause in found["causes"]:
                 typer.echo(f"    {cause}")
-    raise typer.Exit(EXIT_FINDINGS if result.verdict != "clean" else 0)
+    raise typer.Exit(ExitCode.FINDINGS if result.verdict != "clean" else ExitCode.OK)
 
 
 def _progress(result: "AuditResult") -> None:
     typer.echo(f"{result.records} records, {sum(result.findings.values())} findings", err=True)
-
-
-def _write_json(document: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2 if sys.stdout.isatty() else None) + "\n")

@@ -121,7 +121,7 @@ class EventLoop:
 
     async def _process(self, event: Event) -> None:
         state = event.state
-        cause = Cause(type(event).__name__, self._processed)
+        cause = Cause(event.name, self._processed)
         self._processed += 1
         self._metrics.show_state(state)
         began = _now()
@@ -139,12 +139,12 @@ class EventLoop:
         answer_with_error(event, error)
         if isinstance(event, RequestEvent) and isinstance(error, ApiError) and disposition is Disposition.CARRY_ON:
             # The request is refused and the response says why; this is not a fault of the controller.
-            _log.info("Request refused", request=type(event).__name__, error=str(error))
+            _log.info("Request refused", request=event.name, error=str(error))
             return
         expected = disposition in {Disposition.RESIGN_IF_MOVED, Disposition.AWAIT_EXPIRY, Disposition.END}
         _log.error(
             "Event processing failed",
-            abandoned=type(event).__name__,
+            abandoned=event.name,
             error=str(error),
             disposition=disposition.value,
             exc_info=None if expected else error,

@@ -1,6 +1,6 @@
 """`klamm`: every command of the project, from one list. What a command needs is imported when it runs.
 
-Exit codes: 0 done, 1 the cluster refused or is not there, 2 wrong usage, 3 an audit or a simulation found something.
+Exit codes: `cluster.process.exit_codes`.
 """
 
 import os
@@ -18,13 +18,11 @@ from admin.cli.produce import produce
 from admin.cli.story import story
 from admin.cli.watch import WATCH_EXAMPLES, watch
 from cluster.errors import ApiError, ClusterError, ConfigError
+from cluster.process.exit_codes import ExitCode
 from launcher import audits, benches, local_cluster, nodes
 from launcher.checks import run_checks
 from launcher.demo_command import demo
 from launcher.simulations import SIMULATE_EXAMPLES, simulate
-
-EXIT_REFUSED: Final = 1
-EXIT_WRONG_USAGE: Final = 2
 
 
 class _Commands(TyperGroup):
@@ -114,14 +112,14 @@ def main() -> None:
     except ConfigError as error:
         for line in error.errors:
             say(f"klamm: {line}")
-        sys.exit(EXIT_WRONG_USAGE)
+        sys.exit(ExitCode.USAGE)
     except ApiError as error:
         for line in error_lines(error):
             say(f"klamm: {line}")
-        sys.exit(EXIT_REFUSED)
+        sys.exit(ExitCode.REFUSED)
     except ClusterError as error:
         say(f"klamm: {error}")
-        sys.exit(EXIT_REFUSED)
+        sys.exit(ExitCode.REFUSED)
     except OSError as error:
         if error.errno is None:
             raise
@@ -129,7 +127,7 @@ def main() -> None:
         place = "" if error.filename is None else f"{error.filename}: "
         say(f"klamm: {place}{error.strerror}")
         _close_stdout()
-        sys.exit(EXIT_REFUSED)
+        sys.exit(ExitCode.REFUSED)
 
 
 def error_lines(error: ApiError) -> list[str]:

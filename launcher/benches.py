@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from admin.cli.options import Format
+from cluster.process.documents import Format
 from launcher.installation import require_clone
 
 app = typer.Typer(no_args_is_help=True, help="Measure; nothing passes or fails but for wrong results.")

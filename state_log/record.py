@@ -8,7 +8,7 @@ simulator's checkers and `klamm story` all read these records: they are a public
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.partition import TopicPartition
-from cluster.process.clock import WallClock
 
 STATE_CHANGE_VERSION: Final = 2
 """Of the lines that are written. Those of version 1 are read as well: they have a part of the fields."""
@@ -193,10 +192,10 @@ def start_state(record: LoggedStateChange, item: LoadedPartition) -> LoggedState
 
 
 class Boot(Struct, frozen=True, omit_defaults=True):
-    """Which boot of a machine (None: unknown), and how many milliseconds its monotonic clock shows."""
+    """Milliseconds of a machine's monotonic clock, and which boot of it they are of; empty where that is unknown."""
 
     mono_ms: int
-    boot_id: str | None = None
+    boot_id: str = ""
 
 
 def incarnation_id(started_at_ms: int, process_id: int) -> str:
@@ -218,6 +217,13 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     if record.v > STATE_CHANGE_VERSION:
         return MalformedLine(line, f"version {record.v} is newer than {STATE_CHANGE_VERSION}")
     return record
+
+
+class ChainHead(NamedTuple):
+    """Where the lines of an incarnation end: the number of the next one, and the SHA-256 of the last one."""
+
+    next_seq: int
+    digest: str
 
 
 class Stamper:
@@ -259,22 +265,9 @@ class Stamper:
         self._prev, self.next_seq = prev, seq
         return lines
 
-
-class MemoryStateChangeLog:
-    """A StateChangeSink that keeps its lines in memory, stamped as the files are."""
-
-    def __init__(self, node: str, incarnation: str, clock: WallClock) -> None:
-        self.node, self.incarnation = node, incarnation
-        self._stamper = Stamper(node, incarnation)
-        self._clock = clock
-        self.lines: list[bytes] = []
-
-    def append(self, changes: Sequence[StateChange]) -> None:
-        self.lines += self._stamper.stamp(changes, self._clock.now_ms())
-
-    def records(self) -> list[LoggedStateChange]:
-        """All records so far, decoded from their lines."""
-        return [_decoder.decode(line) for line in self.lines]
+    @property
+    def head(self) -> ChainHead:
+        return ChainHead(self.next_seq, self._prev.decode())
 
 
 _encoder = msgspec.json.Encoder()

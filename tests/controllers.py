@@ -9,7 +9,6 @@ from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerId, Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.requests.context import RequestContext
 from cluster.requests.control import (
     ControlRequest,
@@ -56,7 +55,7 @@ class RecordingBrokers:
         self.unreachable: set[BrokerId] = set()
         self.answers: dict[BrokerId, ErrorCode] = {}
         self.results: dict[BrokerId, dict[TopicPartition, ErrorCode]] = {}
-        """What a broker answers about single partitions of a LeaderAndIsr, under the ids of their topics."""
+        """What a broker answers about single partitions of a LeaderAndIsr, under the ids of topics that have one."""
         self.deletions: dict[BrokerId, ErrorCode] = {}
         self.forgotten: list[BrokerId] = []
 
@@ -87,7 +86,9 @@ class RecordingBrokers:
     def _results(self, broker: BrokerId, request: LeaderAndIsrRequest) -> tuple[LeaderAndIsrPartitionError, ...]:
         codes = self.results.get(broker, {})
         return tuple(
-            LeaderAndIsrPartitionError("", topic.topic_id, state.partition_index, codes[tp])
+            LeaderAndIsrPartitionError(
+                topic.topic_name if topic.topic_id is None else "", topic.topic_id, state.partition_index, codes[tp]
+            )
             for topic in request.topic_states
             for state in topic.partition_states
             if (tp := TopicPartition(topic.topic_name, state.partition_index)) in codes
@@ -128,7 +129,7 @@ class RunningController:
             clock=VirtualClock(),
             random=Random(controller_id),
         )
-        self.node = ControllerNode(self.controller, self.zookeeper, _no_state_changes)
+        self.node = ControllerNode(self.controller, self.zookeeper, ())
         self._stop = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self.controller.run(self._stop))
 
@@ -157,10 +158,6 @@ class RunningController:
         active = self.controller._active
         assert active is not None, "not active"
         return active.context
-
-
-async def _no_state_changes(_request: ReadStateChangesRequest) -> ReadStateChangesResponse:
-    return ReadStateChangesResponse(())
 
 
 class World:

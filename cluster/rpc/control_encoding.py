@@ -26,7 +26,7 @@ from klamm.v1.partition_pb2 import Endpoint
 _Part = TypeVar("_Part", Broker, LeaderAndIsrPartitionState, UpdateMetadataTopicState)
 
 
-class _Encoded(ref[_Part]):
+class _Encoded(ref[object]):
     """The bytes of a part; both are dropped together."""
 
     __slots__ = ("data", "key")

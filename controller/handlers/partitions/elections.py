@@ -27,7 +27,7 @@ from controller.decisions.partitions.requested_elections import (
 from controller.events import ReplicaLeaderElection
 from controller.fenced_writes import Failed
 from controller.handlers.partitions.partition_transitions import move_partitions
-from controller.request_events import ElectLeadersDecision
+from controller.handlers.waiting import ElectLeadersDecision
 
 _log = structlog.stdlib.get_logger()
 

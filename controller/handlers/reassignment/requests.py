@@ -111,9 +111,10 @@ async def list_partition_reassignments(
     return ListPartitionReassignmentsResponse(list_reassignments(context, asked))
 
 
-def describe_reassignments(
-    context: ControllerContext, request: DescribeReassignmentsRequest
+async def describe_reassignments(
+    active: ActiveController, request: DescribeReassignmentsRequest
 ) -> DescribeReassignmentsResponse:
+    context = active.context
     asked = None if request.topics is None else set(request.topics)
     ongoing = sorted(tp for tp in context.partitions_being_reassigned if asked is None or tp.topic in asked)
     return DescribeReassignmentsResponse(tuple(describe_reassignment(context, tp) for tp in ongoing))

@@ -10,7 +10,7 @@ from cluster.broker import BrokerId
 from cluster.errors import StorageError
 from cluster.process.settings import Settings
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
-from state_log.record import Kind, StateChange, incarnation_id
+from state_log.record import CHAIN_START, ChainHead, Kind, StateChange, incarnation_id, line_digest
 from state_log.writer import (
     AUDITED_FILE,
     FileStateChangeLog,
@@ -37,6 +37,14 @@ class Clock:
 def open_log(directory: Path, clock: Clock, **options: object) -> FileStateChangeLog:
     incarnation = incarnation_id(clock.at_ms, 7)
     return FileStateChangeLog(directory, node="broker-1", incarnation=incarnation, clock=clock, **options)  # type: ignore[arg-type]
+
+
+def test_the_head_of_the_chain_follows_from_the_last_line(tmp_path: Path) -> None:
+    log = open_log(tmp_path, Clock())
+    assert log.head == ChainHead(0, CHAIN_START)
+    log.append([CHANGE, CHANGE])
+    [segment] = find_segments([tmp_path])
+    assert log.head == ChainHead(2, line_digest(list(complete_lines(segment))[-1]))
 
 
 def test_segment_names_sort_by_age_and_read_back() -> None:
@@ -231,10 +239,10 @@ def test_only_complete_lines_are_read_and_a_range_of_bytes_can_be_chosen(tmp_pat
 
 
 def test_the_log_of_a_process_begins_with_the_boot_of_its_machine(tmp_path: Path) -> None:
-    log, directory = open_state_change_log(Settings(), [str(tmp_path)], "broker-1", Clock())
+    log = open_state_change_log(Settings(), [str(tmp_path)], "broker-1", Clock())
     log.append([CHANGE])
     log.close()
-    (record,) = read_state_changes([directory])
+    (record,) = read_state_changes([log.directory])
     assert record.mono_ms is not None
     assert 0 < record.mono_ms <= read_boot().mono_ms
-    assert record.boot_id == read_boot().boot_id
+    assert (record.boot_id or "") == read_boot().boot_id
