@@ -85,6 +85,8 @@ def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None
         for found in read_findings(output, limit):
             where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
             typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
+            for cause in found["causes"]:
+                typer.echo(f"    {cause}")
     raise typer.Exit(ExitCode.FINDINGS if result.verdict != "clean" else ExitCode.OK)
 
 

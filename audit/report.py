@@ -1,15 +1,24 @@
 """What an audit found so far, read from its output folder without Spark."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pyarrow.dataset
 from msgspec import Struct
 
+from state_log.causes import call_of, calls_by_event, origin_text
+from state_log.record import LoggedStateChange
+
 MISSING_RECORDS: Final = "missing-records"
+_OF_CAUSES: Final = (
+    *("v", "node", "incarnation", "seq", "at_ms", "kind"),
+    *("cause", "controller_epoch", "request_id", "principal", "peer"),
+)
+"""What it takes to find out what led to a record."""
 
 
 class AuditResult(Struct, frozen=True):
@@ -66,17 +75,54 @@ def read_incarnations(output: Path) -> list[IncarnationProgress]:
 
 
 def read_findings(output: Path, limit: int) -> list[dict[str, Any]]:
-    """The first findings, in the order in which they were found."""
-    return list(islice(rows(output, "findings"), limit))
+    """The first findings, in the order in which they were found; `causes` says what led to each of their records."""
+    findings = list(islice(rows(output, "findings"), limit))
+    origins = _origins(output, findings)
+    for finding in findings:
+        finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
+    return findings
 
 
-def rows(output: Path, table: str, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+def _origins(output: Path, findings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Of the records that these findings name: the request or event that each goes back to, as a text."""
+    wanted = {name for finding in findings for name in finding["records"]}
+    topics = sorted({finding["topic"] for finding in findings if finding["topic"] is not None})
+    if not topics:
+        return {}
+    timelines = rows(output, "timelines", _OF_CAUSES, pyarrow.dataset.field("topic").isin(topics))
+    named: list[LoggedStateChange] = []
+    asked: list[LoggedStateChange] = []
+    for row in timelines:
+        record = msgspec.convert(_without_nulls(row), LoggedStateChange)
+        if record.reference in wanted:
+            named.append(record)
+        if record.principal is not None:
+            asked.append(record)
+    calls = calls_by_event(asked)
+    texts = ((record.reference, origin_text(record, call_of(record, calls))) for record in named)
+    return {reference: text for reference, text in texts if text is not None}
+
+
+def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_nulls(value) if isinstance(value, dict) else value
+        for name, value in row.items()
+        if value is not None
+    }
+
+
+def rows(
+    output: Path, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
+) -> Iterator[dict[str, Any]]:
     """Rows of one table of the output, batch by batch; none where the table was never written.
 
-    Only batches that were written to their end count: Spark marks those.
+    Only batches that were written to their end count: Spark marks those. Columns that a batch of an earlier version
+    does not have are left out of its rows.
     """
     for batch in sorted((output / table).glob("batch=*")):
         if not (batch / "_SUCCESS").exists():
             continue
-        for part in pyarrow.dataset.dataset(batch, format="parquet").to_batches(columns=columns):
+        dataset = pyarrow.dataset.dataset(batch, format="parquet")
+        present = None if columns is None else [name for name in columns if name in dataset.schema.names]
+        for part in dataset.to_batches(columns=present, filter=where):
             yield from part.to_pylist()

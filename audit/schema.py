@@ -27,7 +27,7 @@ OUTCOME: Final = _struct(what=_STRING, value=_STRING)
 
 RECORD: Final = _struct(
     kind=_STRING,
-    cause=_struct(event=_STRING, id=_LONG),
+    cause=_struct(event=_STRING, id=_LONG, controller=_INT, controller_epoch=_INT),
     controller_epoch=_INT,
     topic=_STRING,
     topic_id=_STRING,
@@ -42,12 +42,24 @@ RECORD: Final = _struct(
     replicas=ArrayType(_INT),
     partitions=ArrayType(ArrayType(_STRING)),
     reason=_STRING,
+    request_id=_STRING,
+    principal=_STRING,
+    peer=_STRING,
+    from_offset=_LONG,
+    to_offset=_LONG,
+    high_watermark=_LONG,
+    log_start_offset=_LONG,
+    log_end_offset=_LONG,
+    min_insync_replicas=_INT,
+    witness=_struct(node=_STRING, incarnation=_STRING, seq=_LONG, digest=_STRING),
     v=_INT,
     seq=_LONG,
     node=_STRING,
     incarnation=_STRING,
     at_ms=_LONG,
     prev=_STRING,
+    boot_id=_STRING,
+    mono_ms=_LONG,
 )
 """A line of a state-change log, field by field as in `state_log.record.LoggedStateChange`.
 

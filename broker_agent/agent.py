@@ -34,7 +34,7 @@ from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.rpc.apis import DirectApi
 from cluster.zookeeper.port import SessionEvent, WatchEvent, ZooKeeper
-from state_log.record import StateChangeSink
+from state_log.record import Cause, StateChangeSink
 
 STARTING: Final = 1
 RECOVERY: Final = 2
@@ -153,7 +153,7 @@ class Agent:
             setting_changes=self._setting_changes,
             sink=dependencies.sink,
         )
-        session.record_registration()
+        session.record_registration(Cause("Startup"))
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)

@@ -97,7 +97,7 @@ class ControlRequests:
                 for state in request.partition_states
                 if codes[TopicPartition(state.topic_name, state.partition_index)] is ErrorCode.NONE
             ]
-            codes |= await self._stop(stopping, Cause("StopReplica", self._handled))
+            codes |= await self._stop(stopping, self._cause(request))
             return StopReplicaResponse(
                 ErrorCode.NONE, tuple(StopReplicaPartitionError(tp.topic, tp.partition, c) for tp, c in codes.items())
             )
@@ -149,18 +149,26 @@ class ControlRequests:
             _log.warning("Control request refused", request=type(request).__name__, code=code.name)
         return code
 
+    def _cause(self, request: LeaderAndIsrRequest | StopReplicaRequest) -> Cause:
+        """The newest event that the request follows from; the request itself where the controller names none."""
+        if not request.causes:
+            return Cause(type(request).__name__.removesuffix("Request"), self._handled)
+        newest = request.causes[-1]
+        return Cause(newest.event, newest.id, newest.controller_id, newest.controller_epoch)
+
     async def _change_roles(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
         """Validate each partition state, change roles, clean up; returns the codes by partition."""
         codes: dict[TopicPartition, ErrorCode] = {}
         orders: dict[Admission, list[BecomeLeaderOrFollower]] = {Admission.LEAD: [], Admission.FOLLOW: []}
         refreshed: dict[TopicPartition, TopicId | None] = {}
+        cause = self._cause(request)
         for topic in request.topic_states:
             for state in topic.partition_states:
                 tp = TopicPartition(topic.topic_name, state.partition_index)
                 if self._manager.is_offline(tp):
                     codes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     continue
-                admission, order = self._admit(tp, topic.topic_id, state)
+                admission, order = self._admit(tp, topic.topic_id, state, cause)
                 codes[tp] = admission.code
                 if admission in orders:
                     orders[admission].append(order)
@@ -176,7 +184,7 @@ class ControlRequests:
         return codes
 
     def _admit(
-        self, tp: TopicPartition, topic_id: TopicId | None, state: LeaderAndIsrPartitionState
+        self, tp: TopicPartition, topic_id: TopicId | None, state: LeaderAndIsrPartitionState, cause: Cause
     ) -> tuple[Admission, BecomeLeaderOrFollower]:
         partition = self._manager.host(tp)
         log = partition.log
@@ -189,7 +197,7 @@ class ControlRequests:
         )
         if admission is Admission.STORE_TOPIC_ID and log is not None and topic_id is not None:
             log.set_topic_id(topic_id)
-        return admission, BecomeLeaderOrFollower(partition, topic_id, state)
+        return admission, BecomeLeaderOrFollower(partition, topic_id, state, cause)
 
     async def _carry_out(
         self, to_lead: list[BecomeLeaderOrFollower], to_follow: list[BecomeLeaderOrFollower]
@@ -202,8 +210,7 @@ class ControlRequests:
             if to_follow:
                 await self._roles.make_followers(to_follow, logs, outcome, is_stopping=self.is_stopping)
         finally:
-            cause = Cause("LeaderAndIsr", self._handled)
-            self._sink.append([_role_change(self._manager.own_id, order, cause) for order in outcome.applied])
+            self._sink.append([_role_change(self._manager.own_id, order) for order in outcome.applied])
         self._drop_leader_metrics(order.partition.topic_partition for order in outcome.changed)
         return outcome.failures
 
@@ -258,11 +265,11 @@ def _answer(
     )
 
 
-def _role_change(own_id: int, order: BecomeLeaderOrFollower, cause: Cause) -> StateChange:
+def _role_change(own_id: int, order: BecomeLeaderOrFollower) -> StateChange:
     tp, state = order.partition.topic_partition, order.state
     return StateChange(
         kind=Kind.ROLE,
-        cause=cause,
+        cause=order.cause,
         controller_epoch=state.controller_epoch,
         topic=tp.topic,
         topic_id=order.topic_id,

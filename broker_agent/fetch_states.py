@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
+from state_log.record import Cause
 
 _LAG_METRIC: Final = ("kafka.server", "FetcherLagMetrics", "ConsumerLag")
 
@@ -21,7 +22,7 @@ _LAG_METRIC: Final = ("kafka.server", "FetcherLagMetrics", "ConsumerLag")
 class FetchState(Struct, frozen=True):
     """`fetch_offset` is the next one to request. `lag` is None before the first response.
 
-    `delayed_until` is in seconds of the event loop's clock, None if ready.
+    `delayed_until` is in seconds of the event loop's clock, None if ready. `cause` led to the role.
     """
 
     topic_id: TopicId | None
@@ -31,6 +32,7 @@ class FetchState(Struct, frozen=True):
     is_truncating: bool = False
     lag: int | None = None
     delayed_until: float | None = None
+    cause: Cause | None = None
 
 
 class FetchStates:

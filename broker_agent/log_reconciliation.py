@@ -7,7 +7,7 @@ leader does not have. Source: Kafka AbstractFetcherThread; KIP-101, KIP-279, KIP
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import structlog
 from msgspec import Struct
@@ -32,8 +32,10 @@ from cluster.requests.data import (
     OffsetForLeaderResult,
     OffsetsForLeaderEpochRequest,
 )
-from state_log.record import Kind, StateChange, StateChangeSink
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
+_OUT_OF_RANGE: Final = Cause("OffsetOutOfRange")
+"""The leader does not have the offset that was fetched."""
 _GIVEN_UP: Final = "Replica fetching stopped until the next LeaderAndIsr"
 
 _T = TypeVar("_T")
@@ -127,7 +129,7 @@ class LogReconciliation:
             if log is None:
                 self.delay(tp)
             elif log.latest_epoch is None:
-                self._guarded(tp, partial(self._cut, tp, state, state.fetch_offset, complete=True))
+                self._guarded(tp, partial(self._cut, tp, state, state.fetch_offset, state.cause, complete=True))
             else:
                 asked[tp] = state
                 items.append(OffsetForLeaderPartition(tp.topic, tp.partition, log.latest_epoch, state.leader_epoch))
@@ -174,9 +176,11 @@ class LogReconciliation:
             log_end_offset=log.log_end_offset,
             fetch_offset=state.fetch_offset,
         )
-        self._cut(tp, state, truncation.offset, complete=truncation.is_complete or diverged)
+        self._cut(tp, state, truncation.offset, state.cause, complete=truncation.is_complete or diverged)
 
-    def _cut(self, tp: TopicPartition, state: FetchState, offset: Offset, *, complete: bool) -> None:
+    def _cut(
+        self, tp: TopicPartition, state: FetchState, offset: Offset, cause: Cause | None, *, complete: bool
+    ) -> None:
         log = self.log(tp)
         assert log is not None, f"{tp} went offline within one step"
         end, high_watermark = log.log_end_offset, log.high_watermark
@@ -184,7 +188,13 @@ class LogReconciliation:
             _log.warning("Truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
         if log.truncate_to(offset):
             self._record_truncation(
-                tp, state, f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}"
+                tp,
+                state,
+                cause,
+                from_offset=end,
+                to_offset=log.log_end_offset,
+                high_watermark=high_watermark,
+                reason=f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}",
             )
         self._resume(tp, state, log, log.log_end_offset if complete else offset, is_truncating=not complete)
 
@@ -218,7 +228,7 @@ class LogReconciliation:
         if leader_end is None or log is None:
             return
         if leader_end < log.log_end_offset:
-            self._guarded(tp, partial(self._cut, tp, replace(state, lag=0), leader_end, complete=True))
+            self._guarded(tp, partial(self._cut, tp, replace(state, lag=0), leader_end, _OUT_OF_RANGE, complete=True))
             self.write_truncations()
             return
         leader_start = await self._ask_offset(tp, state, EARLIEST_TIMESTAMP)
@@ -230,9 +240,17 @@ class LogReconciliation:
         self, tp: TopicPartition, state: FetchState, log: Log, leader_start: Offset, leader_end: Offset
     ) -> None:
         if leader_start > log.log_end_offset:
-            end = log.log_end_offset
+            end, high_watermark = log.log_end_offset, log.high_watermark
             log.truncate_fully_and_start_at(leader_start)
-            self._record_truncation(tp, state, f"from {end} fully, to start at {leader_start}")
+            self._record_truncation(
+                tp,
+                state,
+                _OUT_OF_RANGE,
+                from_offset=end,
+                to_offset=leader_start,
+                high_watermark=high_watermark,
+                reason=f"from {end} fully, to start at {leader_start}",
+            )
         offset = max(leader_start, log.log_end_offset)
         self._resume(tp, replace(state, lag=max(0, leader_end - offset)), log, Offset(offset))
 
@@ -274,17 +292,18 @@ class LogReconciliation:
             _log.exception("Truncation failed", partition=str(tp))
             self.give_up(tp, repr(error))
 
-    def _record_truncation(self, tp: TopicPartition, state: FetchState, reason: str) -> None:
+    def _record_truncation(self, tp: TopicPartition, state: FetchState, cause: Cause | None, **fields: Any) -> None:
         self._truncations.append(
             StateChange(
                 kind=Kind.TRUNCATION,
+                cause=cause,
                 topic=tp.topic,
                 topic_id=state.topic_id,
                 partition=tp.partition,
                 broker=self.setup.own_id,
                 leader=self.leader.broker,
                 leader_epoch=state.leader_epoch,
-                reason=reason,
+                **fields,
             )
         )
 

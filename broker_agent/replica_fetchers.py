@@ -21,6 +21,7 @@ from broker_agent.replica_fetcher import BUSY_SUFFIX, ReplicaFetcher
 from cluster.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
 from cluster.process.tasks import TaskSet
+from state_log.record import Cause
 
 _METRICS: Final = ("kafka.server", "ReplicaFetcherManager")
 _METRICS_REFRESH_S: Final = 1.0
@@ -31,13 +32,16 @@ _log = structlog.stdlib.get_logger()
 
 
 class FetchStart(Struct, frozen=True):
-    """Where to start fetching a partition. `latest_epoch`: of the local epoch cache, None if it is empty."""
+    """Where to start fetching a partition. `latest_epoch`: of the local epoch cache, None if it is empty. `cause`: what
+    led to the role.
+    """
 
     topic_id: TopicId | None
     leader: Leader
     leader_epoch: LeaderEpoch
     offset: Offset
     latest_epoch: LeaderEpoch | None
+    cause: Cause | None = None
 
 
 class _FetcherKey(NamedTuple):
@@ -204,6 +208,7 @@ class ReplicaFetchers:
             leader_epoch=start.leader_epoch,
             last_fetched_epoch=NO_LEADER_EPOCH if epoch is None else epoch,
             is_truncating=epoch is None,
+            cause=start.cause,
         )
 
     def _fetcher_id(self, tp: TopicPartition) -> int:

@@ -21,6 +21,7 @@ from cluster.broker import Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StorageError, ZooKeeperError
 from cluster.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrPartitionState
+from state_log.record import Cause
 
 _CONCURRENCY: Final = 32
 """Limit of partitions with disk I/O in progress."""
@@ -30,11 +31,12 @@ _log = structlog.stdlib.get_logger()
 
 
 class BecomeLeaderOrFollower(Struct, frozen=True):
-    """One accepted partition state and its hosted partition."""
+    """One accepted partition state, its hosted partition, and what led to it."""
 
     partition: HostedPartition
     topic_id: TopicId | None
     state: LeaderAndIsrPartitionState
+    cause: Cause
 
 
 class RoleChangeResult(Struct):
@@ -151,6 +153,7 @@ class RoleChanges:
             leader_epoch=partition.leader_epoch,
             offset=log.log_end_offset if from_end else log.high_watermark,
             latest_epoch=log.latest_epoch,
+            cause=order.cause,
         )
 
     async def _for_each(

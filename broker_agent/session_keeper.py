@@ -15,9 +15,10 @@ from cluster.errors import SessionExpiredError, ZooKeeperError
 from cluster.znodes.paths import CONFIG_CHANGES
 from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
-from state_log.record import Kind, StateChange, StateChangeSink
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _RETRY_S: Final = 0.5
+_EXPIRED: Final = Cause("SessionExpired")
 
 _log = structlog.stdlib.get_logger()
 
@@ -69,7 +70,7 @@ class SessionKeeper:
         Roles, fetchers, logs and pending ISR changes stay as they are until the controller's next requests (R1.13).
         """
         _log.warning("ZooKeeper session expired; registering again", broker=self._broker)
-        self._record("expired")
+        self._record("expired", _EXPIRED)
         needs_session = True
         while True:
             try:
@@ -83,19 +84,20 @@ class SessionKeeper:
             except ZooKeeperError as error:
                 _log.warning("Registration failed; retrying", error=str(error))
             await asyncio.sleep(_RETRY_S)
-        self.record_registration()
+        self.record_registration(_EXPIRED)
         self._finder.refresh()
         self._setting_changes.start_session()
 
-    def record_registration(self) -> None:
+    def record_registration(self, cause: Cause) -> None:
         """Write the registration and its broker epoch to the state-change log."""
-        self._record("registered")
+        self._record("registered", cause)
 
-    def _record(self, state: str) -> None:
+    def _record(self, state: str, cause: Cause) -> None:
         self._sink.append(
             [
                 StateChange(
                     kind=Kind.REGISTRATION,
+                    cause=cause,
                     broker=self._broker,
                     to_state=state,
                     reason=f"broker epoch {self._registration.epoch}",

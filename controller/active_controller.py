@@ -14,6 +14,8 @@ from cluster.broker import ControllerEpoch
 from cluster.errors import ClusterError
 from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
+from cluster.requests.context import RequestContext
+from cluster.requests.control import RequestCause
 from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from controller.admin_requests import AdminRequests
@@ -88,6 +90,8 @@ class ActiveController:
         """Put an event at the end of the event loop's queue."""
         self.cause = Cause("Startup")
         """The event being processed; set before each event is handled."""
+        self.asked_by: RequestContext | None = None
+        """The call that the event came with; None where it is a watch, a timer or an answer."""
         self._sink = sink
         self._balance: asyncio.TimerHandle | None = None
         self._resumption: asyncio.TimerHandle | None = None
@@ -110,8 +114,9 @@ class ActiveController:
 
     def send(self, batch: ControlBatch) -> None:
         """Build the requests of a batch and queue each for its broker. Raises UnsentDecisionsError."""
+        cause = RequestCause(self.config.id, self.epoch, self.cause.event, self.cause.id)
         try:
-            for broker, request in batch.requests(self.config.id, self.config.request_settings):
+            for broker, request in batch.requests(self.config.id, self.config.request_settings, (cause,)):
                 self.channels.send(broker, request)
         except Exception as error:
             raise UnsentDecisionsError(f"requests to brokers could not be made: {error!r}") from error
@@ -125,7 +130,7 @@ class ActiveController:
         """
         records: list[StateChange] = []
         for change in changes:
-            records += state_changes(change, self.context, self.cause)
+            records += state_changes(change, self.context, self.cause, self.asked_by)
             self.context.apply(change)
         if not records:
             return

@@ -238,7 +238,7 @@ class DeletionsEligible(Struct, frozen=True):
 
 
 class DeletionsStarted(Struct, frozen=True):
-    """Deletion of these topics started: from now on their partitions do not count as offline (CX-20). Not recorded."""
+    """Deletion of these topics started: from now on their partitions do not count as offline (CX-20)."""
 
     topics: tuple[str, ...]
 

@@ -50,6 +50,7 @@ from controller.handlers.activation import activate
 from controller.handlers.topics.deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
+from controller.request_events import RequestEvent
 from controller.watched_znodes import event_of_watch
 from state_log.record import Cause, StateChangeSink
 
@@ -135,6 +136,9 @@ class Controller:
     # EventProcessor: called by the event loop
 
     async def process(self, event: Event, cause: Cause) -> None:
+        if self._active is not None:
+            self._active.cause = cause
+            self._active.asked_by = event.context if isinstance(event, RequestEvent) else None
         match event:
             case Startup() | RegisterAndReelect():
                 await self._enter(cause, is_start=isinstance(event, Startup))
@@ -156,10 +160,9 @@ class Controller:
             case _ if self._active is None:
                 preempt(event)
             case _:
-                await self._dispatch(self._active, event, cause)
+                await self._dispatch(self._active, event)
 
-    async def _dispatch(self, active: ActiveController, event: Event, cause: Cause) -> None:
-        active.cause = cause
+    async def _dispatch(self, active: ActiveController, event: Event) -> None:
         try:
             await active.react(active, event)
         except ZooKeeperError:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch, RegisteredBroker
 from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.requests.context import RequestContext
 from cluster.state_machines import PartitionState
 from controller.changes import (
     BrokerModified,
@@ -20,6 +21,7 @@ from controller.changes import (
     ControllerActivated,
     ControllerResigned,
     DeletionsQueued,
+    DeletionsStarted,
     LeadersElected,
     LeadershipsWritten,
     PartitionsMoved,
@@ -37,14 +39,23 @@ _Record = Callable[..., StateChange]
 """StateChange with the fields that all records of one change share."""
 
 
-def state_changes(change: Change, context: ControllerContext, cause: Cause) -> list[StateChange]:
+def state_changes(
+    change: Change, context: ControllerContext, cause: Cause, asked_by: RequestContext | None
+) -> list[StateChange]:
     """The records of `change`, not yet applied to `context`; empty for changes that are not recorded.
 
-    Records about a topic carry its id, which distinguishes it from an earlier topic of the same name.
+    Records about a topic carry its id, which distinguishes it from an earlier topic of the same name. `asked_by`: the
+    call that led to the change, None for watches and timers.
     """
     make = _RECORDS.get(type(change))
+    if make is None:
+        return []
     record = partial(StateChange, cause=cause, controller_epoch=context.epoch)
-    return [] if make is None else make(change, context, record)
+    if asked_by is not None:
+        record.keywords.update(
+            request_id=asked_by.request_id or None, principal=asked_by.principal, peer=asked_by.peer or None
+        )
+    return make(change, context, record)
 
 
 def _brokers(registered: Iterable[RegisteredBroker], to_state: str, record: _Record) -> list[StateChange]:
@@ -75,9 +86,11 @@ def _shutting_down(change: BrokerShuttingDown, _context: ControllerContext, reco
     return [record(kind=Kind.BROKER, broker=change.broker, to_state="shutting_down", reason=reason)]
 
 
-def _topics(topics: Iterable[str], to_state: str, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _topics(
+    topics: Iterable[str], to_state: str, context: ControllerContext, record: _Record, kind: Kind = Kind.TOPIC
+) -> list[StateChange]:
     ids = context.topic_ids
-    return [record(kind=Kind.TOPIC, topic=topic, topic_id=ids.get(topic), to_state=to_state) for topic in topics]
+    return [record(kind=kind, topic=topic, topic_id=ids.get(topic), to_state=to_state) for topic in topics]
 
 
 def _created(change: TopicsCreated, context: ControllerContext, record: _Record) -> list[StateChange]:
@@ -85,12 +98,23 @@ def _created(change: TopicsCreated, context: ControllerContext, record: _Record)
 
 
 def _removed(change: TopicsRemoved, context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _topics(change.topics, "deleted" if change.deleted else "removed", context, record)
+    if not change.deleted:
+        return _topics(change.topics, "removed", context, record)
+    return [
+        *_topics(change.topics, "deleted", context, record),
+        *_topics(change.topics, "completed", context, record, Kind.DELETION),
+    ]
 
 
 def _queued(change: DeletionsQueued, context: ControllerContext, record: _Record) -> list[StateChange]:
     topics = (*change.queued, *change.postponed) if change.recorded else ()
     return _topics(topics, "queued for deletion", context, record)
+
+
+def _started(change: DeletionsStarted, context: ControllerContext, record: _Record) -> list[StateChange]:
+    # A deletion that was stopped, as by the death of a broker, is begun again.
+    topics = [topic for topic in change.topics if topic not in context.topics_with_deletion_started]
+    return _topics(topics, "started", context, record, Kind.DELETION)
 
 
 def _assignments(
@@ -236,6 +260,7 @@ _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[S
     TopicsCreated: _created,
     TopicsRemoved: _removed,
     DeletionsQueued: _queued,
+    DeletionsStarted: _started,
     ReassignmentsWritten: _assignments,
     ReassignmentsCompleted: _assignments,
     LeadersElected: _elected,

@@ -1,11 +1,11 @@
 """The state-change record: one typed line per change, and the interface of its sinks.
 
 Written after ZooKeeper acknowledged a change and before the requests about it are queued. The audit, the simulator's
-checkers and `klamm story` read these records: they are an interface, version 1.
+checkers and `klamm story` read these records: they are a public format, described in `docs/state-change-log.md`.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.partition import TopicPartition
 
-STATE_CHANGE_VERSION: Final = 1
+STATE_CHANGE_VERSION: Final = 2
+"""Of the lines that are written. Those of version 1 are read as well: they have a part of the fields."""
 CHAIN_START: Final = "0" * 64
 """`prev` of the first line of an incarnation."""
 
@@ -45,16 +46,35 @@ class Kind(StrEnum):
     ROLE = "role"
     """An agent changed its role for a partition: to_state `leader`, `follower`, `stopped`, `deleted` or `offline`."""
     TRUNCATION = "truncation"
-    """A follower truncated its log; `reason` has the offsets."""
+    """A follower truncated its log from `from_offset` down to `to_offset`; `reason` has further details."""
     REGISTRATION = "registration"
     """An agent registered (to_state `registered`) or lost its registration (`expired`); `reason` has the epoch."""
+    CONFIG = "config"
+    """A setting of a topic changed that invariants depend on: `min_insync_replicas`."""
+    DELETION = "deletion"
+    """The deletion of a topic: to_state `started` when its replicas are first told to go, `completed` when all are."""
 
 
 class Cause(Struct, frozen=True, omit_defaults=True):
-    """The event or request that led to the change, and its number within the process."""
+    """The event or request that led to the change, and its number within the process.
+
+    `controller` and `controller_epoch` are present if the event is another process's: of the controller whose request
+    an agent carries out. Otherwise the event is one of the node that wrote the record.
+    """
 
     event: str
     id: int = 0
+    controller: ControllerId | None = None
+    controller_epoch: ControllerEpoch | None = None
+
+
+class Witness(Struct, frozen=True):
+    """The head of another node's chain, as that node named it in a message: its last record and that line's digest."""
+
+    node: str
+    incarnation: str
+    seq: int
+    digest: str
 
 
 class LoadedPartition(Struct, frozen=True, array_like=True):
@@ -74,7 +94,8 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     None (absent) if a field does not apply. `leader` -1 is none. States have the names of the state tables, e.g.
     `OnlinePartition`, `OfflineReplica`. `topic_id` distinguishes a topic from an earlier one of the same name, whose
-    epochs are unrelated.
+    epochs are unrelated. `request_id`, `principal` and `peer` are those of the call that led to a controller's change;
+    agents' records lead to them by their cause (see `state_log.causes`).
     """
 
     kind: Kind
@@ -93,6 +114,16 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
     replicas: tuple[BrokerId, ...] | None = None
     partitions: tuple[LoadedPartition, ...] | None = None
     reason: str | None = None
+    request_id: str | None = None
+    principal: str | None = None
+    peer: str | None = None
+    from_offset: Offset | None = None
+    to_offset: Offset | None = None
+    high_watermark: Offset | None = None
+    log_start_offset: Offset | None = None
+    log_end_offset: Offset | None = None
+    min_insync_replicas: int | None = None
+    witness: Witness | None = None
 
 
 class StateChangeSink(Protocol):
@@ -107,7 +138,8 @@ class LoggedStateChange(StateChange, frozen=True, omit_defaults=True, kw_only=Tr
     """A record read from a log: the writer's fields and those added by the sink.
 
     `seq` counts from 0 without gaps within one `incarnation` of one `node`; `prev` is the SHA-256 of the preceding line
-    (without its newline), `CHAIN_START` for the first. Incarnations of a node sort by time.
+    (without its newline), `CHAIN_START` for the first. Incarnations of a node sort by time. `boot_id` and `mono_ms`:
+    the boot of the machine and the milliseconds of its monotonic clock, in the first record.
     """
 
     v: int
@@ -116,6 +148,8 @@ class LoggedStateChange(StateChange, frozen=True, omit_defaults=True, kw_only=Tr
     incarnation: str
     at_ms: int
     prev: str = ""
+    boot_id: str | None = None
+    mono_ms: int | None = None
 
     @property
     def reference(self) -> str:
@@ -157,6 +191,13 @@ def start_state(record: LoggedStateChange, item: LoadedPartition) -> LoggedState
     )
 
 
+class Boot(Struct, frozen=True, omit_defaults=True):
+    """Milliseconds of a machine's monotonic clock, and which boot of it they are of; empty where that is unknown."""
+
+    mono_ms: int
+    boot_id: str = ""
+
+
 def incarnation_id(started_at_ms: int, process_id: int) -> str:
     """An id for one run of a process that sorts by time: `<ms since 1970, 13 digits>.<pid>`."""
     return f"{started_at_ms:013d}.{process_id}"
@@ -186,13 +227,17 @@ class ChainHead(NamedTuple):
 
 
 class Stamper:
-    """Turns records into the numbered and chained lines of one incarnation."""
+    """Turns records into the numbered and chained lines of one incarnation.
 
-    def __init__(self, node: str, incarnation: str) -> None:
+    `boot` is asked once, when the first record is stamped; without it that record has no boot id.
+    """
+
+    def __init__(self, node: str, incarnation: str, boot: Callable[[], Boot] | None = None) -> None:
         self._origin = b'"node":%b,"incarnation":%b,"at_ms":' % (
             msgspec.json.encode(node),
             msgspec.json.encode(incarnation),
         )
+        self._boot = boot
         self._prev = CHAIN_START.encode()
         self.next_seq = 0
 
@@ -202,16 +247,19 @@ class Stamper:
         """
         # Only the body is encoded; the stamp is spliced in front of it. A second struct per record would double the
         # cost.
-        head, encode, prev, seq = self._origin, _encoder.encode, self._prev, self.next_seq
+        head, prev, seq = self._origin, self._prev, self.next_seq
+        bodies = [_encoder.encode(change)[1:] for change in changes]
+        if seq == 0 and bodies and self._boot is not None:
+            bodies[0] = b"%b,%b" % (_encoder.encode(self._boot())[1:-1], bodies[0])
         lines = []
-        for change in changes:
+        for body in bodies:
             line = b'{"v":%d,"seq":%d,"prev":"%b",%b%d,%b' % (
                 STATE_CHANGE_VERSION,
                 seq,
                 prev,
                 head,
                 at_ms,
-                encode(change)[1:],
+                body,
             )
             prev = hashlib.sha256(line).hexdigest().encode()
             seq += 1

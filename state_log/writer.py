@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,7 +20,7 @@ import structlog
 from cluster.errors import StorageError
 from cluster.process.clock import WallClock
 from cluster.process.settings import Settings
-from state_log.record import ChainHead, Stamper, StateChange, incarnation_id
+from state_log.record import Boot, ChainHead, Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
 STATE_CHANGE_FOLDER: Final = "state-change-log"
@@ -97,6 +98,7 @@ class FileStateChangeLog:
         retention_ms: int = _FOREVER,
         spare_unaudited: bool = True,
         on_failure: Callable[[StorageError], None] | None = None,
+        boot: Callable[[], Boot] | None = None,
     ) -> None:
         """Sizes in bytes, times in ms; `retention_ms` -1 keeps sealed segments for ever.
 
@@ -109,7 +111,7 @@ class FileStateChangeLog:
         self._fsync_interval_ms = fsync_interval_ms
         self._retention_ms, self._spare_unaudited = retention_ms, spare_unaudited
         self._on_failure = on_failure
-        self._stamper = Stamper(node, incarnation)
+        self._stamper = Stamper(node, incarnation, boot)
         self._current: int | None = None
         self._size = 0
         self._opened_at_ms = 0
@@ -246,6 +248,11 @@ def boot_id() -> str:
         return ""
 
 
+def read_boot() -> Boot:
+    """The present boot of the machine, and the time of its monotonic clock."""
+    return Boot(time.monotonic_ns() // 1_000_000, boot_id())
+
+
 def open_state_change_log(settings: Settings, data: Sequence[str], node: str, clock: WallClock) -> FileStateChangeLog:
     """Open the log of this process, in `klamm.state.change.log.dir` or below the first data directory."""
     configured = settings.klamm_state_change_log_dir
@@ -260,4 +267,5 @@ def open_state_change_log(settings: Settings, data: Sequence[str], node: str, cl
         fsync_interval_ms=settings.klamm_state_change_log_flush_interval_ms,
         retention_ms=settings.klamm_state_change_log_retention_ms,
         spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
+        boot=read_boot,
     )

@@ -53,6 +53,7 @@ from cluster.requests.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
+    RequestCause,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -299,6 +300,8 @@ class AgentWorld:
         self.settings = Settings(**values)
         self.agents: dict[int, AgentProcess] = {}
         self.controller_epoch = ControllerEpoch(1)
+        self.causes: tuple[RequestCause, ...] = ()
+        """What the requests of the controller follow from."""
         self.states: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         self.controller = PlayedController(self)
         self.network.attach(CONTROLLER_ENDPOINT.address, self.controller)
@@ -377,7 +380,7 @@ class AgentWorld:
         """Send the present leaderships of these partitions of TOPIC in one request."""
         states = tuple(self.states[tp] for tp in partitions)
         topics = (LeaderAndIsrTopicState(TOPIC, TOPIC_ID, states),)
-        request = LeaderAndIsrRequest(CONTROLLER_ID, self.controller_epoch, BrokerEpoch(-1), topics)
+        request = LeaderAndIsrRequest(CONTROLLER_ID, self.controller_epoch, BrokerEpoch(-1), topics, causes=self.causes)
         response: LeaderAndIsrResponse = await self.agents[broker].handle(request)
         return response
 
@@ -390,7 +393,7 @@ class AgentWorld:
         broker_epoch: BrokerEpoch = BrokerEpoch(-1),
     ) -> LeaderAndIsrRequest:
         topics = (LeaderAndIsrTopicState(tp.topic, topic_id, (state,)),)
-        return LeaderAndIsrRequest(CONTROLLER_ID, self.controller_epoch, broker_epoch, topics)
+        return LeaderAndIsrRequest(CONTROLLER_ID, self.controller_epoch, broker_epoch, topics, causes=self.causes)
 
     async def update_metadata(self, *alive: int, to: Sequence[int] = ()) -> None:
         """Tell the agents (`to`, or all) the live brokers and every leadership."""
@@ -416,7 +419,7 @@ class AgentWorld:
         self, broker: int, *, delete: bool = False, epoch: int = -1, tp: TopicPartition = TP
     ) -> StopReplicaResponse:
         state = StopReplicaPartitionState(tp.topic, tp.partition, LeaderEpoch(epoch), delete)
-        request = StopReplicaRequest(CONTROLLER_ID, self.controller_epoch, BrokerEpoch(-1), (state,))
+        request = StopReplicaRequest(CONTROLLER_ID, self.controller_epoch, BrokerEpoch(-1), (state,), self.causes)
         response: StopReplicaResponse = await self.agents[broker].handle(request)
         return response
 

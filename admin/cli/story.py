@@ -1,6 +1,5 @@
 """`klamm story TOPIC-PARTITION`: who led when, and why it changed, from the state-change logs of all nodes."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from cluster.partition import TopicPartition
     from cluster.requests.cluster import DescribeClusterResponse
     from state_log.record import LoggedStateChange
+    from state_log.story import StoryLine
 
 
 def story(
@@ -59,12 +59,13 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
     """Print who led when, which is what is asked most, and then every record."""
     import msgspec
 
+    from state_log.causes import utc_text
     from state_log.story import leadership_history, story
 
     lines = story(records)
     leaderships = leadership_history(records)
     document: dict[str, Any] = {
-        "records": [msgspec.to_builtins(line.record) for line in lines],
+        "records": [_with_call(line) for line in lines],
         "story": [{"at_ms": line.at_ms, "node": line.node, "message": line.message} for line in lines],
         "leaderships": [msgspec.to_builtins(span) for span in leaderships],
         "missing_nodes": missing,
@@ -76,8 +77,8 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
         (
             "none" if r.leader < 0 else r.leader,
             r.leader_epoch,
-            _time(r.since_ms),
-            "now" if r.until_ms is None else _time(r.until_ms),
+            utc_text(r.since_ms),
+            "now" if r.until_ms is None else utc_text(r.until_ms),
             r.why,
         )
         for r in leaderships
@@ -87,8 +88,20 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
     write_table(("leader", "epoch", "from (UTC)", "until", "why"), rows)
     typer.echo("")
     write_table(
-        ("time (UTC)", "node", "what happened"), [(_time(line.at_ms), line.node, line.message) for line in lines]
+        ("time (UTC)", "node", "what happened"), [(utc_text(line.at_ms), line.node, line.message) for line in lines]
     )
+
+
+def _with_call(line: "StoryLine") -> dict[str, Any]:
+    """The record as it was written; on an agent's, too, what names the request that it goes back to."""
+    import msgspec
+
+    record: dict[str, Any] = msgspec.to_builtins(line.record)
+    call = line.call
+    named = (
+        () if call is None else (("request_id", call.request_id), ("principal", call.principal), ("peer", call.peer))
+    )
+    return {**record, **{name: value for name, value in named if value is not None}}
 
 
 def _read_files(folders: "Sequence[Path]", wanted: "TopicPartition") -> "list[LoggedStateChange]":
@@ -151,7 +164,3 @@ async def _dead_hosts(client: "AdminClient", wanted: "TopicPartition") -> list[s
         if partition.partition == wanted.partition
         for broker in partition.offline_replicas
     ]
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

@@ -21,6 +21,15 @@ from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED
 
 
+class RequestCause(Struct, frozen=True):
+    """The event that made a controller send a request; `id` is its number within the controller's process."""
+
+    controller_id: ControllerId
+    controller_epoch: ControllerEpoch
+    event: str
+    id: int
+
+
 class LeaderAndIsrPartitionState(Struct, frozen=True, weakref=True):
     partition_index: int
     controller_epoch: ControllerEpoch
@@ -48,11 +57,14 @@ class LiveLeader(Struct, frozen=True):
 
 
 class LeaderAndIsrRequest(Struct, frozen=True):
+    """`causes`, in all three requests: the events that it follows from, oldest first; may be empty."""
+
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     topic_states: tuple[LeaderAndIsrTopicState, ...] = ()
     live_leaders: tuple[LiveLeader, ...] = ()
+    causes: tuple[RequestCause, ...] = ()
 
 
 class LeaderAndIsrPartitionError(Struct, frozen=True):
@@ -79,6 +91,7 @@ class StopReplicaRequest(Struct, frozen=True):
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     partition_states: tuple[StopReplicaPartitionState, ...] = ()
+    causes: tuple[RequestCause, ...] = ()
 
 
 class StopReplicaPartitionError(Struct, frozen=True):
@@ -117,6 +130,7 @@ class UpdateMetadataRequest(Struct, frozen=True):
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     topic_states: tuple[UpdateMetadataTopicState, ...] = ()
     live_brokers: tuple[Broker, ...] = ()
+    causes: tuple[RequestCause, ...] = ()
 
 
 class UpdateMetadataResponse(Struct, frozen=True):

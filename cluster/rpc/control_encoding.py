@@ -15,6 +15,7 @@ from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
+    RequestCause,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -46,6 +47,7 @@ def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
             control_pb2.LiveLeader(broker_id=leader.broker_id, host=leader.host, port=leader.port)
             for leader in request.live_leaders
         ],
+        causes=_causes(request.causes),
     )
     topics = [_length_prefixed(4, _leader_and_isr_topic(topic)) for topic in request.topic_states]
     return b"".join([rest.SerializeToString(), *topics])
@@ -56,10 +58,20 @@ def encode_update_metadata(request: UpdateMetadataRequest) -> bytes:
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
+        causes=_causes(request.causes),
     )
     topics = _encode(request.topic_states, _update_metadata_topic)
     brokers = _encode(request.live_brokers, _live_broker)
     return b"".join([header.SerializeToString(), *topics, *brokers])
+
+
+def _causes(causes: Sequence[RequestCause]) -> list[control_pb2.RequestCause]:
+    return [
+        control_pb2.RequestCause(
+            controller_id=cause.controller_id, controller_epoch=cause.controller_epoch, event=cause.event, id=cause.id
+        )
+        for cause in causes
+    ]
 
 
 def _encode(parts: Sequence[_Part], serialise: Callable[[_Part], bytes]) -> list[bytes]:

@@ -27,6 +27,7 @@ from cluster.requests.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
     LiveLeader,
+    RequestCause,
     StopReplicaPartitionState,
     StopReplicaRequest,
     UpdateMetadataPartitionState,
@@ -121,19 +122,22 @@ class ControlBatch:
         self._metadata_for_all = True
         self.add_update_metadata((), partitions)
 
-    def requests(self, controller: ControllerId, settings: "RequestSettings") -> list[tuple[BrokerId, ControlRequest]]:
+    def requests(
+        self, controller: ControllerId, settings: "RequestSettings", causes: tuple[RequestCause, ...] = ()
+    ) -> list[tuple[BrokerId, ControlRequest]]:
         """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica requests, brokers sorted by id (RQ-10).
 
+        `causes`: the events they follow from, for the state-change logs of the brokers.
         Brokers that are not registered now are omitted; the others get their current broker epoch (RQ-12).
         """
         return [
-            *self._leader_and_isr_requests(controller, settings),
-            *self._update_metadata_requests(controller, settings),
-            *self._stop_replica_requests(controller, settings),
+            *self._leader_and_isr_requests(controller, settings, causes),
+            *self._update_metadata_requests(controller, settings, causes),
+            *self._stop_replica_requests(controller, settings, causes),
         ]
 
     def _leader_and_isr_requests(
-        self, controller: ControllerId, settings: "RequestSettings"
+        self, controller: ControllerId, settings: "RequestSettings", causes: tuple[RequestCause, ...]
     ) -> list[tuple[BrokerId, ControlRequest]]:
         built: dict[TopicPartition, tuple[_LeaderAndIsr, LeaderAndIsrPartitionState]] = {}
         requests: list[tuple[BrokerId, ControlRequest]] = []
@@ -158,12 +162,13 @@ class ControlBatch:
                     for topic, of_topic in states.items()
                 ),
                 live_leaders=_live_leaders(self._view.brokers, leaders, settings.inter_broker_listener),
+                causes=causes,
             )
             requests.append((broker, request))
         return requests
 
     def _update_metadata_requests(
-        self, controller: ControllerId, settings: "RequestSettings"
+        self, controller: ControllerId, settings: "RequestSettings", causes: tuple[RequestCause, ...]
     ) -> list[tuple[BrokerId, ControlRequest]]:
         registered = self._view.broker_epochs.keys()
         brokers = sorted(registered if self._metadata_for_all else self._metadata_brokers & registered)
@@ -179,12 +184,12 @@ class ControlBatch:
         live_brokers = tuple(self._view.brokers[b] for b in sorted(self._view.brokers))
         epochs = self._view.broker_epochs
         return [
-            (b, UpdateMetadataRequest(controller, self._view.epoch, epochs[b], topic_states, live_brokers))
+            (b, UpdateMetadataRequest(controller, self._view.epoch, epochs[b], topic_states, live_brokers, causes))
             for b in brokers
         ]
 
     def _stop_replica_requests(
-        self, controller: ControllerId, settings: "RequestSettings"
+        self, controller: ControllerId, settings: "RequestSettings", causes: tuple[RequestCause, ...]
     ) -> list[tuple[BrokerId, ControlRequest]]:
         requests: list[tuple[BrokerId, ControlRequest]] = []
         for broker in sorted(self._stops.keys() & self._view.broker_epochs.keys()):
@@ -200,7 +205,9 @@ class ControlBatch:
             )
             epoch = self._view.broker_epochs[broker]
             requests.extend(
-                (broker, StopReplicaRequest(controller, self._view.epoch, epoch, part)) for part in parts if part
+                (broker, StopReplicaRequest(controller, self._view.epoch, epoch, part, causes))
+                for part in parts
+                if part
             )
         return requests
 

@@ -266,6 +266,39 @@ def test_story_of_live_nodes_is_that_of_the_files(cluster: LocalCluster) -> None
     eventually(agree, "the story is at its end")
 
 
+def test_the_story_of_an_election_names_its_request_on_the_lines_of_all_nodes(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "elected", "--partitions", "1", "--replication-factor", "3")
+    preferred = partitions(cluster, "elected")[0]["leader"]
+    cluster.kill(f"{BROKER}-{preferred}")
+    eventually(lambda: partitions(cluster, "elected")[0]["leader"] not in {preferred, -1}, "another broker leads")
+    cluster.start(f"{BROKER}-{preferred}")
+    wait_until_serving(cluster, TIMEOUT_S)
+    eventually(lambda: len(partitions(cluster, "elected")[0]["isr"]) == 3, "it is in sync again")
+    klamm(cluster, "elect", "preferred", "--topic", "elected")
+
+    def lines_of_election() -> list[tuple[dict[str, Any], str]]:
+        found = as_json(cluster, "story", "elected-0")
+        pairs = zip(found["records"], found["story"], strict=True)
+        return [
+            (record, line["message"]) for record, line in pairs if "ElectLeadersReceived" in str(record.get("cause"))
+        ]
+
+    eventually(lambda: len(lines_of_election()) == 4, "the controller and all agents have recorded it")
+    (elected, _), *roles = lines_of_election()
+    assert (elected["kind"], elected["leader"], elected["principal"]) == ("partition", preferred, "ANONYMOUS")
+    assert re.fullmatch("[0-9a-f]{32}", elected["request_id"])
+    assert re.match("ipv[46]:", elected["peer"])
+    assert {role["broker"] for role, _ in roles} == {1, 2, 3}
+    controller = int(elected["node"].removeprefix("controller-"))
+    whole_cause = {**elected["cause"], "controller": controller, "controller_epoch": elected["controller_epoch"]}
+    for role, _ in roles:
+        assert role["cause"] == whole_cause
+        assert (role["request_id"], role["peer"]) == (elected["request_id"], elected["peer"])
+    request = f"ElectLeaders, request id {elected['request_id']}, from {elected['peer']}, at "
+    assert all(request in message for _, message in lines_of_election())
+    assert request in as_json(cluster, "story", "elected-0")["leaderships"][-1]["why"]
+
+
 def test_every_process_says_where_its_state_change_log_ends(cluster: LocalCluster) -> None:
     folders = [Path(folder) for folder in as_json(cluster, "status")["state_change_logs"]]
 

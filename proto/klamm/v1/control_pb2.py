@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from klamm.v1 import partition_pb2 as klamm_dot_v1_dot_partition__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16klamm/v1/control.proto\x12\x08klamm.v1\x1a\x18klamm/v1/partition.proto\"\x87\x02\n\x13LeaderAndIsrRequest\x12\x1a\n\rcontroller_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x36\n\x0ctopic_states\x18\x04 \x03(\x0b\x32 .klamm.v1.LeaderAndIsrTopicState\x12*\n\x0clive_leaders\x18\x05 \x03(\x0b\x32\x14.klamm.v1.LiveLeaderB\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\x0f\n\r_broker_epoch\"\x90\x01\n\x16LeaderAndIsrTopicState\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12>\n\x10partition_states\x18\x03 \x03(\x0b\x32$.klamm.v1.LeaderAndIsrPartitionStateB\x0b\n\t_topic_id\"\x82\x03\n\x1aLeaderAndIsrPartitionState\x12\x1c\n\x0fpartition_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x1c\n\x0fpartition_epoch\x18\x06 \x01(\x05H\x04\x88\x01\x01\x12\x10\n\x08replicas\x18\x07 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x08 \x03(\x05\x12\x19\n\x11removing_replicas\x18\t \x03(\x05\x12\x0e\n\x06is_new\x18\n \x01(\x08\x12\x1d\n\x15leader_recovery_state\x18\x0b \x01(\x05\x42\x12\n\x10_partition_indexB\x13\n\x11_controller_epochB\t\n\x07_leaderB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"\\\n\nLiveLeader\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x11\n\x04port\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x0c\n\n_broker_idB\x07\n\x05_port\"~\n\x14LeaderAndIsrResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12>\n\x10partition_errors\x18\x02 \x03(\x0b\x32$.klamm.v1.LeaderAndIsrPartitionErrorB\r\n\x0b_error_code\"\xae\x01\n\x1aLeaderAndIsrPartitionError\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fpartition_index\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x17\n\nerror_code\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x0b\n\t_topic_idB\x12\n\x10_partition_indexB\r\n\x0b_error_code\"\xe1\x01\n\x12StopReplicaRequest\x12\x1a\n\rcontroller_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12=\n\x10partition_states\x18\x04 \x03(\x0b\x32#.klamm.v1.StopReplicaPartitionStateB\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\x0f\n\r_broker_epoch\"\xa7\x01\n\x19StopReplicaPartitionState\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x1c\n\x0fpartition_index\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x18\n\x10\x64\x65lete_partition\x18\x04 \x01(\x08\x42\x12\n\x10_partition_indexB\x0f\n\r_leader_epoch\"|\n\x13StopReplicaResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12=\n\x10partition_errors\x18\x02 \x03(\x0b\x32#.klamm.v1.StopReplicaPartitionErrorB\r\n\x0b_error_code\"\x89\x01\n\x19StopReplicaPartitionError\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x1c\n\x0fpartition_index\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\nerror_code\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x12\n\x10_partition_indexB\r\n\x0b_error_code\"\x87\x02\n\x15UpdateMetadataRequest\x12\x1a\n\rcontroller_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x38\n\x0ctopic_states\x18\x04 \x03(\x0b\x32\".klamm.v1.UpdateMetadataTopicState\x12&\n\x0clive_brokers\x18\x05 \x03(\x0b\x32\x10.klamm.v1.BrokerB\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\x0f\n\r_broker_epoch\"\x94\x01\n\x18UpdateMetadataTopicState\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12@\n\x10partition_states\x18\x03 \x03(\x0b\x32&.klamm.v1.UpdateMetadataPartitionStateB\x0b\n\t_topic_id\"\xb1\x02\n\x1cUpdateMetadataPartitionState\x12\x1c\n\x0fpartition_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x17\n\nzk_version\x18\x06 \x01(\x05H\x04\x88\x01\x01\x12\x10\n\x08replicas\x18\x07 \x03(\x05\x12\x18\n\x10offline_replicas\x18\x08 \x03(\x05\x42\x12\n\x10_partition_indexB\x13\n\x11_controller_epochB\t\n\x07_leaderB\x0f\n\r_leader_epochB\r\n\x0b_zk_version\"c\n\x06\x42roker\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12%\n\tendpoints\x18\x02 \x03(\x0b\x32\x12.klamm.v1.Endpoint\x12\x11\n\x04rack\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\x05\n\x03_idB\x07\n\x05_rack\"@\n\x16UpdateMetadataResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\r\n\x0b_error_codeB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16klamm/v1/control.proto\x12\x08klamm.v1\x1a\x18klamm/v1/partition.proto\"\x97\x01\n\x0cRequestCause\x12\x1a\n\rcontroller_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\r\n\x05\x65vent\x18\x03 \x01(\t\x12\x0f\n\x02id\x18\x04 \x01(\x03H\x02\x88\x01\x01\x42\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\x05\n\x03_id\"\xaf\x02\n\x13LeaderAndIsrRequest\x12\x1a\n\rcontroller_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x36\n\x0ctopic_states\x18\x04 \x03(\x0b\x32 .klamm.v1.LeaderAndIsrTopicState\x12*\n\x0clive_leaders\x18\x05 \x03(\x0b\x32\x14.klamm.v1.LiveLeader\x12&\n\x06\x63\x61uses\x18\x06 \x03(\x0b\x32\x16.klamm.v1.RequestCauseB\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\x0f\n\r_broker_epoch\"\x90\x01\n\x16LeaderAndIsrTopicState\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12>\n\x10partition_states\x18\x03 \x03(\x0b\x32$.klamm.v1.LeaderAndIsrPartitionStateB\x0b\n\t_topic_id\"\x82\x03\n\x1aLeaderAndIsrPartitionState\x12\x1c\n\x0fpartition_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x1c\n\x0fpartition_epoch\x18\x06 \x01(\x05H\x04\x88\x01\x01\x12\x10\n\x08replicas\x18\x07 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x08 \x03(\x05\x12\x19\n\x11removing_replicas\x18\t \x03(\x05\x12\x0e\n\x06is_new\x18\n \x01(\x08\x12\x1d\n\x15leader_recovery_state\x18\x0b \x01(\x05\x42\x12\n\x10_partition_indexB\x13\n\x11_controller_epochB\t\n\x07_leaderB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"\\\n\nLiveLeader\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x11\n\x04port\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x0c\n\n_broker_idB\x07\n\x05_port\"~\n\x14LeaderAndIsrResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12>\n\x10partition_errors\x18\x02 \x03(\x0b\x32$.klamm.v1.LeaderAndIsrPartitionErrorB\r\n\x0b_error_code\"\xae\x01\n\x1aLeaderAndIsrPartitionError\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fpartition_index\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x17\n\nerror_code\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x0b\n\t_topic_idB\x12\n\x10_partition_indexB\r\n\x0b_error_code\"\x89\x02\n\x12StopReplicaRequest\x12\x1a\n\rcontroller_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12=\n\x10partition_states\x18\x04 \x03(\x0b\x32#.klamm.v1.StopReplicaPartitionState\x12&\n\x06\x63\x61uses\x18\x05 \x03(\x0b\x32\x16.klamm.v1.RequestCauseB\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\x0f\n\r_broker_epoch\"\xa7\x01\n\x19StopReplicaPartitionState\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x1c\n\x0fpartition_index\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x18\n\x10\x64\x65lete_partition\x18\x04 \x01(\x08\x42\x12\n\x10_partition_indexB\x0f\n\r_leader_epoch\"|\n\x13StopReplicaResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12=\n\x10partition_errors\x18\x02 \x03(\x0b\x32#.klamm.v1.StopReplicaPartitionErrorB\r\n\x0b_error_code\"\x89\x01\n\x19StopReplicaPartitionError\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x1c\n\x0fpartition_index\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\nerror_code\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x12\n\x10_partition_indexB\r\n\x0b_error_code\"\xaf\x02\n\x15UpdateMetadataRequest\x12\x1a\n\rcontroller_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0c\x62roker_epoch\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x38\n\x0ctopic_states\x18\x04 \x03(\x0b\x32\".klamm.v1.UpdateMetadataTopicState\x12&\n\x0clive_brokers\x18\x05 \x03(\x0b\x32\x10.klamm.v1.Broker\x12&\n\x06\x63\x61uses\x18\x06 \x03(\x0b\x32\x16.klamm.v1.RequestCauseB\x10\n\x0e_controller_idB\x13\n\x11_controller_epochB\x0f\n\r_broker_epoch\"\x94\x01\n\x18UpdateMetadataTopicState\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12@\n\x10partition_states\x18\x03 \x03(\x0b\x32&.klamm.v1.UpdateMetadataPartitionStateB\x0b\n\t_topic_id\"\xb1\x02\n\x1cUpdateMetadataPartitionState\x12\x1c\n\x0fpartition_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x17\n\nzk_version\x18\x06 \x01(\x05H\x04\x88\x01\x01\x12\x10\n\x08replicas\x18\x07 \x03(\x05\x12\x18\n\x10offline_replicas\x18\x08 \x03(\x05\x42\x12\n\x10_partition_indexB\x13\n\x11_controller_epochB\t\n\x07_leaderB\x0f\n\r_leader_epochB\r\n\x0b_zk_version\"c\n\x06\x42roker\x12\x0f\n\x02id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12%\n\tendpoints\x18\x02 \x03(\x0b\x32\x12.klamm.v1.Endpoint\x12\x11\n\x04rack\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\x05\n\x03_idB\x07\n\x05_rack\"@\n\x16UpdateMetadataResponse\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\r\n\x0b_error_codeB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,34 +33,36 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'klamm.v1.control_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\010klamm.v1P\001Z\020klamm/v1;klammv1'
-  _globals['_LEADERANDISRREQUEST']._serialized_start=63
-  _globals['_LEADERANDISRREQUEST']._serialized_end=326
-  _globals['_LEADERANDISRTOPICSTATE']._serialized_start=329
-  _globals['_LEADERANDISRTOPICSTATE']._serialized_end=473
-  _globals['_LEADERANDISRPARTITIONSTATE']._serialized_start=476
-  _globals['_LEADERANDISRPARTITIONSTATE']._serialized_end=862
-  _globals['_LIVELEADER']._serialized_start=864
-  _globals['_LIVELEADER']._serialized_end=956
-  _globals['_LEADERANDISRRESPONSE']._serialized_start=958
-  _globals['_LEADERANDISRRESPONSE']._serialized_end=1084
-  _globals['_LEADERANDISRPARTITIONERROR']._serialized_start=1087
-  _globals['_LEADERANDISRPARTITIONERROR']._serialized_end=1261
-  _globals['_STOPREPLICAREQUEST']._serialized_start=1264
-  _globals['_STOPREPLICAREQUEST']._serialized_end=1489
-  _globals['_STOPREPLICAPARTITIONSTATE']._serialized_start=1492
-  _globals['_STOPREPLICAPARTITIONSTATE']._serialized_end=1659
-  _globals['_STOPREPLICARESPONSE']._serialized_start=1661
-  _globals['_STOPREPLICARESPONSE']._serialized_end=1785
-  _globals['_STOPREPLICAPARTITIONERROR']._serialized_start=1788
-  _globals['_STOPREPLICAPARTITIONERROR']._serialized_end=1925
-  _globals['_UPDATEMETADATAREQUEST']._serialized_start=1928
-  _globals['_UPDATEMETADATAREQUEST']._serialized_end=2191
-  _globals['_UPDATEMETADATATOPICSTATE']._serialized_start=2194
-  _globals['_UPDATEMETADATATOPICSTATE']._serialized_end=2342
-  _globals['_UPDATEMETADATAPARTITIONSTATE']._serialized_start=2345
-  _globals['_UPDATEMETADATAPARTITIONSTATE']._serialized_end=2650
-  _globals['_BROKER']._serialized_start=2652
-  _globals['_BROKER']._serialized_end=2751
-  _globals['_UPDATEMETADATARESPONSE']._serialized_start=2753
-  _globals['_UPDATEMETADATARESPONSE']._serialized_end=2817
+  _globals['_REQUESTCAUSE']._serialized_start=63
+  _globals['_REQUESTCAUSE']._serialized_end=214
+  _globals['_LEADERANDISRREQUEST']._serialized_start=217
+  _globals['_LEADERANDISRREQUEST']._serialized_end=520
+  _globals['_LEADERANDISRTOPICSTATE']._serialized_start=523
+  _globals['_LEADERANDISRTOPICSTATE']._serialized_end=667
+  _globals['_LEADERANDISRPARTITIONSTATE']._serialized_start=670
+  _globals['_LEADERANDISRPARTITIONSTATE']._serialized_end=1056
+  _globals['_LIVELEADER']._serialized_start=1058
+  _globals['_LIVELEADER']._serialized_end=1150
+  _globals['_LEADERANDISRRESPONSE']._serialized_start=1152
+  _globals['_LEADERANDISRRESPONSE']._serialized_end=1278
+  _globals['_LEADERANDISRPARTITIONERROR']._serialized_start=1281
+  _globals['_LEADERANDISRPARTITIONERROR']._serialized_end=1455
+  _globals['_STOPREPLICAREQUEST']._serialized_start=1458
+  _globals['_STOPREPLICAREQUEST']._serialized_end=1723
+  _globals['_STOPREPLICAPARTITIONSTATE']._serialized_start=1726
+  _globals['_STOPREPLICAPARTITIONSTATE']._serialized_end=1893
+  _globals['_STOPREPLICARESPONSE']._serialized_start=1895
+  _globals['_STOPREPLICARESPONSE']._serialized_end=2019
+  _globals['_STOPREPLICAPARTITIONERROR']._serialized_start=2022
+  _globals['_STOPREPLICAPARTITIONERROR']._serialized_end=2159
+  _globals['_UPDATEMETADATAREQUEST']._serialized_start=2162
+  _globals['_UPDATEMETADATAREQUEST']._serialized_end=2465
+  _globals['_UPDATEMETADATATOPICSTATE']._serialized_start=2468
+  _globals['_UPDATEMETADATATOPICSTATE']._serialized_end=2616
+  _globals['_UPDATEMETADATAPARTITIONSTATE']._serialized_start=2619
+  _globals['_UPDATEMETADATAPARTITIONSTATE']._serialized_end=2924
+  _globals['_BROKER']._serialized_start=2926
+  _globals['_BROKER']._serialized_end=3025
+  _globals['_UPDATEMETADATARESPONSE']._serialized_start=3027
+  _globals['_UPDATEMETADATARESPONSE']._serialized_end=3091
 # @@protoc_insertion_point(module_scope)

@@ -7,19 +7,33 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class RequestCause(_message.Message):
+    __slots__ = ("controller_id", "controller_epoch", "event", "id")
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    controller_epoch: int
+    event: str
+    id: int
+    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., event: _Optional[str] = ..., id: _Optional[int] = ...) -> None: ...
+
 class LeaderAndIsrRequest(_message.Message):
-    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "topic_states", "live_leaders")
+    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "topic_states", "live_leaders", "causes")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     TOPIC_STATES_FIELD_NUMBER: _ClassVar[int]
     LIVE_LEADERS_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topic_states: _containers.RepeatedCompositeFieldContainer[LeaderAndIsrTopicState]
     live_leaders: _containers.RepeatedCompositeFieldContainer[LiveLeader]
-    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_states: _Optional[_Iterable[_Union[LeaderAndIsrTopicState, _Mapping]]] = ..., live_leaders: _Optional[_Iterable[_Union[LiveLeader, _Mapping]]] = ...) -> None: ...
+    causes: _containers.RepeatedCompositeFieldContainer[RequestCause]
+    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_states: _Optional[_Iterable[_Union[LeaderAndIsrTopicState, _Mapping]]] = ..., live_leaders: _Optional[_Iterable[_Union[LiveLeader, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ...) -> None: ...
 
 class LeaderAndIsrTopicState(_message.Message):
     __slots__ = ("topic_name", "topic_id", "partition_states")
@@ -88,16 +102,18 @@ class LeaderAndIsrPartitionError(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ...) -> None: ...
 
 class StopReplicaRequest(_message.Message):
-    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "partition_states")
+    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "partition_states", "causes")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITION_STATES_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     partition_states: _containers.RepeatedCompositeFieldContainer[StopReplicaPartitionState]
-    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partition_states: _Optional[_Iterable[_Union[StopReplicaPartitionState, _Mapping]]] = ...) -> None: ...
+    causes: _containers.RepeatedCompositeFieldContainer[RequestCause]
+    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partition_states: _Optional[_Iterable[_Union[StopReplicaPartitionState, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ...) -> None: ...
 
 class StopReplicaPartitionState(_message.Message):
     __slots__ = ("topic_name", "partition_index", "leader_epoch", "delete_partition")
@@ -130,18 +146,20 @@ class StopReplicaPartitionError(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ...) -> None: ...
 
 class UpdateMetadataRequest(_message.Message):
-    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "topic_states", "live_brokers")
+    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "topic_states", "live_brokers", "causes")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     TOPIC_STATES_FIELD_NUMBER: _ClassVar[int]
     LIVE_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topic_states: _containers.RepeatedCompositeFieldContainer[UpdateMetadataTopicState]
     live_brokers: _containers.RepeatedCompositeFieldContainer[Broker]
-    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_states: _Optional[_Iterable[_Union[UpdateMetadataTopicState, _Mapping]]] = ..., live_brokers: _Optional[_Iterable[_Union[Broker, _Mapping]]] = ...) -> None: ...
+    causes: _containers.RepeatedCompositeFieldContainer[RequestCause]
+    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_states: _Optional[_Iterable[_Union[UpdateMetadataTopicState, _Mapping]]] = ..., live_brokers: _Optional[_Iterable[_Union[Broker, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ...) -> None: ...
 
 class UpdateMetadataTopicState(_message.Message):
     __slots__ = ("topic_name", "topic_id", "partition_states")

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from audit.job import run_audit, start_session
-from audit.report import MISSING_RECORDS, AuditResult, read_incarnations, rows
+from audit.report import MISSING_RECORDS, AuditResult, read_findings, read_incarnations, rows
 from state_log.writer import read_audited
 from tests.state_change_histories import Cluster, Incarnation, Logs, draw, write_logs
 from tests.unit.state_log.test_invariants import second_leader_by_an_agent
@@ -87,6 +87,8 @@ def test_every_kind_of_damage_is_found_and_nothing_else(spark: SparkSession, tmp
     found = {row["rule"]: row for row in rows(output, "findings")}
     assert (found["one-leader-per-epoch"]["topic"], found["one-leader-per-epoch"]["partition"]) == ("orders", 0)
     assert "broker-9/1800000000000.1/0" in found["one-leader-per-epoch"]["records"]
+    (shown,) = (row for row in read_findings(output, 10) if row["rule"] == "one-leader-per-epoch")
+    assert "broker-9/1800000000000.1/0: Injected" in shown["causes"]
     quarantined = next(rows(output, "quarantine"))
     assert (quarantined["line"], quarantined["file"]) == ("not a record", str(paths[longest[-2]]))
     short = [i for i in read_incarnations(output) if i.records <= i.last_seq]

@@ -13,7 +13,8 @@ from audit.source import QuarantinedLine
 from state_log.invariants import Finding
 from state_log.record import LoggedStateChange
 
-LONGS = {"seq", "at_ms", "id", "last_seq", "records", "offset"}
+LONGS = {"seq", "at_ms", "mono_ms", "id", "last_seq", "records", "offset", "high_watermark"}
+LONGS |= {"from_offset", "to_offset", "log_start_offset", "log_end_offset"}
 
 
 def spark_type(name: str, hint: object) -> DataType:

@@ -11,7 +11,7 @@ from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoc
 from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES, PartitionState, ReplicaState
 from state_log.histories import HISTORY_LIMIT, INCARNATIONS_LIMIT, PartitionHistory
 from state_log.invariants import RECORD_RULES, Checker, Finding, check_all, check_partition
-from state_log.record import Kind, LoggedStateChange, StateChange, by_partition
+from state_log.record import Cause, Kind, LoggedStateChange, StateChange, by_partition
 from tests.state_change_histories import Cluster, draw, shuffled, stamped
 
 SEEDS = st.integers(0, 2**32)
@@ -63,6 +63,7 @@ def second_leader_by_an_agent(cluster: Cluster) -> str:
     cluster.logs["broker-9", "1800000000000.1"] = [
         StateChange(
             kind=Kind.ROLE,
+            cause=Cause("Injected"),
             topic="orders",
             partition=0,
             broker=other,

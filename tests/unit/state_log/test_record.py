@@ -6,6 +6,7 @@ from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoc
 from simulator.memory_state_log import MemoryStateChangeLog
 from state_log.record import (
     CHAIN_START,
+    Boot,
     Cause,
     Kind,
     LoadedPartition,
@@ -44,7 +45,7 @@ WENT = StateChange(kind=Kind.BROKER, broker=1, to_state="dead")
 def test_a_line_holds_the_stamp_and_only_the_fields_that_mean_something() -> None:
     line = Stamper("controller-1001", "1700000000000.42").stamp([ELECTED], 1_700_000_000_123)[0]
     assert json.loads(line) == {
-        "v": 1,
+        "v": 2,
         "seq": 0,
         "prev": CHAIN_START,
         "node": "controller-1001",
@@ -73,6 +74,20 @@ def test_numbers_and_chain_run_on_over_calls() -> None:
     assert [r["prev"] for r in records] == [CHAIN_START, line_digest(lines[0]), line_digest(lines[1])]
 
 
+def test_the_first_line_of_an_incarnation_names_the_boot_and_its_time() -> None:
+    times = iter((86_400_123,))
+    stamper = Stamper("n", "1700000000000.1", lambda: Boot(next(times), "0f1f4c0e"))
+    lines = stamper.stamp([], 1) + stamper.stamp([WENT, ELECTED], 2) + stamper.stamp([WENT], 3)
+    records = [decode_line(line) for line in lines]
+    assert all(isinstance(record, LoggedStateChange) for record in records)
+    assert [(r.boot_id, r.mono_ms) for r in records if isinstance(r, LoggedStateChange)] == [
+        ("0f1f4c0e", 86_400_123),
+        (None, None),
+        (None, None),
+    ]
+    assert b"boot_id" not in Stamper("n", "1700000000000.1", lambda: Boot(1)).stamp([WENT], 1)[0]
+
+
 def test_the_memory_log_stamps_as_the_files_do() -> None:
     log = MemoryStateChangeLog("broker-1", "1700000000000.1", FixedClock())
     log.append([ELECTED])
@@ -89,7 +104,7 @@ def test_the_memory_log_stamps_as_the_files_do() -> None:
         b"{",
         b"[]",
         b'{"kind":"partition"}',
-        b'{"v":2,"seq":0,"node":"n","incarnation":"i","at_ms":1,"kind":"broker"}',
+        b'{"v":3,"seq":0,"node":"n","incarnation":"i","at_ms":1,"kind":"broker"}',
         b'{"v":1,"seq":0,"node":"n","incarnation":"i","at_ms":1,"kind":"never heard of"}',
         b'{"v":1,"seq":"0","node":"n","incarnation":"i","at_ms":1,"kind":"broker"}',
         b"\xff\xfe",

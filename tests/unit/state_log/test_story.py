@@ -35,15 +35,26 @@ LOST = replace(
     leader_epoch=LeaderEpoch(1),
     partition_epoch=PartitionEpoch(2),
 )
-FOLLOWED_UP = replace(FIRST, kind=Kind.ROLE, seq=7, node="broker-1", at_ms=5, broker=1, to_state="leader")
-CUT = replace(FOLLOWED_UP, kind=Kind.TRUNCATION, seq=8, leader=None, partition_epoch=None, reason="from 9 to 7")
+FOLLOWED_UP = replace(
+    FIRST,
+    kind=Kind.ROLE,
+    cause=Cause("LeaderAndIsr", 3),
+    seq=7,
+    node="broker-1",
+    at_ms=5,
+    broker=1,
+    to_state="leader",
+)
+CUT = replace(
+    FOLLOWED_UP, kind=Kind.TRUNCATION, cause=None, seq=8, leader=None, partition_epoch=None, reason="from 9 to 7"
+)
 
 
 def test_the_story_tells_cause_before_effect_though_clocks_disagree() -> None:
     lines = story([CUT, FOLLOWED_UP, LOST, FIRST, SHRUNK])
     assert [line.message for line in lines] == [
         "leader 1 in epoch 0, in sync [1, 2]: TopicChange",
-        "broker 1 leads in epoch 0",
+        "broker 1 leads in epoch 0: LeaderAndIsr",
         "broker 1 cut its log: from 9 to 7",
         "leader 1 in epoch 0, in sync [1]: TopicChange",
         "no leader in epoch 1, in sync [1]: BrokerChange, replica offline",

@@ -8,14 +8,17 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.errors import StorageError
+from cluster.process.settings import Settings
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
 from state_log.record import CHAIN_START, ChainHead, Kind, StateChange, incarnation_id, line_digest
 from state_log.writer import (
     AUDITED_FILE,
     FileStateChangeLog,
     SegmentName,
+    open_state_change_log,
     parse_segment_name,
     read_audited,
+    read_boot,
     write_audited,
 )
 from tests.timeouts import TIMEOUT_S
@@ -233,3 +236,13 @@ def test_only_complete_lines_are_read_and_a_range_of_bytes_can_be_chosen(tmp_pat
     assert list(complete_lines(path)) == lines
     assert list(numbered_lines(path, start=700_001, end=1_400_002)) == [(700_001, lines[1])]
     assert list(complete_lines(tmp_path / "vanished.jsonl")) == []
+
+
+def test_the_log_of_a_process_begins_with_the_boot_of_its_machine(tmp_path: Path) -> None:
+    log = open_state_change_log(Settings(), [str(tmp_path)], "broker-1", Clock())
+    log.append([CHANGE])
+    log.close()
+    (record,) = read_state_changes([log.directory])
+    assert record.mono_ms is not None
+    assert 0 < record.mono_ms <= read_boot().mono_ms
+    assert (record.boot_id or "") == read_boot().boot_id

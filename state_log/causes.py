@@ -1,0 +1,87 @@
+"""Which call led to a record: controllers' records name the call, agents' records name the controller's event.
+
+A controller epoch belongs to one run of one controller, which numbers its events; so epoch and number together name an
+event among all nodes.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from state_log.record import Kind, LoggedStateChange
+
+BY_AGENTS: Final = frozenset({Kind.ROLE, Kind.TRUNCATION, Kind.REGISTRATION})
+"""All other kinds are written by controllers."""
+
+
+class ControllerEvent(NamedTuple):
+    """What names an event of an active controller."""
+
+    controller_epoch: int
+    id: int
+
+
+class Call(Struct, frozen=True):
+    """A call that a controller handled as `event`: as its first record about it names the call, and when that was."""
+
+    event: str
+    request_id: str | None
+    principal: str | None
+    peer: str | None
+    at_ms: int
+
+
+def controller_event(record: LoggedStateChange) -> ControllerEvent | None:
+    """The controller's event that led to the record; None where it was an event of the agent, or is not known."""
+    cause = record.cause
+    if cause is None:
+        return None
+    epoch = cause.controller_epoch if record.kind in BY_AGENTS else record.controller_epoch
+    return None if epoch is None else ControllerEvent(epoch, cause.id)
+
+
+def calls_by_event(records: Iterable[LoggedStateChange]) -> dict[ControllerEvent, Call]:
+    """The events among these records that were calls. Records of version 1 name none."""
+    calls: dict[ControllerEvent, Call] = {}
+    for record in records:
+        event = controller_event(record)
+        if event is None or record.cause is None or record.principal is None:
+            continue
+        call = Call(record.cause.event, record.request_id, record.principal, record.peer, record.at_ms)
+        known = calls.get(event)
+        if known is None or call.at_ms < known.at_ms:
+            calls[event] = call
+    return calls
+
+
+def call_of(record: LoggedStateChange, calls: Mapping[ControllerEvent, Call]) -> Call | None:
+    """The call that the record goes back to, None where it does not go back to one."""
+    event = controller_event(record)
+    return None if event is None else calls.get(event)
+
+
+def origin_text(record: LoggedStateChange, call: Call | None) -> str | None:
+    """What led to the record: the call with all that is known of it, or else the event."""
+    cause = record.cause
+    if call is not None:
+        parts = (
+            call.event.removesuffix("Received"),
+            call.request_id and f"request id {call.request_id}",
+            call.principal != _ANONYMOUS and f"by {call.principal}",
+            call.peer and f"from {call.peer}",
+            f"at {utc_text(call.at_ms)}",
+        )
+        return ", ".join(part for part in parts if part)
+    if cause is None or cause.controller is None:
+        return None if cause is None else cause.event
+    return f"{cause.event} of controller {cause.controller}"
+
+
+def utc_text(at_ms: int) -> str:
+    """A time in ms since 1970, to the millisecond."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+_ANONYMOUS: Final = "ANONYMOUS"
