@@ -1,4 +1,4 @@
-"""Describes configs: the value in force and its source.
+"""Which value of a setting holds, and where it comes from.
 
 Source: Kafka ConfigHelper, TopicConfig's server synonyms.
 """

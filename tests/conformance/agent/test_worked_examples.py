@@ -1,4 +1,4 @@
-"""The worked examples of the agent specification, on two or three real agents."""
+"""Replication step by step, on two or three real agents."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Node contents against literal JSON as Kafka's ZooKeeper mode writes it (controller rules §1, agent R1.6)."""
+"""Node contents against literal JSON as Kafka's ZooKeeper mode writes it (R1.6)."""
 
 import json
 from collections.abc import Iterator
