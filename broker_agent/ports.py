@@ -169,20 +169,20 @@ class Log(Protocol):
     def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None: ...
 
     def truncate_to(self, offset: Offset) -> bool:
-        """Remove all batches that do not end before it; whether there were any (R10.11).
+        """Truncate to `offset`: remove batches that do not end before it; returns whether there were any (R10.11).
 
-        The epoch cache is trimmed in any case (R5.18).
+        The epoch cache is truncated in any case (R5.18).
         """
         ...
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Remove everything and go on at this offset (R10.12)."""
+        """Delete all segments and start an empty log at `offset` (R10.12)."""
         ...
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
-        """Let the log begin there, if that is higher; whether it was (R10.20).
+        """Raise the log start, unless `offset` is lower; returns whether it was raised (R10.20).
 
-        Beyond the high watermark it raises LogAppendError(OFFSET_OUT_OF_RANGE).
+        Raises LogAppendError(OFFSET_OUT_OF_RANGE) above the high watermark.
         """
         ...
 
@@ -216,7 +216,7 @@ class LogDirectories(Protocol):
     async def get_or_create(
         self, topic_partition: TopicPartition, *, topic_id: TopicId | None, is_new: bool, config: LogConfig
     ) -> Log:
-        """The log, as it is or new, then with high watermark 0; files are touched off the event loop (R11.6).
+        """The log of a partition; a new one has high watermark 0. Disk I/O in a thread (R11.6).
 
         Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) if the existing one has another id.
         """

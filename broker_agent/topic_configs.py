@@ -36,7 +36,7 @@ _log = structlog.stdlib.get_logger()
 
 
 def default_log_config(settings: Settings) -> LogConfig:
-    """What holds for a topic without overrides."""
+    """The config of a topic without overrides."""
     return LogConfig(
         segment_bytes=settings.log_segment_bytes,
         segment_ms=settings.log_roll_ms,

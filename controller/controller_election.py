@@ -69,7 +69,7 @@ class ControllerElection:
         """Whether this session owns `/controller` but its content, written by somebody else, is malformed."""
 
     async def create_paths(self) -> None:
-        """Create the persistent nodes and the cluster id where they are missing."""
+        """Create the persistent znodes and the cluster id where they are missing."""
         paths = list(dict.fromkeys(_with_parents((*PERSISTENT_PATHS, CONTROLLERS_IDS, CLUSTER_ID))))[:-1]
         znodes = await self._zookeeper.get_many(paths)
         # One request each: another process may be creating the same znodes, and one failure must not fail the others.

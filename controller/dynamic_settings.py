@@ -21,7 +21,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class DynamicSettings:
-    """What holds now for this process: its own overrides, those of all brokers, its file, in this order."""
+    """Settings in force for this process. Precedence: overrides of this broker id, cluster-wide overrides, the file."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self._of_file = config.unclean_leader_election_enable

@@ -1,4 +1,4 @@
-"""Which value of a setting holds, and where it comes from.
+"""Describes configs: the value in force and its source.
 
 Source: Kafka ConfigHelper, TopicConfig's server synonyms.
 """

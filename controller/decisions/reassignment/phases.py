@@ -46,7 +46,7 @@ NO_REPLICAS = RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The list of rep
 def plan_submission(
     view: ContextView, tp: TopicPartition, target: Sequence[BrokerId] | None
 ) -> ReplicaAssignment | RefusedMove:
-    """The assignment that a request through the API leads to; a target of None cancels.
+    """The assignment that an API request results in; a target of None cancels the reassignment.
 
     Only brokers that would be added must be live (RA-1).
     """
