@@ -63,7 +63,7 @@ class ControlRequests:
         self._handled = 0
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Become leader or follower of the requested partitions."""
+        """Become leader or follower of the requested partitions (R2.1)."""
         return await self._to_the_end(self._leader_and_isr(request))
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:

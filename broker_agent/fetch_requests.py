@@ -108,7 +108,7 @@ class FetchRequests:
         return _answer(item, bounds, records=records)
 
     def _admit(self, request: FetchRequest, item: FetchPartition) -> HostedPartition | ErrorCode:
-        """Validate a partition's fetch: R6.1 to R6.5 and the broker epoch fence R6.11, in that order."""
+        """The partition, after checks of topic, leadership and follower, in this order (R6.1 to R6.5, R6.11)."""
         tp = TopicPartition(item.topic, item.partition)
         if item.topic_id is not None and not self._manager.metadata.knows_topic_id(item.topic_id):
             return ErrorCode.UNKNOWN_TOPIC_ID
@@ -130,9 +130,7 @@ class FetchRequests:
     def _record_follower_fetch(
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
     ) -> None:
-        """Update the follower's progress, then propose it for the ISR if it may join, then advance
-        watermarks (R6.12).
-        """
+        """Update the follower's progress, propose it for the ISR if it may join, then advance watermarks (R6.12)."""
         moved = partition.record_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
         self._manager.expand_isr(partition, request.replica_id)
         if not (moved and self._manager.advance(partition)):
@@ -234,7 +232,7 @@ def _validate_follower(partition: HostedPartition, request: FetchRequest, item: 
 
 
 def _compare_epochs(item: FetchPartition, log: Log, bounds: _Bounds) -> FetchPartitionData | None:
-    """The result for a diverging last fetched epoch (R6.7), None to go on reading."""
+    """The result for a diverging last fetched epoch; None to go on reading (R6.7)."""
     answer = log.end_offset_for_epoch(item.last_fetched_epoch)
     if answer.epoch == NO_LEADER_EPOCH or item.fetch_offset < bounds.log_start:
         return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -265,7 +263,7 @@ def _answer(
 
 
 def _must_answer_now(request: FetchRequest, data: list[FetchPartitionData]) -> bool:
-    """Whether the request is answered without waiting (R6.14)."""
+    """Whether to respond without waiting: enough bytes, an error, a diverging epoch, or no wait time (R6.14)."""
     return (
         request.max_wait_ms <= 0
         or not data

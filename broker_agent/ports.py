@@ -136,7 +136,7 @@ class Log(Protocol):
         ...
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
-        """Validate, stamp and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
+        """Validate, stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
         ...
 
     def append_as_follower(self, records: bytes, max_epoch: LeaderEpoch) -> AppendInfo:
@@ -169,7 +169,10 @@ class Log(Protocol):
     def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None: ...
 
     def truncate_to(self, offset: Offset) -> bool:
-        """Truncate the log (R10.11); always truncates the epoch cache (R5.18). Returns whether anything was removed."""
+        """Truncate to `offset`: remove batches that do not end before it; returns whether there were any (R10.11).
+
+        The epoch cache is truncated in any case (R5.18).
+        """
         ...
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -177,8 +180,9 @@ class Log(Protocol):
         ...
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
-        """Raise the log start; lower values are ignored, above the HW raises LogAppendError(OFFSET_OUT_OF_RANGE)
-        (R10.20).
+        """Raise the log start, unless `offset` is lower; returns whether it was raised (R10.20).
+
+        Raises LogAppendError(OFFSET_OUT_OF_RANGE) above the high watermark.
         """
         ...
 
@@ -212,7 +216,7 @@ class LogDirectories(Protocol):
     async def get_or_create(
         self, topic_partition: TopicPartition, *, topic_id: TopicId | None, is_new: bool, config: LogConfig
     ) -> Log:
-        """The log of a partition; a new one has HW 0. Disk I/O in a thread (R11.6).
+        """The log of a partition; a new one has high watermark 0. Disk I/O in a thread (R11.6).
 
         Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) if the existing one has another id.
         """
@@ -248,9 +252,7 @@ class LogDirectories(Protocol):
         ...
 
     async def enforce_retention(self, now_ms: int) -> None:
-        """Apply retention, and delete `.deleted` files and `-delete` directories whose delay is
-        over (R10.17, R10.18).
-        """
+        """Delete old segments, and files and directories whose delete delay is over (R10.17, R10.18)."""
         ...
 
     async def close(self, broker_epoch: BrokerEpoch) -> None:

@@ -96,7 +96,7 @@ class RoleChanges:
                 self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
 
     async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest") -> bool:
-        """Become leader (R3.3 to R3.7); returns whether it succeeded."""
+        """Become leader; returns whether it succeeded (R3.3 to R3.7)."""
         partition, state = order.partition, order.state
         if state.partition_epoch < partition.partition_epoch:
             return False

@@ -146,7 +146,7 @@ class PartitionImage(BrokerImage):
         ]
 
     def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
-        """The leader epoch to send with StopReplica (CX-7)."""
+        """The leader epoch for a StopReplica: -2 during deletion, else the known epoch, -1 if there is none (CX-7)."""
         if tp.topic in self.topics_to_be_deleted:
             return LEADER_EPOCH_DURING_DELETE
         leadership = self.leaderships.get(tp)

@@ -1,4 +1,4 @@
-"""Reading settings: what topics, brokers and others override."""
+"""Reads the config znodes of topics, brokers and other entities."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from cluster.zookeeper.port import ZooKeeper
 
 
 class StoredConfig(Struct, frozen=True):
-    """Overrides of one entity and the data version of their node; none and None where there is no node."""
+    """Overrides of an entity and the data version of its znode; empty and None if there is no znode."""
 
     overrides: dict[str, str]
     version: int | None
@@ -20,7 +20,7 @@ class StoredConfig(Struct, frozen=True):
 async def read_configs(
     zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]
 ) -> dict[ConfigEntity, StoredConfig | MalformedZnodeError]:
-    """What is stored of each entity; the error, already logged, where it cannot be read. Raises ZooKeeperError."""
+    """The stored config of each entity; a malformed one is logged and returned as its error. Raises ZooKeeperError."""
     found: dict[ConfigEntity, StoredConfig | MalformedZnodeError] = {}
     for entity, znode in zip(entities, await zookeeper.get_many([e.path for e in entities]), strict=True):
         try:
@@ -36,5 +36,5 @@ async def read_configs(
 
 
 def overrides_of(config: StoredConfig | MalformedZnodeError) -> Mapping[str, str]:
-    """For who takes settings that cannot be read for none."""
+    """The overrides; empty if the znode is malformed."""
     return {} if isinstance(config, MalformedZnodeError) else config.overrides

@@ -1,4 +1,4 @@
-"""Contents of znodes that others write: one that is malformed is logged with its path and bytes and reads as absent."""
+"""Decodes znodes written by others: a malformed one is logged with path and content and treated as missing."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -16,7 +16,7 @@ _log = structlog.stdlib.get_logger()
 def decode_each(
     keys: Iterable[_Key], contents: Iterable[_Content | None], decode: Callable[[_Key, _Content], _T]
 ) -> dict[_Key, _T]:
-    """What the content of each key says; absent (None) and malformed ones are left out."""
+    """Decode the content of each key; missing (None) and malformed ones are omitted."""
     found: dict[_Key, _T] = {}
     for key, content in zip(keys, contents, strict=True):
         if content is not None:
@@ -28,5 +28,5 @@ def decode_each(
 
 
 def report_malformed(error: MalformedZnodeError) -> None:
-    """Log it, where the procedure goes on without the node."""
-    _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
+    """Log a malformed znode that is skipped."""
+    _log.warning("Skipped a malformed znode", path=error.path, data=error.data, why=error.why)

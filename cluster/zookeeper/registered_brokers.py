@@ -1,4 +1,4 @@
-"""The brokers, as they are registered at this moment."""
+"""Reads the current broker registrations."""
 
 from cluster.broker import BrokerEpoch, BrokerId, RegisteredBroker
 from cluster.znodes.paths import BROKERS_IDS, broker_of_name, broker_path
@@ -8,7 +8,7 @@ from cluster.zookeeper.port import Znode, ZooKeeper
 
 
 async def registered_brokers(zookeeper: ZooKeeper) -> list[RegisteredBroker]:
-    """By id; malformed registrations are left out. Raises ZooKeeperError."""
+    """All registered brokers, sorted by id; malformed registrations are skipped. Raises ZooKeeperError."""
     names = await zookeeper.children(BROKERS_IDS) or ()
     ids = sorted(broker for name in names if (broker := broker_of_name(name)) is not None)
     znodes = await zookeeper.get_many([broker_path(broker) for broker in ids])
@@ -16,5 +16,5 @@ async def registered_brokers(zookeeper: ZooKeeper) -> list[RegisteredBroker]:
 
 
 def decode_registration(broker: BrokerId, znode: Znode) -> RegisteredBroker:
-    """The broker and, from its node's czxid, its epoch. Raises MalformedZnodeError."""
+    """Decode a registration; the broker epoch is the znode's czxid. Raises MalformedZnodeError."""
     return RegisteredBroker(decode_broker(broker, znode.data), BrokerEpoch(znode.stat.czxid))
