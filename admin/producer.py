@@ -208,7 +208,7 @@ class Producer:
     async def _ask(self, address: str, queues: list[PartitionQueue]) -> dict[TopicPartition, _Outcome]:
         asked = [q.topic_partition for q in queues]
         if not address:
-            nobody = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader at present")
+            nobody = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader")
             return dict.fromkeys(asked, nobody)
         timeout_ms = self._options.request_timeout_ms
         batches = tuple(ProducePartition(*q.topic_partition, q.batches[0].close()) for q in queues)
@@ -220,7 +220,7 @@ class Producer:
         assert isinstance(response, ProduceResponse)
         if self._options.acks == 0:
             return dict.fromkeys(asked, UNKNOWN_OFFSET)
-        forgotten = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer of {address} leaves the partition out")
+        forgotten = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response of {address} lacks the partition")
         outcomes: dict[TopicPartition, _Outcome] = dict.fromkeys(asked, forgotten)
         for result in response.partitions:
             accepted = result.error_code is ErrorCode.NONE
@@ -260,7 +260,7 @@ class Producer:
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"{queue.topic_partition}: not acknowledged within {self._options.delivery_timeout_ms} ms"
-            + ("" if last is None else f"; the last answer was: {last}"),
+            + ("" if last is None else f"; last error: {last}"),
         )
 
 

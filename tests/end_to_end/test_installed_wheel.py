@@ -119,8 +119,11 @@ def test_a_command_without_its_extra_names_it(wheel: Path, tmp_path: Path, argum
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("bench control-plane", "klamm: benchmarks are in the repository only: run ./klamm bench in a clone\n"),
-        ("test", "klamm: tests are in the repository only: run ./klamm test in a clone\n"),
+        (
+            "bench control-plane",
+            "klamm: this command needs the folder benchmarks of the repository: run ./klamm bench in a clone\n",
+        ),
+        ("test", "klamm: this command needs the folder tests of the repository: run ./klamm test in a clone\n"),
     ],
 )
 def test_what_only_a_clone_can_do_says_so(installed: Environment, tmp_path: Path, arguments: str, message: str) -> None:

@@ -58,7 +58,7 @@ def test_a_dead_broker_is_named_once_with_what_it_hosts() -> None:
     topics = [topic(partition(0, 1, [1, 3], [1, 3]), partition(1, 1, [1, 3], [3, 1]))]
     found = find_trouble(topics, BROKERS[:2], [], [])
     assert [(f.trouble, f.broker, f.detail) for f in found] == [
-        (Trouble.DEAD_BROKER, 3, "is not alive and hosts 2 replicas")
+        (Trouble.DEAD_BROKER, 3, "not registered, hosts 2 replicas")
     ]
 
 

@@ -115,7 +115,7 @@ def test_a_closed_input_is_an_empty_one(tmp_path: Path) -> None:
         check=False,
         timeout=TIMEOUT_S,
     )
-    assert (answer.returncode, answer.stderr.splitlines()[0][:27]) == (1, "klamm: there is no cluster ")
+    assert (answer.returncode, answer.stderr.splitlines()[0][:21]) == (1, "klamm: no cluster in ")
 
 
 @pytest.mark.parametrize("lines", [1, 100_000])
