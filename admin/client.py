@@ -11,6 +11,9 @@ from cluster.errors import ApiError, PeerUnreachableError
 from cluster.partition import TopicPartition
 from cluster.requests.cluster import (
     DescribedBroker,
+    DescribeLogHeadsRequest,
+    DescribeLogHeadsResponse,
+    LogHead,
     ReadStateChangesRequest,
     ReadStateChangesResponse,
     WatchRequest,
@@ -210,6 +213,12 @@ class AdminClient(ClusterConnection):
         response = await self.rpc.call(address, request, self._timeout_ms)
         assert isinstance(response, ReadStateChangesResponse)
         return response
+
+    async def describe_log_heads(self, address: str) -> tuple[LogHead, ...]:
+        """Where one node's state-change log ends, without a second try."""
+        response = await self.rpc.call(address, DescribeLogHeadsRequest(), self._timeout_ms)
+        assert isinstance(response, DescribeLogHeadsResponse)
+        return response.heads
 
 
 def _all_or(names: Sequence[str] | None) -> tuple[str, ...] | None:

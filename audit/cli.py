@@ -1,16 +1,16 @@
 """`klamm audit`: run the Spark job, show its report, check logs for tampering. Only `run` needs Spark and Java.
 
-The result goes to stdout, messages to stderr. Exit codes: 0 clean, 1 the audit failed, 2 wrong usage, 3 findings.
+The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
 
-import json
-import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
+
+from cluster.process.documents import Format, write_document
+from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from audit.report import AuditResult
@@ -19,19 +19,9 @@ app = typer.Typer(
     no_args_is_help=True, help="Audit state-change logs: check invariants, report findings, detect tampering."
 )
 
-EXIT_FAILED = 1
-EXIT_FINDINGS = 3
-
 
 def _epilog(example: str) -> str:
     return f"Example:\n  {example}\nExit codes: 0 clean; 1 the audit failed; 2 wrong usage; 3 findings."
-
-
-class Format(StrEnum):
-    """Output format of a result."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 LogDirOption = Annotated[
@@ -62,7 +52,7 @@ def run(
         result = run_audit(log_dir, output, once=once, on_progress=_progress)
     except AuditFailedError as error:
         typer.echo(f"the audit failed: {error}\nSpark's log: {output / 'spark.log'}", err=True)
-        raise typer.Exit(EXIT_FAILED) from None
+        raise typer.Exit(ExitCode.REFUSED) from None
     _show(result, output, form, limit)
 
 
@@ -84,21 +74,21 @@ def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
     from state_log.reader import verify as find_breaks  # noqa: PLC0415
 
     breaks = find_breaks(log_dir)
-    if form is Format.JSON:
+    if form is not Format.TABLE:
         verdict = "findings" if breaks else "clean"
-        _write_json({"verdict": verdict, "breaks": [msgspec.to_builtins(b) for b in breaks]})
+        write_document({"verdict": verdict, "breaks": [msgspec.to_builtins(b) for b in breaks]}, form)
     else:
         for found in breaks:
             typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
         typer.echo(f"{len(breaks)} breaks" if breaks else "no breaks: the logs are as they were written")
-    raise typer.Exit(EXIT_FINDINGS if breaks else 0)
+    raise typer.Exit(ExitCode.FINDINGS if breaks else ExitCode.OK)
 
 
 def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None:
     from audit.report import read_findings  # noqa: PLC0415
 
-    if form is Format.JSON:
-        _write_json({**msgspec.to_builtins(result), "output": str(output)})
+    if form is not Format.TABLE:
+        write_document({**msgspec.to_builtins(result), "output": str(output)}, form)
     else:
         typer.echo(f"verdict      {result.verdict}")
         typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
@@ -108,12 +98,8 @@ def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None
         for found in read_findings(output, limit):
             where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
             typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
-    raise typer.Exit(EXIT_FINDINGS if result.verdict != "clean" else 0)
+    raise typer.Exit(ExitCode.FINDINGS if result.verdict != "clean" else ExitCode.OK)
 
 
 def _progress(result: "AuditResult") -> None:
     typer.echo(f"{result.records} records, {sum(result.findings.values())} findings", err=True)
-
-
-def _write_json(document: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2 if sys.stdout.isatty() else None) + "\n")

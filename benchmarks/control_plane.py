@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.processes import ControllerProcess, ProcessFailedError, StubProcesses, failover_phases
 from benchmarks.report import CaseRun, Report, Requests, describe_machine, print_table, summarise
 from benchmarks.stub_agents import Received
@@ -26,7 +27,7 @@ from cluster.znodes.paths import CONTROLLER, broker_path, topic_path
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create, Delete, Stat, ZooKeeper
-from deploy.local.zookeeper import EmbeddedZooKeeper, ServerSettings
+from deploy.local.zookeeper import ServerSettings
 
 CONTROLLER_ID = 1001
 BROKERS = tuple(BrokerId(broker) for broker in range(1, 6))

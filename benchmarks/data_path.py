@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from admin.client import AdminClient
-from broker_agent.log.record_batch import encode_batch, walk
+from broker_agent.log.record_batch import walk
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
@@ -23,6 +23,7 @@ from cluster.requests.topics import NewTopic
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import BROKER
+from simulator.record_batches import encode_batch
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TIMEOUT_MS = 30_000

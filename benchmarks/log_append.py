@@ -15,12 +15,13 @@ from random import Random
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.opening import open_log_directories
-from broker_agent.log.record_batch import HEADER_SIZE, crc32c, encode_batch
+from broker_agent.log.record_batch import HEADER_SIZE, crc32c
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
 from cluster.process.clock import SystemClock
+from simulator.record_batches import encode_batch
 
 ROUNDS = 5
 

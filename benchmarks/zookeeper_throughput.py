@@ -16,9 +16,11 @@ from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
+from cluster.process.metrics import Meter, Metrics
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Check, Create, Op, OpResult, SetData
-from deploy.local.zookeeper import EmbeddedZooKeeper, ServerSettings
+from deploy.local.zookeeper import ServerSettings
 
 STATE = b'{"controller_epoch":17,"leader":1001,"version":1,"leader_epoch":3,"isr":[1001,1002,1003]}'
 PARTITIONS_PER_TOPIC = 1000
@@ -26,9 +28,9 @@ PARTITIONS_PER_TOPIC = 1000
 T = TypeVar("T")
 
 
-async def measure(name: str, size: int, client: KazooZooKeeper, work: Awaitable[T], cases: list[dict[str, Any]]) -> T:
+async def measure(name: str, size: int, round_trips: Meter, work: Awaitable[T], cases: list[dict[str, Any]]) -> T:
     """Await `work` and note the time it took."""
-    trips, start = client.round_trips, time.perf_counter()
+    trips, start = round_trips.count, time.perf_counter()
     result = await work
     seconds = time.perf_counter() - start
     cases.append(
@@ -37,7 +39,7 @@ async def measure(name: str, size: int, client: KazooZooKeeper, work: Awaitable[
             "size": size,
             "median_ms": round(seconds * 1000, 1),
             "per_second": round(size / seconds),
-            "round_trips": client.round_trips - trips,
+            "round_trips": round_trips.count - trips,
         }
     )
     return result
@@ -72,8 +74,14 @@ def expect_success(results: list[list[OpResult] | Exception]) -> None:
 
 async def run(address: str, znodes: int, max_in_flight: int) -> list[dict[str, Any]]:
     """Create, read and write `nodes` partition states under a chroot of their own."""
+    metrics = Metrics()
+    round_trips = metrics.meter("klamm.zookeeper", "Client", "RoundTrips")
     client = KazooZooKeeper(
-        f"{address}/throughput", session_timeout_ms=30_000, connection_timeout_ms=30_000, max_in_flight=max_in_flight
+        f"{address}/throughput",
+        session_timeout_ms=30_000,
+        connection_timeout_ms=30_000,
+        max_in_flight=max_in_flight,
+        metrics=metrics,
     )
     client.listen(lambda event: None)
     await client.start_session()
@@ -84,14 +92,14 @@ async def run(address: str, znodes: int, max_in_flight: int) -> list[dict[str, A
     creates: list[Op] = [Create(path, STATE) for path in paths]
     fence = Check("/epoch", 0)
     writes = client.multi_many(batches(creates, 250, fence))
-    expect_success(await measure("create in multis of 1 check + 250", znodes, client, writes, cases))
+    expect_success(await measure("create in multis of 1 check + 250", znodes, round_trips, writes, cases))
     for name, watch in (("MultiRead", False), ("MultiRead", False), ("MultiRead with watches", True)):
-        read = await measure(name, znodes, client, client.get_many(paths, watch=watch), cases)
+        read = await measure(name, znodes, round_trips, client.get_many(paths, watch=watch), cases)
         assert all(znode is not None and znode.data == STATE for znode in read), "a node was read wrongly"
     for version, size in enumerate((250, 250, 100, 500)):
         sets: list[Op] = [SetData(path, STATE, version) for path in paths]
         writes = client.multi_many(batches(sets, size, fence))
-        expect_success(await measure(f"set in multis of 1 check + {size}", znodes, client, writes, cases))
+        expect_success(await measure(f"set in multis of 1 check + {size}", znodes, round_trips, writes, cases))
     await client.close()
     return cases
 

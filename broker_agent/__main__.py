@@ -10,7 +10,8 @@ from broker_agent.program import run
 from cluster.errors import ConfigError
 from cluster.process.config import load_config
 from cluster.process.diagnostics import configure_diagnostics
-from cluster.process.tasks import EXIT_WRONG_USAGE, run_program
+from cluster.process.exit_codes import ExitCode
+from cluster.process.tasks import run_program
 
 
 def main(config: Path | None) -> int:
@@ -20,7 +21,7 @@ def main(config: Path | None) -> int:
         node = load_config(config)
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
-        return EXIT_WRONG_USAGE
+        return ExitCode.USAGE
     _allow_many_files()
     return run_program(partial(run, node))
 

@@ -4,8 +4,8 @@ Everything runs on one event loop. Source: Kafka KafkaServer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 
 import structlog
 from msgspec import Struct
@@ -32,7 +32,7 @@ from cluster.process.clock import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
-from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
+from cluster.rpc.apis import DirectApi
 from cluster.zookeeper.port import SessionEvent, WatchEvent, ZooKeeper
 from state_log.record import StateChangeSink
 
@@ -55,7 +55,7 @@ class AgentDependencies(Struct, frozen=True):
     """What an agent is given: its adapters, its settings, and the queues through which adapters call back.
 
     `zookeeper_events` is fed by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` begins the
-    orderly end of the process, as its signals do.
+    orderly end of the process, as its signals do. `apis`: what it answers beside those of agents.
     """
 
     settings: Settings
@@ -67,7 +67,7 @@ class AgentDependencies(Struct, frozen=True):
     client: ClusterClient
     clock: WallClock
     sink: StateChangeSink
-    read_state_changes: Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
+    apis: Sequence[DirectApi[Any]]
     metrics: Metrics
     configs: TopicConfigs
     request_stop: Callable[[], None]

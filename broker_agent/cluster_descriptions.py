@@ -35,7 +35,7 @@ class ClusterDescriptions:
         self._finder = finder
         self._metadata = metadata
 
-    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+    async def metadata(self, request: MetadataRequest) -> MetadataResponse:
         """Leaders and replicas as of the last UpdateMetadata (R4.13)."""
         return MetadataResponse(
             brokers=self._metadata.describe_brokers(),

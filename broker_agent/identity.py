@@ -1,4 +1,4 @@
-"""Which cluster an agent belongs to and which id it has, settled in ZooKeeper before anything is opened.
+"""Resolves an agent's cluster id and broker id with ZooKeeper, before any log is opened.
 
 Source: Kafka KafkaServer.startup, BrokerMetadataCheckpoint, ZkClient; agent rules R1.1 to R1.4.
 """

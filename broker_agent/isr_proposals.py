@@ -67,7 +67,7 @@ class IsrProposals:
                     await asyncio.sleep(RETRY_MS / 1000)
 
     async def _send_waiting(self) -> bool:
-        """One request with everything that waits; whether the controller settled any of it."""
+        """Send every pending proposal in one AlterPartition request; True if the controller decided any of them."""
         sent = dict(self._waiting)
         controller = self._controller()
         if controller is None:

@@ -1,6 +1,5 @@
 """The door of an agent: what each request asks of which part. Source: Kafka KafkaApis."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
@@ -13,7 +12,7 @@ from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests.cluster import DescribeClusterRequest, ReadStateChangesRequest
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.data import (
@@ -25,6 +24,7 @@ from cluster.requests.data import (
     ProduceRequest,
 )
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
+from cluster.rpc.apis import ApiKind, Callers, DirectApi
 
 _log = structlog.stdlib.get_logger()
 
@@ -35,20 +35,21 @@ class AgentNode:
     def __init__(self, agent: Agent, dependencies: AgentDependencies) -> None:
         self._agent = agent
         self._request_stop = dependencies.request_stop
-        self._handlers = self._build_handlers(dependencies)
+        self.apis = {api.request: api for api in (*self._own_apis(dependencies), *dependencies.apis)}
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request of `cluster.requests`. Requests that come before the start is over wait for it."""
         del context  # Who asks makes no difference yet: there is no authorizer.
         await self._agent.is_serving.wait()
-        handler = self._handlers.get(type(request))
-        if handler is None:
+        api = self.apis.get(type(request))
+        if api is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
-        return await handler(request)
+        return await api.handler(request)
 
-    def _build_handlers(self, dependencies: AgentDependencies) -> dict[type, Callable[[Any], Awaitable[Any]]]:
-        agent = self._agent
+    def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
+        agent, control = self._agent, self._agent.control
         offsets = OffsetRequests(agent.manager)
+        produce = ProduceRequests(agent.manager, dependencies.clock)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -57,37 +58,26 @@ class AgentNode:
             metadata=agent.metadata,
         )
 
-        async def list_offsets(request: ListOffsetsRequest) -> object:
-            return offsets.list_offsets(request)
+        async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
+            return await view.describe_cluster(control.known_controller_epoch)
 
-        async def offsets_for_leader_epoch(request: OffsetsForLeaderEpochRequest) -> object:
-            return offsets.offsets_for_leader_epoch(request)
+        return (
+            DirectApi(LeaderAndIsrRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.leader_and_isr),
+            DirectApi(StopReplicaRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.stop_replica),
+            DirectApi(UpdateMetadataRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.update_metadata),
+            DirectApi(ProduceRequest, ApiKind.MUTATION, Callers.ANYONE, produce.handle),
+            DirectApi(FetchRequest, ApiKind.QUERY, Callers.ANYONE, FetchRequests(agent.manager).handle),
+            DirectApi(ListOffsetsRequest, ApiKind.QUERY, Callers.ANYONE, offsets.list_offsets),
+            DirectApi(OffsetsForLeaderEpochRequest, ApiKind.QUERY, Callers.ANYONE, offsets.offsets_for_leader_epoch),
+            DirectApi(
+                DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
+            ),
+            DirectApi(MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
+            DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
+            DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
+        )
 
-        async def metadata(request: MetadataRequest) -> object:
-            return view.metadata(request)
-
-        async def describe_cluster(_: DescribeClusterRequest) -> object:
-            return await view.describe_cluster(agent.control.known_controller_epoch)
-
-        async def shutdown(request: ShutdownRequest) -> object:
-            return self._shut_down(request)
-
-        return {
-            LeaderAndIsrRequest: agent.control.leader_and_isr,
-            StopReplicaRequest: agent.control.stop_replica,
-            UpdateMetadataRequest: agent.control.update_metadata,
-            FetchRequest: FetchRequests(agent.manager).handle,
-            ProduceRequest: ProduceRequests(agent.manager, dependencies.clock).handle,
-            ListOffsetsRequest: list_offsets,
-            OffsetsForLeaderEpochRequest: offsets_for_leader_epoch,
-            DeleteRecordsRequest: DeleteRecordsRequests(agent.manager).handle,
-            MetadataRequest: metadata,
-            DescribeClusterRequest: describe_cluster,
-            ReadStateChangesRequest: dependencies.read_state_changes,
-            ShutdownRequest: shutdown,
-        }
-
-    def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:
+    async def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:
         """Begin what a SIGTERM begins, if this incarnation of this broker is meant."""
         if request.broker_id != self._agent.broker_id:
             return ShutdownResponse(ErrorCode.INVALID_REQUEST)

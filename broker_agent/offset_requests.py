@@ -29,12 +29,12 @@ class OffsetRequests:
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Earliest, latest, or the first at a time, per partition (R6.21)."""
         is_follower = request.replica_id >= 0
         return ListOffsetsResponse(tuple(self._list_one(item, is_follower=is_follower) for item in request.partitions))
 
-    def offsets_for_leader_epoch(self, request: OffsetsForLeaderEpochRequest) -> OffsetsForLeaderEpochResponse:
+    async def offsets_for_leader_epoch(self, request: OffsetsForLeaderEpochRequest) -> OffsetsForLeaderEpochResponse:
         """Where epochs end in the leader's log, for followers that look for divergence (R6.20)."""
         return OffsetsForLeaderEpochResponse(tuple(self._epoch_end(item) for item in request.partitions))
 

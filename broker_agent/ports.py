@@ -1,7 +1,7 @@
 """What an agent needs from outside besides ZooKeeper: other nodes, and durable logs.
 
-`ClusterClient` has a gRPC adapter and a simulated twin. `Log` and `LogDirectories` have files with fsync
-and a twin that loses or tears its unflushed tail; one contract suite runs on both.
+`ClusterClient` is implemented by a gRPC adapter and by the simulator. `Log` and `LogDirectories` are implemented
+on files with fsync and on an in-memory disk that loses or tears its unflushed tail; one contract suite runs on both.
 """
 
 from collections.abc import Mapping, Sequence

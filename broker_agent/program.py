@@ -27,10 +27,9 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
-from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
-from state_log.reader import read_lines
+from state_log.apis import state_log_apis
 from state_log.writer import open_state_change_log
 
 _FSYNCS_PER_IO_THREAD: Final = 4
@@ -55,9 +54,9 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         try:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
         except (ZooKeeperError, MalformedZnodeError) as error:
-            raise StartupError(f"cannot settle cluster id and broker id in ZooKeeper: {error}") from error
+            raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
         configure_diagnostics("broker", broker_id)
-        sink, state_change_folder = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
+        sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         if config.metrics_listen is not None:
@@ -74,10 +73,6 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         client = GrpcClusterClient(settings)
         cleanup.push_async_callback(client.close)
-
-        async def read_state_changes(request: ReadStateChangesRequest) -> ReadStateChangesResponse:
-            return await asyncio.to_thread(read_lines, state_change_folder, request.topic, request.partition)
-
         dependencies = AgentDependencies(
             settings=settings,
             cluster_id=cluster_id,
@@ -88,7 +83,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             client=client,
             clock=clock,
             sink=sink,
-            read_state_changes=read_state_changes,
+            apis=state_log_apis(sink),
             metrics=metrics,
             configs=configs,
             request_stop=stop.set,

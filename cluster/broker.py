@@ -63,7 +63,7 @@ class FeatureRange(Struct, frozen=True):
     max_version: int
 
 
-class Broker(Struct, frozen=True):
+class Broker(Struct, frozen=True, weakref=True):
     """One registered broker as the cluster knows it; its epoch is kept beside it, not in it."""
 
     id: BrokerId

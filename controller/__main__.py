@@ -6,7 +6,8 @@ from pathlib import Path
 
 from cluster.errors import ConfigError
 from cluster.process.config import load_config
-from cluster.process.tasks import EXIT_WRONG_USAGE, run_program
+from cluster.process.exit_codes import ExitCode
+from cluster.process.tasks import run_program
 from controller.program import run
 
 
@@ -17,7 +18,7 @@ def main(config_path: Path) -> int:
         config = load_config(config_path, defaults={"data": str(config_path.absolute().with_suffix(""))})
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
-        return EXIT_WRONG_USAGE
+        return ExitCode.USAGE
     return run_program(lambda stop: run(config, stop))
 
 

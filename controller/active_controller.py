@@ -1,7 +1,6 @@
-"""What one reign owns: made of the office that an election won, dropped when it is lost.
+"""The active controller: created after a won controller election, dropped on resignation.
 
-Handlers are functions over this object. There is no way to reset it, so nothing of an old reign can leak into
-the next one.
+Handlers are functions over this object. It cannot be reset, so no state of one controller epoch can leak into the next.
 """
 
 import asyncio
@@ -35,21 +34,22 @@ from controller.store import ControllerStore
 from state_log.record import Cause, StateChange, StateChangeSink
 
 React = Callable[["ActiveController", Event], Awaitable[None]]
-"""Handles an event: see `controller.dispatch`."""
+"""Calls the handler of an event; see `controller.dispatch`."""
 RESUMPTION_PAUSE_S: Final = 30
-"""Between a refusal of ZooKeeper, such as by an access list, and the next attempt at what it stopped."""
+"""Delay before a procedure is retried that stopped at a write which ZooKeeper refused, for example by its ACL."""
 
 
 class UnsentDecisionsError(ClusterError):
-    """Decisions are in ZooKeeper, but the requests about them could not be made: step down, so that the next
-    controller sends everything (IL-1).
+    """A decision was written to ZooKeeper, but its requests to brokers could not be built.
+
+    The controller steps down, so that the next one sends the full state to every broker (IL-1).
     """
 
 
 class ActiveController:
-    """One reign: its epoch, its image of the cluster, and its ways to ZooKeeper, to the brokers and to the log.
+    """State and dependencies of the controller for one controller epoch: context, stores, broker channels, log.
 
-    Also the copy of one on which a dry run is carried out, whose ways lead nowhere (`controller.rehearsal`).
+    A dry run uses a copy with a context of its own and stores and channels that only record (`controller.rehearsal`).
     """
 
     def __init__(
@@ -87,15 +87,15 @@ class ActiveController:
         self.enqueue = enqueue
         """Put an event at the end of the event loop's queue."""
         self.cause = Cause("Startup")
-        """What is being processed; set by the event loop before each event."""
+        """The event being processed; set before each event is handled."""
         self._sink = sink
         self._balance: asyncio.TimerHandle | None = None
         self._resumption: asyncio.TimerHandle | None = None
         self.reassignments_to_resume: set[TopicPartition] = set()
-        """Partitions whose move ZooKeeper stopped by refusing something; until `ProcedureResumption`."""
+        """Partitions whose reassignment stopped at a refused write; retried by `ProcedureResumption`."""
         self._awaiting_leaders: dict[str, _AwaitedLeaders] = {}
         self._changed_topics: dict[str, None] = {}
-        """Topics of `_awaiting_leaders` that the event in progress changed, or began to wait for."""
+        """Topics of `_awaiting_leaders` that the current event changed or began to wait for."""
         self._awaiting_deletion: dict[str, asyncio.Future[bool]] = {}
 
     @property
@@ -103,11 +103,13 @@ class ActiveController:
         return self.context.epoch
 
     def new_batch(self, announced: Assignments = NO_ASSIGNMENTS) -> ControlBatch:
-        """`announced`: assignments that brokers are told of before the topic nodes carry them."""
+        """Create a batch of control requests. `announced`: assignments sent to brokers before `/brokers/topics/T` holds
+        them.
+        """
         return ControlBatch(self.context, announced)
 
     def send(self, batch: ControlBatch) -> None:
-        """Queue the requests of a batch at their brokers. Raises UnsentDecisionsError."""
+        """Build the requests of a batch and queue each for its broker. Raises UnsentDecisionsError."""
         try:
             for broker, request in batch.requests(self.config.id, self.config.request_settings):
                 self.channels.send(broker, request)
@@ -115,9 +117,11 @@ class ActiveController:
             raise UnsentDecisionsError(f"requests to brokers could not be made: {error!r}") from error
 
     def commit(self, *changes: Change) -> None:
-        """Take over what ZooKeeper acknowledged or showed, and tell the state-change log and those who watch.
+        """Apply changes that ZooKeeper acknowledged or returned to the context, and record each in the state-change
+        log and the event feed.
 
-        The only way into the context. Call it after the write that it is about and before the requests that follow.
+        The only way to change the context. Call it after the write it reports and before sending the requests that
+        follow from it.
         """
         records: list[StateChange] = []
         for change in changes:
@@ -132,14 +136,14 @@ class ActiveController:
                 self._changed_topics[record.topic] = None
 
     def balance_later(self, delay_s: float) -> None:
-        """Look in `delay_s` seconds whether brokers lead what they were meant to; an earlier appointment is off."""
+        """Schedule the preferred leader check in `delay_s` seconds, replacing an earlier schedule."""
         if self._balance is not None:
             self._balance.cancel()
         loop = asyncio.get_running_loop()
         self._balance = loop.call_later(delay_s, self.enqueue, AutoPreferredReplicaLeaderElection())
 
     def resume_later(self) -> None:
-        """ZooKeeper refused something: take up in a while what is left half done by it."""
+        """Schedule a retry of procedures that stopped at a refused write, unless one is scheduled already."""
         if self._resumption is None:
             loop = asyncio.get_running_loop()
             self._resumption = loop.call_later(RESUMPTION_PAUSE_S, self._resume)
@@ -148,20 +152,22 @@ class ActiveController:
         self._resumption = None
         self.enqueue(ProcedureResumption())
 
-    # Who asked for a topic, or for its end, may wait for it; the event loop goes on meanwhile.
+    # Futures for callers that wait for a topic to be created or deleted; the event loop does not block on them.
 
     def leaders_elected(self, topic: str, partitions: int = 1) -> asyncio.Future[bool]:
-        """Becomes True once the topic has so many partitions and all have a leader, False if the reign ends before."""
+        """True once the topic has at least `partitions` partitions, all with a leader; False if this controller
+        resigns before that.
+        """
         self._changed_topics[topic] = None
         awaited = self._awaiting_leaders.setdefault(topic, _AwaitedLeaders({}))
         return awaited.futures.setdefault(partitions, asyncio.get_running_loop().create_future())
 
     def topic_deleted(self, topic: str) -> asyncio.Future[bool]:
-        """Becomes True once the topic is gone, False if the reign ends before."""
+        """True once the topic is deleted; False if this controller resigns before that."""
         return self._awaiting_deletion.setdefault(topic, asyncio.get_running_loop().create_future())
 
     def complete_waiters(self) -> None:
-        """Answer those who have waited enough; called after each event, and looks at what the event was about."""
+        """Complete the futures whose condition now holds. Called after each event; checks only changed topics."""
         concerned, self._changed_topics = self._changed_topics, {}
         for topic in concerned:
             awaited = self._awaiting_leaders[topic]
@@ -173,7 +179,7 @@ class ActiveController:
             _answer([self._awaiting_deletion.pop(gone)], there=True)
 
     def stop(self) -> None:
-        """The resignation."""
+        """Release everything on resignation: channels, event feed, timers, and callers that still wait."""
         self.channels.stop()
         self.feed.close()
         for timer in (self._balance, self._resumption):
@@ -184,7 +190,7 @@ class ActiveController:
         _answer(self._awaiting_deletion.values(), there=False)
 
     def _count_led(self, topic: str, awaited: "_AwaitedLeaders") -> int:
-        """How many partitions the topic has, if all have a leader; else 0."""
+        """Number of partitions of the topic if all have a leader, else 0."""
         if awaited.leaderless is not None and not self._has_leader(awaited.leaderless):
             return 0
         partitions = self.context.partitions_of(topic)
@@ -197,11 +203,11 @@ class ActiveController:
 
 
 class _AwaitedLeaders(Struct):
-    """Number of partitions that a topic is to have, all with a leader -> who waits for that."""
+    """Callers waiting for one topic: number of partitions required, all with a leader -> future."""
 
     futures: dict[int, asyncio.Future[bool]]
     leaderless: TopicPartition | None = None
-    """One that had no leader last time: as long as it has none, the others need no look."""
+    """A partition without a leader at the last check; while it has none, the others are not checked."""
 
 
 def _answer(waiters: Iterable[asyncio.Future[bool]], *, there: bool) -> None:

@@ -16,7 +16,7 @@ ANSWERS_MAX: Final = 1_000
 """Far more than clients have under way; the oldest is forgotten first."""
 
 Ask = Callable[[asyncio.Future[Any]], None]
-"""Puts the event that will resolve the future into the queue. Raises ApiError when that is not possible."""
+"""Sees to it that the future is resolved: by an event in the queue, or at once where there can be none."""
 
 
 class _Answered(NamedTuple):

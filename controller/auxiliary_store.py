@@ -1,7 +1,7 @@
-"""What an active controller writes without the fence of its reign: finalized features and blocks of producer ids.
+"""Writes of the active controller that are not fenced by its epoch: finalized features and producer id blocks.
 
-As in Kafka: two controllers that become active at once write the same features, and a block of ids is protected by the
-version of its node. Source: Kafka KafkaController.setupFeatureVersioning, ZkProducerIdManager.
+As in Kafka. Two controllers that become active at once write the same features, and a producer id block is protected
+by the version of its znode. Source: Kafka KafkaController.setupFeatureVersioning, ZkProducerIdManager.
 """
 
 from cluster.errors import OutcomeUnknownError, ZooKeeperError

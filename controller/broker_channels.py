@@ -56,7 +56,7 @@ class _Channel:
 
 
 class BrokerChannels:
-    """All channels of one reign."""
+    """The channels of one active controller, one per broker."""
 
     def __init__(
         self,

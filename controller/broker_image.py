@@ -21,7 +21,7 @@ from controller.changes import (
 
 
 class BrokerImage:
-    """Brokers of one reign. `_apply_to_brokers` keeps both sets of ids in step with them."""
+    """The brokers known to the active controller. `_apply_to_brokers` keeps both sets of ids consistent with them."""
 
     def __init__(self) -> None:
         self.brokers: dict[BrokerId, Broker] = {}

@@ -32,7 +32,7 @@ def overrides_of(stored: StoredConfig | None) -> Mapping[str, str]:
 
 
 class ConfigStore:
-    """Reads and fenced writes of one reign."""
+    """Reads and fenced writes of config znodes by one active controller."""
 
     def __init__(self, zookeeper: ZooKeeper, writer: FencedWriter) -> None:
         self._zookeeper = zookeeper

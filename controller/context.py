@@ -1,8 +1,8 @@
-"""The controller's image of the cluster: what one reign knows, and the one way in which it changes.
+"""The active controller's in-memory state of the cluster, changed only by `apply`.
 
-One writer: the event loop. Nothing here awaits, so between two awaits of a handler the image is whole. A new reign
-starts with a new object, so nothing of an old one can leak into it (CX-12). Source: Kafka ControllerContext; the
-`replay` of KRaft's controllers.
+Only the event loop writes it. Nothing here awaits, so the state is consistent between two awaits of a handler. Each
+controller epoch starts with a new object, so no state leaks into the next one. Source: Kafka ControllerContext;
+`replay` of KRaft's QuorumController (CX-12).
 """
 
 from typing import assert_never
@@ -10,14 +10,8 @@ from typing import assert_never
 from cluster.state_machines import PartitionState, ReplicaState
 from controller.changes import (
     AssignmentsRead,
-    BrokerModified,
-    BrokersBounced,
-    BrokersDied,
-    BrokerShuttingDown,
-    BrokersJoined,
+    BrokersChange,
     Change,
-    ControllerActivated,
-    ControllerResigned,
     DeletionsChange,
     DeletionsEligible,
     DeletionsIneligible,
@@ -27,7 +21,6 @@ from controller.changes import (
     LeadersElected,
     LeadershipsRead,
     LeadershipsWritten,
-    OfflineReplicasReported,
     PartitionsMoved,
     PartitionStatesDerived,
     ReassignmentsCompleted,
@@ -50,38 +43,14 @@ class ControllerContext(PartitionImage):
 
     def apply(self, change: Change) -> None:
         """Take over one change. Raises TopicIdConflictError, and then nothing is changed."""
-        match change:
-            case (
-                BrokersJoined()
-                | BrokersBounced()
-                | BrokersDied()
-                | BrokerModified()
-                | BrokerShuttingDown()
-                | OfflineReplicasReported()
-            ):
-                self._apply_to_brokers(change)
-            case (
-                DeletionsQueued()
-                | DeletionsWithdrawn()
-                | DeletionsIneligible()
-                | DeletionsEligible()
-                | DeletionsStarted()
-            ):
-                self._apply_to_deletions(change)
-            case (
-                LeadershipsRead()
-                | LeadersElected()
-                | LeadershipsWritten()
-                | PartitionsMoved()
-                | PartitionStatesDerived()
-                | ReplicasMoved()
-                | ReplicaStatesDerived()
-            ):
-                self._apply_to_states(change)
-            case ControllerActivated() | ControllerResigned():
-                pass
-            case _:
-                self._apply_to_topics(change)
+        if isinstance(change, BrokersChange):
+            self._apply_to_brokers(change)
+        elif isinstance(change, TopicsChange):
+            self._apply_to_topics(change)
+        elif isinstance(change, StatesChange):
+            self._apply_to_states(change)
+        elif isinstance(change, DeletionsChange):
+            self._apply_to_deletions(change)
 
     def _apply_to_topics(self, change: TopicsChange) -> None:
         match change:

@@ -1,5 +1,6 @@
-"""A controller candidate: how it competes, rules and leaves. Active, events go on to `dispatch`.
+"""A controller candidate: session, registration, election, failover and resignation.
 
+While the candidate is active, all other events go to `dispatch`.
 Source: Kafka KafkaController.process, maybeResign, triggerControllerMove.
 """
 
@@ -53,14 +54,14 @@ from controller.watched_znodes import event_of_watch
 from state_log.record import Cause, StateChangeSink
 
 NEXT_ATTEMPT_S: Final = 1
-"""Between attempts to make a session, and before competing again for an office that was given up."""
+"""Delay between attempts to open a session, and before a controller that stepped down takes part in an election."""
 SHUTDOWN_TIMEOUT_S: Final = 5
-"""How long the event in progress may take to end when the process is to; without ZooKeeper it might wait for ever."""
+"""Timeout for the current event on shutdown; without ZooKeeper the event might never end."""
 _log = structlog.stdlib.get_logger()
 
 
 class Controller:
-    """One candidate, for the life of its process."""
+    """One controller candidate; exists as long as its process."""
 
     def __init__(
         self,
@@ -99,18 +100,18 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether a reign of this candidate has begun; its context may still be loading."""
+        """Whether this candidate is the active controller; its context may still be loading."""
         return self._active is not None
 
     @property
     def feed(self) -> EventFeed | None:
-        """The events of this candidate's reign; None while it has no office."""
+        """The cluster event feed; None unless this candidate is active."""
         return None if self._active is None else self._active.feed
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Compete and rule until `stop` is set; then close the session, which frees the office (EL-13).
+        """Run the candidate until `stop` is set; then close the session, which deletes `/controller` if it owns it.
 
-        Raises ZooKeeperUnreachableError when the first session cannot be made.
+        Raises ZooKeeperUnreachableError if the first session cannot be opened (EL-13).
         """
         self._zookeeper.listen(self._on_zookeeper)
         await self._zookeeper.start_session()
@@ -123,7 +124,7 @@ class Controller:
             self.events.clear_and_put(ShutdownEventLoop())
             _, late = await asyncio.wait([loop], timeout=SHUTDOWN_TIMEOUT_S)
             if late:
-                # What the event waits for fails with the session.
+                # Closing the session fails the call that the event waits for.
                 await self._zookeeper.close()
             await loop
             self.metrics.remove_event_loop()
@@ -131,7 +132,7 @@ class Controller:
             self.metrics.remove_gauges()
         await self._zookeeper.close()
 
-    # What the event loop asks for
+    # EventProcessor: called by the event loop
 
     async def process(self, event: Event, cause: Cause) -> None:
         match event:
@@ -143,7 +144,7 @@ class Controller:
             case ControllerChange():
                 await self._maybe_resign()
                 if not self.election.is_taken:
-                    # Its deletion may have come before the watch was armed again, and would not be heard of.
+                    # `/controller` may have been deleted before the watch was re-armed; no event would report that.
                     await self._elect(cause)
             case Expire():
                 self._is_registered = False
@@ -166,44 +167,48 @@ class Controller:
             raise
 
     async def resign_if_moved(self) -> None:
-        """After a write was fenced: resign if the office is lost, and give it up if it is not.
+        """Resign after a fenced write if another controller was elected; otherwise step down.
 
-        The latter is for an epoch that was changed by hand: this reign can never write again, and as long as it held
-        the office nobody else could.
+        The second case is a `/controller_epoch` changed by hand: this controller can no longer write, and no other can
+        be elected while it owns `/controller`.
         """
         await self._maybe_resign()
         if self._active is not None:
-            _log.error("The epoch has changed under this controller", controller_epoch=self._active.epoch)
+            _log.error("Controller epoch changed without an election", controller_epoch=self._active.epoch)
             await self.step_down()
 
     async def step_down(self) -> None:
-        """Resign after an internal failure, so that some candidate starts afresh (EL-12, D-2)."""
+        """Resign after an internal failure and trigger an election, so that a candidate reloads the state from
+        ZooKeeper (EL-12, D-2).
+        """
         ended = self._active
-        # First of all: whatever becomes of the rest, what this reign has in memory must not be acted upon any more.
+        # First: whatever happens below, nothing may act on this controller's memory any more.
         self._on_controller_resignation()
         self._compete_from = asyncio.get_running_loop().time() + NEXT_ATTEMPT_S
         try:
             await self._trigger_controller_move(ended)
         except ZooKeeperError:
-            # This session may still hold the office: the next attempt finds out.
+            # This session may still own `/controller`; the next attempt reads it again.
             self._put_later(Reelect())
             raise
 
     async def _trigger_controller_move(self, ended: ActiveController | None) -> None:
-        """See that somebody competes, unless somebody is active; `ended` is the one that ended, if there was one."""
+        """Make sure that an election follows, unless another controller is active. `ended`: the one that resigned."""
         await self.election.refresh()
         if self.election.owns_controller_znode:
             await self._delete_controller_znode(ended)
         elif not (self.election.is_taken and self._is_registered):
-            # No controller is active and no watch will fire: the attempt failed before there was an office.
+            # No controller is active and no watch will fire: the attempt failed before the election was won.
             self._put_later(RegisterAndReelect())
         else:
             _log.warning(
-                "Stepping down, but another controller is active already", active=self.election.active_controller_id
+                "Stepped down; another controller is active already", active=self.election.active_controller_id
             )
 
     async def _delete_controller_znode(self, ended: ActiveController | None) -> None:
-        """Delete `/controller` under the fence of the reign that ended; where that fails, under the epoch as it is."""
+        """Delete `/controller`, fenced by the epoch of the controller that ended; if that is refused, by the epoch now
+        in ZooKeeper.
+        """
         if ended is not None:
             self.election.forget()
             try:
@@ -211,7 +216,7 @@ class Controller:
             except SessionExpiredError:
                 raise
             except (ControllerMovedError, ZooKeeperError) as error:
-                _log.info("The office cannot be given up under the controller epoch", error=str(error))
+                _log.info("Deleting /controller under the own controller epoch failed", error=str(error))
             else:
                 return
         await self.election.delete_controller_znode()
@@ -224,12 +229,12 @@ class Controller:
             active.complete_waiters()
             active.feed.publish(active.context)
 
-    # Coming to office and leaving it
+    # Election, failover and resignation
 
     async def _enter(self, cause: Cause, *, is_start: bool) -> None:
-        """Register, then compete. While an earlier incarnation still owns the registration, wait for its end.
+        """Register, then take part in the election. Waits while an earlier incarnation still owns the registration.
 
-        Raises StartupError when a process that starts is not allowed to register: trying again would change nothing.
+        Raises StartupError if ZooKeeper denies access while the process starts; a retry would not help.
         """
         try:
             await self.election.create_paths()
@@ -243,21 +248,21 @@ class Controller:
         await self._elect(cause)
 
     async def _maybe_resign(self) -> None:
-        """Read `/controller` again and resign if the office is lost (EL-10)."""
+        """Re-read `/controller` and resign if this session does not own it (EL-10)."""
         await self.election.refresh()
         if not self.election.owns_controller_znode:
             self._on_controller_resignation()
         if self.election.controller_znode_malformed or (self.election.owns_controller_znode and self._active is None):
-            # This session holds the office and no controller is active by it: as long as it does, nobody else can.
+            # This session owns `/controller` but is not active; nobody else can be elected until it is deleted.
             await self.election.delete_controller_znode()
 
     async def _elect(self, cause: Cause) -> None:
         if not self._is_registered:
-            # Nobody could find this controller. It competes once its registration has come about.
+            # Clients could not find this controller. It takes part in elections once it is registered.
             return
         pause = self._compete_from - asyncio.get_running_loop().time()
         if pause > 0:
-            # This candidate has just failed while active: the others go first.
+            # This candidate has just failed as the active controller; the others get the first attempt.
             self._put_later(Reelect())
             return
         try:
@@ -265,7 +270,7 @@ class Controller:
         except ControllerMovedError:
             await self._maybe_resign()
             if not self.election.is_taken:
-                # Whoever was faster is gone already, perhaps before the watch was armed.
+                # The winner is gone already, perhaps before the watch was armed.
                 self.events.put(Reelect())
             return
         if elected is not None:
@@ -274,7 +279,7 @@ class Controller:
     async def _on_controller_failover(self, elected: ElectedEpoch, cause: Cause) -> None:
         registry = self.metrics.registry
         timings = FailoverTimings(registry, asyncio.get_running_loop().time())
-        _log.info("Elected", controller_epoch=elected.epoch)
+        _log.info("Elected as the active controller", controller_epoch=elected.epoch)
         channels = BrokerChannels(
             self._broker_client,
             self._tasks,
@@ -302,26 +307,26 @@ class Controller:
         await activate(self._active)
 
     def _on_controller_resignation(self) -> None:
-        """End the reign, if there is one (§5.3). Watches that are still armed find no reign and are ignored."""
+        """Stop being active; does nothing if this candidate is not. Events of watches still armed are then ignored."""
         active, self._active = self._active, None
         self._show_active_controller()
         if active is None:
             return
         active.stop()
-        _log.info("Resigned", controller_epoch=active.epoch)
+        _log.info("Resigned as the active controller", controller_epoch=active.epoch)
         active.commit(ControllerResigned(self.config.id))
 
     def _show_active_controller(self) -> None:
         self.metrics.show_active_controller(self.election.active_controller_id, held=self.is_active)
 
-    # What comes from outside; each only enqueues
+    # Callbacks; they only enqueue events
 
     def _on_zookeeper(self, notification: WatchEvent | SessionEvent) -> None:
         if isinstance(notification, SessionEvent):
             if notification.state in {SessionState.EXPIRED, SessionState.AUTH_FAILED}:
-                # Nothing that was queued under the old session may run under the new one (EL-20).
+                # No event queued under the old session may run under the new one (EL-20).
                 self.events.clear_and_put(Expire())
-            _log.info("ZooKeeper session", state=notification.state.value)
+            _log.info("ZooKeeper session state changed", state=notification.state.value)
             return
         if notification.path == CONFIG_CHANGES:
             self._config_listener.changes.changed(notification.kind)
@@ -338,7 +343,7 @@ class Controller:
             case _, UpdateMetadataResponse():
                 self.events.put(UpdateMetadataResponseReceived(broker, response))
             case StopReplicaRequest(), StopReplicaResponse() if self._active is not None:
-                # Only deletions wait for the answer to a StopReplica.
+                # Only topic deletion uses the response to StopReplica.
                 deletion = deletion_answer(self._active, broker, request, response)
                 if deletion is not None:
                     self.events.put(deletion)
@@ -348,16 +353,18 @@ class Controller:
             self.feed.publish_settings_of(topic)
 
     async def _keep_session(self) -> None:
-        """After the event loop has seen the old session's end, make a new one, however long it takes (EL-22)."""
+        """Open a new session after the event loop processed the expiry of the old one; retries until it succeeds
+        (EL-22).
+        """
         while True:
             await self._session_lost.wait()
             while True:
-                # Also the end of a session that was lost before it was usable, which is being made up for now.
+                # Covers also a session that was lost before it could be used: the call below replaces it.
                 self._session_lost.clear()
                 try:
                     await self._zookeeper.start_session()
                 except ZooKeeperError as error:
-                    _log.warning("No new ZooKeeper session yet", error=str(error))
+                    _log.warning("Opening a ZooKeeper session failed", error=str(error))
                     await asyncio.sleep(NEXT_ATTEMPT_S)
                 else:
                     break

@@ -121,7 +121,7 @@ class ControllerElection:
         self.controller_znode_malformed = owned and found is None
 
     def forget(self) -> None:
-        """Nobody is known to rule: the session is gone, or the office was given up."""
+        """Reset to "no active controller known": the session expired, or `/controller` was deleted."""
         self.active_controller_id = NO_CONTROLLER
         self.owns_controller_znode = self.is_taken = self.controller_znode_malformed = False
 
@@ -207,7 +207,7 @@ class ControllerElection:
         return elected
 
     async def _won_by(self, attempts: set[ControllerEpoch]) -> ElectedEpoch | None:
-        """The office, if `/controller` is this very session's and the epoch is one that it tried to write."""
+        """The elected epoch, if this session owns `/controller` and the epoch is one it tried to write; else None."""
         if not (self.owns_controller_znode and attempts):
             return None
         epoch, version = await self._read_epoch()

@@ -6,16 +6,8 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from cluster.errors import ErrorCode
-from cluster.requests.configs import PlanFeatureUpdatesRequest
-from cluster.requests.elections import PlanControlledShutdownRequest
 from controller.active_controller import ActiveController
-from controller.dry_runs import (
-    DryRequest,
-    Planned,
-    carry_out_or_rehearse,
-    plan_controlled_shutdown,
-    plan_feature_updates,
-)
+from controller.dry_runs import rehearse
 from controller.events import (
     AutoPreferredReplicaLeaderElection,
     BrokerChange,
@@ -37,48 +29,21 @@ from controller.events import (
     ZkPartitionReassignment,
 )
 from controller.handlers.brokers.broker_changes import broker_change, broker_modifications
-from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.notifications import (
     isr_change_notification,
     leader_and_isr_answered,
     log_dir_event_notification,
 )
-from controller.handlers.brokers.producer_ids import allocate_producer_ids
-from controller.handlers.configs.features import update_features
-from controller.handlers.configs.requests import alter_configs
-from controller.handlers.partitions.elections import balance_leaders, elect_leaders, replica_leader_election
-from controller.handlers.partitions.isr_changes import alter_partition, changed_partitions
+from controller.handlers.partitions.elections import balance_leaders, replica_leader_election
 from controller.handlers.partitions.partition_transitions import trigger_online_elections
-from controller.handlers.queries import answer_query
 from controller.handlers.reassignment.engine import complete_reassignments
 from controller.handlers.reassignment.requests import (
-    alter_partition_reassignments,
-    list_partition_reassignments,
     zk_partition_reassignment,
 )
 from controller.handlers.resumption import resume_procedures
 from controller.handlers.topics.changes import partition_modifications, topic_change
-from controller.handlers.topics.deletion_requests import delete_topics
 from controller.handlers.topics.deletions import deletion_answered, topic_deletion
-from controller.handlers.topics.requests import create_partitions, create_topics
-from controller.request_events import (
-    AllocateProducerIdsReceived,
-    AlterConfigsReceived,
-    AlterPartitionReceived,
-    Answer,
-    ApiPartitionReassignment,
-    ControlledShutdownReceived,
-    CreatePartitionsReceived,
-    CreateTopicsReceived,
-    DeleteTopicsReceived,
-    ElectLeadersReceived,
-    ListPartitionReassignments,
-    Query,
-    QueryReceived,
-    Request,
-    RequestEvent,
-    UpdateFeaturesReceived,
-)
+from controller.request_events import RequestEvent
 
 _Event = TypeVar("_Event", bound=Event)
 _Reaction = tuple[type[Event], Callable[[ActiveController, Any], Awaitable[object]]]
@@ -95,39 +60,15 @@ def _on(kind: type[_Event], react: Callable[[ActiveController, _Event], Awaitabl
     return kind, react
 
 
-def _answering(
-    kind: type[RequestEvent[Request, Answer]], handle: Callable[[ActiveController, Request], Awaitable[Answer]]
-) -> _Reaction:
-    async def react(active: ActiveController, event: RequestEvent[Request, Answer]) -> None:
-        event.answer(await handle(active, event.request))
-
-    return kind, react
-
-
-def _rehearsable(
-    kind: type[RequestEvent[DryRequest, Planned]], handle: Callable[[ActiveController, DryRequest], Awaitable[Planned]]
-) -> _Reaction:
-    async def answer(active: ActiveController, request: DryRequest) -> Planned:
-        return await carry_out_or_rehearse(active, request, handle)
-
-    return _answering(kind, answer)
-
-
-async def _answer_query(active: ActiveController, query: Query) -> object:
-    match query:
-        case PlanControlledShutdownRequest():
-            return await plan_controlled_shutdown(active, query)
-        case PlanFeatureUpdatesRequest():
-            return await plan_feature_updates(active, query)
-        case _:
-            return await answer_query(active, query)
-
-
-async def _alter_partition(active: ActiveController, event: AlterPartitionReceived) -> None:
-    changes = await alter_partition(active, event.request)
-    event.answer(changes)
-    # Leaders need not wait for what their new ISRs complete (IS-17).
-    await complete_reassignments(active, changed_partitions(active.context, changes))
+async def _answer_request(active: ActiveController, event: RequestEvent) -> None:
+    api, request = event.api, event.request
+    if api.dry_run_topics is not None and request.validate_only:
+        answer = await rehearse(active, request, api.handler, api.dry_run_topics(active.context, request))
+    else:
+        answer = await api.handler(active, request)
+    event.answer(answer)
+    if api.follow_up is not None:
+        await api.follow_up(active, answer)
 
 
 async def _metadata_answered(_active: ActiveController, event: UpdateMetadataResponseReceived) -> None:
@@ -160,18 +101,7 @@ _REACTIONS: Final = dict(
         ),
         _on(UpdateMetadataResponseReceived, _metadata_answered),
         _on(TopicDeletionStopReplicaResponseReceived, deletion_answered),
-        _on(AlterPartitionReceived, _alter_partition),
-        _answering(ControlledShutdownReceived, controlled_shutdown),
-        _answering(AllocateProducerIdsReceived, allocate_producer_ids),
-        _rehearsable(CreateTopicsReceived, create_topics),
-        _rehearsable(CreatePartitionsReceived, create_partitions),
-        _rehearsable(DeleteTopicsReceived, delete_topics),
-        _rehearsable(AlterConfigsReceived, alter_configs),
-        _answering(UpdateFeaturesReceived, update_features),
-        _rehearsable(ApiPartitionReassignment, alter_partition_reassignments),
-        _answering(ListPartitionReassignments, list_partition_reassignments),
-        _rehearsable(ElectLeadersReceived, elect_leaders),
-        _answering(QueryReceived, _answer_query),
+        _on(RequestEvent, _answer_request),
     )
 )
 EVENTS: Final = frozenset(_REACTIONS)

@@ -34,15 +34,15 @@ from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.partitions.requested_elections import requested_partitions
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.configs.features import finalized_levels, update_features
-from controller.rehearsal import Rehearsal
-from controller.request_events import (
+from controller.handlers.waiting import (
     CreatePartitionsDecision,
     CreateTopicsDecision,
     DeleteTopicsDecision,
     ElectLeadersDecision,
 )
+from controller.rehearsal import Rehearsal
 
-DryRequest = TypeVar("DryRequest", bound="Rehearsable")
+_Request = TypeVar("_Request")
 Planned = TypeVar(
     "Planned",
     CreateTopicsDecision,
@@ -52,26 +52,20 @@ Planned = TypeVar(
     AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
 )
-Rehearsable = (
-    CreateTopicsRequest
-    | CreatePartitionsRequest
-    | DeleteTopicsRequest
-    | ElectLeadersRequest
-    | AlterConfigsRequest
-    | AlterPartitionReassignmentsRequest
-)
-"""Requests with `validate_only`."""
+"""What handlers answer to a request with `validate_only`."""
 
 
-async def carry_out_or_rehearse(
+async def rehearse(
     active: ActiveController,
-    request: DryRequest,
-    handle: Callable[[ActiveController, DryRequest], Awaitable[Planned]],
+    request: _Request,
+    handle: Callable[[ActiveController, _Request], Awaitable[Planned]],
+    topics: Iterable[str],
 ) -> Planned:
-    """What `handle` answers; with `validate_only` what it would answer, and the plan, and nothing is changed."""
-    if not request.validate_only:
-        return await handle(active, request)
-    rehearsal = Rehearsal(active, _topics(active.context, request))
+    """What `handle` would answer, and the plan; nothing is changed.
+
+    `topics`: those that the handler looks at, and those that follow from the request.
+    """
+    rehearsal = Rehearsal(active, topics)
     answer = await rehearsal.run(handle(rehearsal.active, request))
     return _as_planned(answer, rehearsal.plan())
 
@@ -109,19 +103,26 @@ async def plan_feature_updates(
     return PlanFeatureUpdatesResponse(answer.results, levels)
 
 
-def _topics(context: ControllerContext, request: Rehearsable) -> Iterable[str]:
-    """The topics that the handler of the request looks at, and those that follow from it."""
-    match request:
-        case CreateTopicsRequest() | CreatePartitionsRequest() | AlterPartitionReassignmentsRequest():
-            return [topic.name for topic in request.topics]
-        case DeleteTopicsRequest():
-            names = (context.topic_names.get(t.topic_id) if t.topic_id else t.name for t in request.topics)
-            return [name for name in names if name is not None]
-        case ElectLeadersRequest():
-            return dict.fromkeys(tp.topic for tp in requested_partitions(context, request))
-        case AlterConfigsRequest():
-            named = [r.resource_name for r in request.resources if r.resource_type == TOPIC_RESOURCE]
-            return dict.fromkeys((*named, *(tp.topic for tp in context.partitions_awaiting_leader())))
+def named_topics(
+    _context: ControllerContext,
+    request: CreateTopicsRequest | CreatePartitionsRequest | AlterPartitionReassignmentsRequest,
+) -> Iterable[str]:
+    return [topic.name for topic in request.topics]
+
+
+def topics_to_delete(context: ControllerContext, request: DeleteTopicsRequest) -> Iterable[str]:
+    names = (context.topic_names.get(t.topic_id) if t.topic_id else t.name for t in request.topics)
+    return [name for name in names if name is not None]
+
+
+def topics_to_elect(context: ControllerContext, request: ElectLeadersRequest) -> Iterable[str]:
+    return dict.fromkeys(tp.topic for tp in requested_partitions(context, request))
+
+
+def topics_to_alter(context: ControllerContext, request: AlterConfigsRequest) -> Iterable[str]:
+    """Also those for which a setting may allow an election."""
+    named = [r.resource_name for r in request.resources if r.resource_type == TOPIC_RESOURCE]
+    return dict.fromkeys((*named, *(tp.topic for tp in context.partitions_awaiting_leader())))
 
 
 def _as_planned(answer: Planned, plan: Plan) -> Planned:

@@ -1,7 +1,7 @@
 """Settings that change while the process runs, and who follows their changes.
 
-A candidate follows them whether it is active or not, in a task of its own, so that what a new reign decides with
-is already up to date. Source: Kafka DynamicBrokerConfig, TopicConfigHandler.
+Every candidate follows them in a task of its own, active or not, so that a newly elected controller decides with
+current settings. Source: Kafka DynamicBrokerConfig, TopicConfigHandler.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ def _unclean_override(overrides: Mapping[str, str]) -> bool | None:
 
 
 class ConfigListener:
-    """What changes of settings mean for one candidate, over all its sessions and reigns."""
+    """Applies config changes to one candidate, across its sessions and elections."""
 
     def __init__(
         self,

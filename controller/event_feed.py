@@ -1,8 +1,8 @@
 """The stream of cluster events that programs may follow, from a bounded past into the future.
 
-One history serves all followers of a reign, so a slow one costs no memory: when it has fallen behind what is still
-remembered, it is told that it missed something and goes on from there. Nothing is remembered before somebody
-follows, because nobody could ask for it.
+One bounded history serves all subscribers of an active controller, so a slow one costs no memory: a subscriber that
+falls behind the history is sent a marker that events were missed and continues from there. The history is empty until
+the first subscriber, because no cursor can point before it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ RESPONSE_EVENTS_MAX: Final = 500
 
 
 class EventFeed:
-    """The events of one reign. For one event loop."""
+    """The cluster events of one controller epoch. Not thread-safe: used from one event loop."""
 
     def __init__(self, epoch: ControllerEpoch, controller: ControllerId, clock: WallClock) -> None:
         self._epoch, self._controller, self._clock = epoch, controller, clock
@@ -54,15 +54,15 @@ class EventFeed:
             self._append([self._event("configs_changed", topic)])
 
     def close(self) -> None:
-        """The reign is over, and with it every stream."""
+        """End every stream; called on resignation."""
         self._is_over = True
         self._wake()
 
     def follow(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
         """What happens from now on, or behind the cursor. The first response comes at once, to name the place.
 
-        The stream ends with ApiError(NOT_CONTROLLER) when the reign does. Raises ApiError(INVALID_REQUEST) for what
-        is no cursor.
+        The stream ends with ApiError(NOT_CONTROLLER) when this controller resigns. Raises ApiError(INVALID_REQUEST) for
+        a malformed cursor.
         """
         place, missed = self._next, False
         if request.cursor:

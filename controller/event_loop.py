@@ -1,7 +1,7 @@
-"""One event at a time, first come first served: the single writer of all controller state.
+"""The controller's event loop: processes one event at a time, first in first out.
 
-Everything else (servicers, watches, answers of brokers) only puts events here. What an error of an event
-leads to is decided in this one place. Source: Kafka ControllerEventManager.
+The only writer of controller state. Everything else (gRPC servicers, watches, responses of brokers) only enqueues
+events. `error_disposition` decides what follows from an error. Source: Kafka ControllerEventManager.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ _log = structlog.stdlib.get_logger()
 
 
 class Disposition(Enum):
-    """What follows from an event that ended in an error. In every case the event is abandoned where it stood."""
+    """What the event loop does after an event failed. The event itself is always abandoned at the failing step."""
 
     RESIGN_IF_MOVED = "resign if moved"
-    """Another controller was elected: resign if that is so."""
+    """A write was fenced: re-read `/controller` and resign if another controller was elected."""
     STEP_DOWN = "step down"
-    """What is in memory can no longer be trusted: let some candidate start afresh from ZooKeeper."""
+    """The in-memory state can no longer be trusted: resign, so that a candidate reloads it from ZooKeeper."""
     AWAIT_EXPIRY = "await expiry"
-    """The session is gone; the event that says so is on its way."""
+    """The session has expired; the `Expire` event follows."""
     CARRY_ON = "carry on"
     END = "end"
-    """The process cannot do what it was started for: nothing is left to try."""
+    """A fatal error at startup: end the process."""
 
 
 def error_disposition(event: Event, error: Exception) -> Disposition:
@@ -48,14 +48,14 @@ def error_disposition(event: Event, error: Exception) -> Disposition:
         case UnsentDecisionsError() | AssertionError():
             return Disposition.STEP_DOWN
         case _ if event.state is ControllerState.CONTROLLER_CHANGE:
-            # A failover that broke off half way leaves nobody in charge (EL-7).
+            # A failover that stopped halfway leaves the cluster without a working controller (EL-7).
             return Disposition.STEP_DOWN
         case _:
             return Disposition.CARRY_ON
 
 
 class EventProcessor(Protocol):
-    """What the loop asks of the controller. Source: Kafka ControllerEventProcessor."""
+    """Callbacks of the event loop. Source: Kafka ControllerEventProcessor."""
 
     async def process(self, event: Event, cause: Cause) -> None: ...
 
@@ -69,7 +69,7 @@ class EventProcessor(Protocol):
 
 
 class EventLoop:
-    """The queue and its one consumer."""
+    """The event queue and its only consumer."""
 
     def __init__(self, processor: EventProcessor, metrics: ControllerMetrics) -> None:
         self._processor = processor
@@ -80,7 +80,7 @@ class EventLoop:
         self._closed = False
 
     def put(self, event: Event) -> None:
-        """Queue an event; after the shutdown it is preempted at once."""
+        """Append an event to the queue; after shutdown the event is preempted at once."""
         if self._closed:
             preempt(event)
             return
@@ -89,14 +89,14 @@ class EventLoop:
         self._filled.set()
 
     def clear_and_put(self, event: Event) -> None:
-        """Jump the queue: preempt all that waits, in order. The event in progress is not disturbed (EV-5)."""
+        """Preempt all queued events in order, then queue `event`. The event being processed goes on (EV-5)."""
         waiting, self._queue = self._queue, deque()
         for preempted, _ in waiting:
             preempt(preempted)
         self.put(event)
 
     async def run(self) -> None:
-        """Process events until ShutdownEventLoop has been."""
+        """Process events until `ShutdownEventLoop` was processed."""
         while True:
             event = await self._next()
             await self._process(event)
@@ -112,7 +112,7 @@ class EventLoop:
                 async with asyncio.timeout(QUEUE_TIME_RESET_S):
                     await self._filled.wait()
             except TimeoutError:
-                # Old waiting times would otherwise look like present ones for as long as nothing happens (EV-10).
+                # Otherwise old queue times would be exposed as current ones while the queue is idle (EV-10).
                 self._metrics.queue_time_ms.reset()
         event, since = self._queue.popleft()
         self._metrics.queue_size.set(len(self._queue))
@@ -121,7 +121,7 @@ class EventLoop:
 
     async def _process(self, event: Event) -> None:
         state = event.state
-        cause = Cause(type(event).__name__, self._processed)
+        cause = Cause(event.name, self._processed)
         self._processed += 1
         self._metrics.show_state(state)
         began = _now()
@@ -138,13 +138,13 @@ class EventLoop:
         disposition = error_disposition(event, error)
         answer_with_error(event, error)
         if isinstance(event, RequestEvent) and isinstance(error, ApiError) and disposition is Disposition.CARRY_ON:
-            # What somebody asked for cannot be had, and the answer says so: nothing is wrong here.
-            _log.info("A request was refused", request=type(event).__name__, error=str(error))
+            # The request is refused and the response says why; this is not a fault of the controller.
+            _log.info("Request refused", request=event.name, error=str(error))
             return
         expected = disposition in {Disposition.RESIGN_IF_MOVED, Disposition.AWAIT_EXPIRY, Disposition.END}
         _log.error(
-            "An event was abandoned",
-            abandoned=type(event).__name__,
+            "Event processing failed",
+            abandoned=event.name,
             error=str(error),
             disposition=disposition.value,
             exc_info=None if expected else error,
@@ -162,19 +162,19 @@ class EventLoop:
                 case _:
                     assert_never(disposition)
         except SessionExpiredError:
-            # Whatever office there was is gone with the session; its event follows.
+            # `/controller` is deleted with the session; the `Expire` event follows.
             pass
         except Exception as second:
-            _log.error("Resigning failed", error=str(second), exc_info=second)
+            _log.error("Resignation failed", error=str(second), exc_info=second)
 
 
 def preempt(event: Event) -> None:
-    """Answer the caller of an event that will not be processed (EV-6)."""
+    """Fail the request of an event that will not be processed with NOT_CONTROLLER (EV-6)."""
     _refuse(event, ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active"))
 
 
 def answer_with_error(event: Event, error: Exception) -> None:
-    """Answer the caller of an event that ended in an error, unless it was answered before (INV-12)."""
+    """Complete the request of a failed event with the error, unless it was answered before (INV-12)."""
     match error:
         case ControllerMovedError() | SessionExpiredError():
             preempt(event)

@@ -3,8 +3,6 @@
 Source: Kafka ControllerEvent.
 """
 
-from typing import ClassVar
-
 from msgspec import Struct
 
 from cluster.broker import BrokerId
@@ -15,9 +13,17 @@ from controller.controller_state import ControllerState
 
 
 class Event(Struct, frozen=True):
-    """Any of them. `state`: what the controller is said to be busy with meanwhile, and timed by (EV-3)."""
+    """Any of them."""
 
-    state: ClassVar[ControllerState]
+    @property
+    def name(self) -> str:
+        """What the state-change log calls it as a cause."""
+        return type(self).__name__
+
+    @property
+    def state(self) -> ControllerState:
+        """What the controller is said to be busy with meanwhile, and timed by (EV-3)."""
+        return ControllerState.IDLE
 
 
 # The candidate's own affairs, active or not

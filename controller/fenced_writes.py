@@ -77,7 +77,7 @@ class _Pending(NamedTuple):
 
 
 class FencedWriter:
-    """Writes of one reign, with the check that ties them to it."""
+    """Writes of one active controller, each fenced by a version check of `/controller_epoch`."""
 
     def __init__(
         self, zookeeper: ZooKeeper, epoch_zk_version: ZkVersion, fence_path: str, *, on_refusal: Callable[[], None]

@@ -41,7 +41,7 @@ class ControllerMetrics:
         self.unclean_elections = registry.meter(DOMAIN, "ControllerStats", "UncleanLeaderElectionsPerSec")
         self.queue_size = registry.gauge(DOMAIN, "ControllerEventManager", "EventQueueSize")
         self.queue_time_ms = registry.histogram(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
-        # A reign's channels count in it; who is not active yet shows that nothing is queued.
+        # Counted by the channels of an active controller; registered here so that the other candidates expose 0.
         registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
         self.current_controller_id = registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId")
         self.current_controller_id.set(NO_CONTROLLER)
@@ -55,14 +55,15 @@ class ControllerMetrics:
             timer.update_ms(duration_ms)
 
     def show_active_controller(self, active_controller_id: ControllerId, *, held: bool) -> None:
-        """Who was last seen active, and whether it is this candidate: at once, not after the event, because a
-        failover may take long and its office counts from the election (§15.1).
+        """Set the active controller's id and whether it is this candidate.
+
+        Set at the election, not after its event: a failover may take long, and the controller is active from the start.
         """
         self.current_controller_id.set(active_controller_id)
         self._gauges["ActiveControllerCount"].set(held)
 
     def show(self, context: ControllerContext | None) -> None:
-        """Copy the counters of a reign; zeros for a candidate that is not active (INV-11)."""
+        """Set the gauges from the context; zeros for a candidate that is not active (INV-11)."""
         for name, value in _counts(context).items():
             self._gauges[name].set(value)
 

@@ -1,87 +1,44 @@
 """A controller process as the wire sees it: requests in, answers out, whatever its role is at the moment."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
-import structlog
 from msgspec.structs import replace
 
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
-from cluster.requests.agents import AllocateProducerIdsRequest, AlterPartitionRequest, ControlledShutdownRequest
-from cluster.requests.cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    ReadStateChangesRequest,
-    ReadStateChangesResponse,
-    WatchRequest,
-    WatchResponse,
-)
-from cluster.requests.configs import AlterConfigsRequest, UpdateFeaturesRequest
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, WatchRequest, WatchResponse
 from cluster.requests.context import RequestContext
-from cluster.requests.elections import ElectLeadersRequest, ElectLeadersResponse
-from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
-from cluster.requests.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registered_controllers import registered_controllers
 from controller.answered_requests import AnsweredRequests
+from controller.apis import APIS
 from controller.controller import Controller
 from controller.event_loop import preempt
-from controller.events import Event
-from controller.handlers.partitions.elections import wait_for_delivery
-from controller.handlers.topics.deletion_requests import wait_for_deletions
-from controller.handlers.topics.requests import wait_for_leaders, wait_for_new_partitions
-from controller.request_events import (
-    AllocateProducerIdsReceived,
-    AlterConfigsReceived,
-    AlterPartitionReceived,
-    ApiPartitionReassignment,
-    ControlledShutdownReceived,
-    CreatePartitionsReceived,
-    CreateTopicsReceived,
-    DeleteTopicsReceived,
-    ElectLeadersDecision,
-    ElectLeadersReceived,
-    ListPartitionReassignments,
-    Query,
-    QueryReceived,
-    Request,
-    RequestEvent,
-    UpdateFeaturesReceived,
-)
+from controller.request_events import ControllerApi, RequestEvent
 
 REDIRECT_TIMEOUT_S: Final = 2
 """How long a standby looks for the active controller before it refuses without an address."""
-_log = structlog.stdlib.get_logger()
-
-_EVENT_OF_MUTATION: Final[dict[type, Callable[[Any, asyncio.Future[Any]], Event]]] = {
-    AlterConfigsRequest: AlterConfigsReceived,
-    AlterPartitionReassignmentsRequest: ApiPartitionReassignment,
-    UpdateFeaturesRequest: UpdateFeaturesReceived,
-}
-"""Those whose answer is complete when they are decided upon."""
-ReadStateChanges = Callable[[ReadStateChangesRequest], Awaitable[ReadStateChangesResponse]]
 
 
 class ControllerNode:
-    """The RequestHandler of a controller process."""
+    """The RequestHandler of a controller process. `apis`: what it answers beside those of controllers."""
 
-    def __init__(self, controller: Controller, zookeeper: ZooKeeper, read_state_changes: ReadStateChanges) -> None:
+    def __init__(self, controller: Controller, zookeeper: ZooKeeper, apis: Iterable[DirectApi[Any]]) -> None:
         self._controller = controller
         self._zookeeper = zookeeper
-        self._read_state_changes = read_state_changes
         self._answered = AnsweredRequests()
+        local: tuple[DirectApi[Any], ...] = (
+            DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, self._describe_cluster),
+            DirectApi(WatchRequest, ApiKind.LOCAL, Callers.ANYONE, self._watch),
+            *apis,
+        )
+        self.apis: dict[type, Api[Any]] = {**APIS, **{api.request: api for api in local}}
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer a request of ControllerService or ClusterService.
@@ -89,104 +46,45 @@ class ControllerNode:
         Between nodes an error is a code in the answer. Administrative requests raise ApiError; NOT_CONTROLLER
         then carries the address of the active controller, if there is one.
         """
-        match request:
-            case AlterPartitionRequest():
-                return await self._answer_node(request, AlterPartitionReceived)
-            case ControlledShutdownRequest():
-                return await self._answer_node(request, ControlledShutdownReceived)
-            case AllocateProducerIdsRequest():
-                return await self._answer_node(request, AllocateProducerIdsReceived)
-            case DescribeClusterRequest():
-                return await self._describe_cluster(request)
-            case ReadStateChangesRequest():
-                return await self._read_state_changes(request)
-            case _:
-                return await self._redirecting(self._administer(context, request))
-
-    async def _administer(self, context: RequestContext, request: Any) -> Any:
-        match request:
-            case CreateTopicsRequest() | CreatePartitionsRequest() | DeleteTopicsRequest():
-                return await self._change_topics(context, request)
-            case ElectLeadersRequest():
-                return await self._elect_leaders(context, request)
-            case AlterConfigsRequest() | UpdateFeaturesRequest() | AlterPartitionReassignmentsRequest():
-                return await self._decide(context, request, _EVENT_OF_MUTATION[type(request)])
-            case WatchRequest():
-                return self._watch(request)
-            case ListPartitionReassignmentsRequest():
-                return await self._ask(request, ListPartitionReassignments)
-            case _ if isinstance(request, Query):
-                return await self._query(request)
-            case _:
-                kind = type(request).__name__
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
-
-    async def _answer_node(
-        self, request: Request, event: Callable[[Request, asyncio.Future[Any]], RequestEvent[Request, Any]]
-    ) -> Any:
-        """The event loop's answer to a broker; while not active the answer's code says so."""
-        asked = event(request, asyncio.get_running_loop().create_future())
-        if self._controller.is_active:
-            self._controller.events.put(asked)
-        else:
-            preempt(asked)
-        return await asked.reply
-
-    async def _elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        decided: ElectLeadersDecision = await self._decide(context, request, ElectLeadersReceived)
-        return await wait_for_delivery(decided, request)
-
-    def _watch(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
-        feed = self._controller.feed
-        if feed is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
-        return feed.follow(request)
-
-    async def _change_topics(
-        self, context: RequestContext, request: CreateTopicsRequest | CreatePartitionsRequest | DeleteTopicsRequest
-    ) -> Any:
-        match request:
-            case CreateTopicsRequest():
-                created = await self._decide(context, request, CreateTopicsReceived)
-                return CreateTopicsResponse(await wait_for_leaders(created, request.timeout_ms), created.plan)
-            case CreatePartitionsRequest():
-                expanded = await self._decide(context, request, CreatePartitionsReceived)
-                results = await wait_for_new_partitions(expanded, request.timeout_ms)
-                return CreatePartitionsResponse(results, expanded.plan)
-            case DeleteTopicsRequest():
-                marked = await self._decide(context, request, DeleteTopicsReceived)
-                return DeleteTopicsResponse(await wait_for_deletions(marked, request.timeout_ms), marked.plan)
-
-    async def _decide(
-        self, context: RequestContext, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]
-    ) -> Any:
-        """The event loop's answer to a mutation; the first one where the same request comes again."""
-        return await self._answered.first_answer(
-            context.request_id, request, lambda reply: self._enqueue(event(request, reply))
-        )
-
-    async def _query(self, query: Query) -> Any:
-        return await self._ask(query, QueryReceived)
-
-    async def _ask(self, request: Request, event: Callable[[Request, asyncio.Future[Any]], Event]) -> Any:
-        """The event loop's answer to what changes nothing."""
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._enqueue(event(request, reply))
-        return await reply
-
-    def _enqueue(self, event: Event) -> None:
-        if not self._controller.is_active:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
-        self._controller.events.put(event)
-
-    async def _redirecting(self, answer: Awaitable[Any]) -> Any:
+        api = self.apis.get(type(request))
         try:
-            return await answer
+            match api:
+                case DirectApi():
+                    return await api.handler(request)
+                case ControllerApi():
+                    return await self._ask(api, context, request)
+                case _:
+                    kind = type(request).__name__
+                    raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
             message = error.message
         raise ApiError(ErrorCode.NOT_CONTROLLER, message, leader_address=await self._active_address())
+
+    async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
+        """The event loop's answer, finished; to a mutation that comes again, the first one."""
+
+        def put(reply: asyncio.Future[Any]) -> None:
+            event = RequestEvent(api, request, reply, context)
+            if self._controller.is_active:
+                self._controller.events.put(event)
+            else:
+                preempt(event)
+
+        if api.kind is ApiKind.MUTATION:
+            answer = await self._answered.first_answer(context.request_id, request, put)
+        else:
+            reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            put(reply)
+            answer = await reply
+        return answer if api.finish is None else await api.finish(answer, request)
+
+    async def _watch(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
+        feed = self._controller.feed
+        if feed is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not active")
+        return feed.follow(request)
 
     async def _active_address(self) -> str | None:
         try:
@@ -196,14 +94,14 @@ class ControllerNode:
             return None
         return address if address else None
 
-    async def _describe_cluster(self, request: DescribeClusterRequest) -> Any:
+    async def _describe_cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
         """The active controller tells what it knows; a standby at least who is active."""
+        described: DescribeClusterResponse | None = None
         try:
-            described = await self._query(request)
+            described = await self._ask(APIS[DescribeClusterRequest], RequestContext(), request)
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
-            described = None
         try:
             async with asyncio.timeout(REDIRECT_TIMEOUT_S):
                 if described is None:

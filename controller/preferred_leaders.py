@@ -5,7 +5,6 @@ Automatic rebalancing asks this every few minutes for every broker, and must not
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from cluster.broker import BrokerId
@@ -54,20 +53,6 @@ class PreferredLeaders:
 
     def _as_counts(self) -> dict[BrokerId, tuple[int, set[TopicPartition]]]:
         return {b: (size, set(self.led_by_others(b))) for b, size in self._meant_to_lead.items() if size}
-
-
-def count_preferred_leaders(
-    assignments: Mapping[TopicPartition, ReplicaAssignment], leaderships: Mapping[TopicPartition, LeaderAndIsr]
-) -> PreferredLeaders:
-    """The index made from scratch: what one that was kept up to date must equal."""
-    counted = PreferredLeaders()
-    for tp, assignment in assignments.items():
-        if assignment.replicas:
-            preferred, leadership = assignment.replicas[0], leaderships.get(tp)
-            counted.count(preferred, +1)
-            if leadership is not None and leadership.leader != preferred:
-                counted.mark(preferred, tp, +1)
-    return counted
 
 
 def is_imbalanced(assignment: ReplicaAssignment, leadership: LeaderAndIsr) -> bool:

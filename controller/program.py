@@ -20,7 +20,6 @@ from cluster.process.diagnostics import configure_diagnostics
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
-from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.requests.context import RequestContext
 from cluster.rpc.request_handler import RequestHandler
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
@@ -28,7 +27,7 @@ from controller.adapters.grpc_server import serve_controller
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.node import ControllerNode
-from state_log.reader import read_lines
+from state_log.apis import state_log_apis
 from state_log.writer import open_state_change_log
 
 _log = structlog.stdlib.get_logger()
@@ -44,7 +43,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
     configure_diagnostics("controller", config.id)
     metrics, clock = Metrics(), SystemClock()
-    state_changes, directory = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
+    state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
@@ -67,11 +66,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             clock=clock,
             random=SystemRandom(),
         )
-
-        async def read_state_changes(request: ReadStateChangesRequest) -> ReadStateChangesResponse:
-            return await asyncio.to_thread(read_lines, directory, request.topic, request.partition)
-
-        entrance.open(ControllerNode(controller, zookeeper, read_state_changes))
+        entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
         _log.info("Controller started", address=endpoint.address, zookeeper=config.zookeeper)
         try:
             async with TaskSet() as tasks:

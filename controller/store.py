@@ -39,7 +39,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class ControllerStore:
-    """Reads and writes of one reign."""
+    """Reads and fenced writes of one active controller."""
 
     def __init__(self, zookeeper: ZooKeeper, writer: FencedWriter) -> None:
         self._zookeeper = zookeeper
@@ -272,7 +272,7 @@ class ControllerStore:
         znode = await self._zookeeper.get(path)
         return None if znode is None else znode.data
 
-    # The office
+    # /controller
 
     async def delete_controller_znode(self) -> None:
         """Delete `/controller` (EL-12). Raises ControllerMovedError when another controller was elected."""

@@ -1,6 +1,6 @@
 """`klamm`: the list of all commands. What a command needs is imported when it runs.
 
-Exit codes: 0 done, 1 refused, failed or timed out, 2 wrong usage, 3 a check found issues.
+Exit codes: `cluster.process.exit_codes`.
 """
 
 import os
@@ -19,13 +19,11 @@ from admin.cli.produce import PRODUCE_EXAMPLES, produce
 from admin.cli.story import STORY_EXAMPLES, story
 from admin.cli.watch import WATCH_EXAMPLES, watch
 from cluster.errors import ApiError, ClusterError, ConfigError
+from cluster.process.exit_codes import ExitCode
 from launcher import audits, benches, local_cluster, nodes
 from launcher.checks import run_checks
 from launcher.demo_command import DEMO_EXAMPLES, demo
 from launcher.simulations import SIMULATE_EXAMPLES, simulate
-
-EXIT_REFUSED: Final = 1
-EXIT_WRONG_USAGE: Final = 2
 
 
 class _Commands(TyperGroup):
@@ -123,14 +121,14 @@ def main() -> None:
     except ConfigError as error:
         for line in error.errors:
             say(f"klamm: {line}")
-        sys.exit(EXIT_WRONG_USAGE)
+        sys.exit(ExitCode.USAGE)
     except ApiError as error:
         for line in error_lines(error):
             say(f"klamm: {line}")
-        sys.exit(EXIT_REFUSED)
+        sys.exit(ExitCode.REFUSED)
     except ClusterError as error:
         say(f"klamm: {error}")
-        sys.exit(EXIT_REFUSED)
+        sys.exit(ExitCode.REFUSED)
     except OSError as error:
         if error.errno is None:
             raise
@@ -138,7 +136,7 @@ def main() -> None:
         place = "" if error.filename is None else f"{error.filename}: "
         say(f"klamm: {place}{error.strerror}")
         _close_stdout()
-        sys.exit(EXIT_REFUSED)
+        sys.exit(ExitCode.REFUSED)
 
 
 def error_lines(error: ApiError) -> list[str]:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from admin.cli.options import Format, examples
+from admin.cli.options import examples
+from cluster.process.documents import Format
 from launcher.installation import require_clone
 
 app = typer.Typer(no_args_is_help=True, help="Benchmarks. They measure; only wrong results fail.")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from admin.cli.output import say
+from cluster.process.exit_codes import ExitCode
 from launcher.installation import ROOT, require_clone
 
 # Seconds, so that running them once more under coverage costs little: decisions have no branch without a test.
@@ -47,4 +48,4 @@ def run_checks(
         say(f"failed: {shown}")
     if not failed:
         say("all checks passed")
-    sys.exit(1 if failed else 0)
+    sys.exit(ExitCode.REFUSED if failed else ExitCode.OK)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import Format, FormatOption, examples
-from admin.cli.output import say, write_json
+from admin.cli.options import FormatOption, examples
+from admin.cli.output import say
+from cluster.process.documents import Format, write_document
+from cluster.process.exit_codes import ExitCode
 from launcher.installation import require_extras
 
 if TYPE_CHECKING:
@@ -63,15 +65,11 @@ def demo(
     finally:
         cluster.stop_all()
     document["seconds"] = round(time.monotonic() - started, 1)
-    if form is Format.JSON:
-        write_json(document)
-    elif form is Format.YAML:
-        import yaml
-
-        sys.stdout.write(yaml.safe_dump(document, sort_keys=False))
-    else:
+    if form is Format.TABLE:
         _print_summary(document)
-    sys.exit(0 if document["passed"] else 1)
+    else:
+        write_document(document, form)
+    sys.exit(ExitCode.OK if document["passed"] else ExitCode.REFUSED)
 
 
 def _run(cluster: "LocalCluster", step: Any) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, DataOption, Format, FormatOption, examples
+from admin.cli.options import DEFAULT_DATA, DataOption, FormatOption, examples
 from admin.cli.output import say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
+from cluster.process.documents import Format
 
 if TYPE_CHECKING:
     from deploy.local.cluster import LocalCluster

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from admin.cli.options import Format, FormatOption, examples
+from admin.cli.options import FormatOption, examples
 from cluster.errors import ConfigError
+from cluster.process.documents import Format
 
 SIMULATE_EXAMPLES = examples(
     "klamm simulate --seed 7                  one run",

@@ -1,6 +1,6 @@
 """What `klamm simulate` does: run the seeds, keep their logs, show what came of them.
 
-Results go to stdout, messages to stderr. Exit codes: 0 nothing found, 2 wrong usage, 3 a violation.
+Results go to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
 
 import math
@@ -15,9 +15,10 @@ import msgspec
 import structlog
 import typer
 
-from admin.cli.options import EXIT_FINDINGS, Format
 from admin.cli.output import counted, say, write
 from cluster.errors import ConfigError
+from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
 from simulator.draw import run_seed
 from simulator.run import Run, RunResult
 from simulator.seeds import run_all
@@ -58,7 +59,7 @@ def execute(order: Order, run: Callable[[int, float], Run] = run_seed) -> int:
             advance()
     results.sort(key=lambda result: result.seed)
     _show(order, results)
-    return EXIT_FINDINGS if any(result.violations for result in results) else 0
+    return ExitCode.FINDINGS if any(result.violations for result in results) else ExitCode.OK
 
 
 def replay(seed: int, minutes: float) -> str:

@@ -1,8 +1,8 @@
-"""A disk in memory whose unflushed data is lost or torn when the power goes: the twin of `FileDisk`.
+"""In-memory disk that loses or tears unflushed data on a power failure; the simulator's counterpart of `FileDisk`.
 
-The very same log code runs on it. Names (create, rename, remove) are durable at once; the content of a
-file is durable up to what its last flush saw. A cut below that point may be undone by a power failure, as
-long as no name changed since.
+The same log code runs on both. Names (create, rename, remove) are durable at once; the content of a file is durable up
+to its length at the last flush. A truncation below that point may be undone by a power failure, as long as no name
+changed since.
 """
 
 import asyncio

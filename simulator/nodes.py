@@ -23,7 +23,6 @@ from cluster.process.clock import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
-from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.rpc.request_handler import RequestHandler
 from cluster.znodes.paths import broker_path, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, WatchEvent
@@ -32,11 +31,12 @@ from controller.context import ControllerContext
 from controller.controller import Controller
 from controller.node import ControllerNode
 from simulator.disk import SimulatedDisk
+from simulator.memory_state_log import MemoryStateChangeLog
 from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, SimulatedNetwork
 from simulator.virtual_time_loop import Process
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.record import MemoryStateChangeLog, StateChange, incarnation_id
+from state_log.record import StateChange, incarnation_id
 
 _PORT: Final = 9092
 LOG_DIRECTORY: Final = "/data"
@@ -92,10 +92,6 @@ class Incarnation:
         self.zookeeper.crash()
         self._world.network.detach(self.address)
         self.ended.set()
-
-    async def read_state_changes(self, request: ReadStateChangesRequest) -> ReadStateChangesResponse:
-        del request  # Everything is read from the logs themselves here.
-        return ReadStateChangesResponse(tuple(self.log.lines))
 
 
 class SimulatedNode:
@@ -189,7 +185,7 @@ class SimulatedController(SimulatedNode):
             clock=self._world.clock,
             random=self.random,
         )
-        node = ControllerNode(self.controller, incarnation.zookeeper, incarnation.read_state_changes)
+        node = ControllerNode(self.controller, incarnation.zookeeper, ())
         incarnation.serve(node)
         await self.controller.run(incarnation.stop)
 
@@ -262,7 +258,7 @@ class SimulatedAgent(SimulatedNode):
             client=SimulatedClusterClient(self._world.network, incarnation.source),
             clock=self._world.clock,
             sink=incarnation,
-            read_state_changes=incarnation.read_state_changes,
+            apis=(),
             metrics=Metrics(),
             configs=configs,
             request_stop=incarnation.stop.set,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final, Literal
 
-from broker_agent.log.record_batch import encode_batch, parse_header
+from broker_agent.log.record_batch import parse_header
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
@@ -27,6 +27,7 @@ from simulator.actions import Action, Weights, draw_action
 from simulator.cluster import SimulatedCluster
 from simulator.convergence import check_state_change_logs
 from simulator.nodes import SimulatedAgent, SimulatedNode
+from simulator.record_batches import encode_batch
 from simulator.replication_checker import ReplicationChecker
 from simulator.run import Simulation
 from simulator.violations import CONVERGENCE, violated

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 from typing import Final
 
-from broker_agent.log.record_batch import encode_batch, parse_header
+from broker_agent.log.record_batch import parse_header
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.configs import (
@@ -35,6 +35,7 @@ from simulator.actions import BackgroundRequests, Weights
 from simulator.cluster import SimulatedCluster
 from simulator.nodes import SimulatedAgent
 from simulator.partition_znodes import assignments, assignments_of_topic, topics
+from simulator.record_batches import encode_batch
 from simulator.znode_tree import ZnodeTree
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 

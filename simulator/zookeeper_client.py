@@ -68,7 +68,6 @@ class SimulatedZooKeeperClient:
         self._refuses: Refusals | None = None
         self._watches = ClientWatches()
         self.requests = 0
-        self.round_trips = 0
 
     @property
     def session_id(self) -> int:
@@ -321,7 +320,6 @@ class SimulatedZooKeeperClient:
 
     def _queue(self, calls: Sequence[Call]) -> None:
         self.requests += len(calls)
-        self.round_trips += 1
         self._calls.add(calls)
         if self._session is None:
             self._calls.fail_all()

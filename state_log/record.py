@@ -7,7 +7,7 @@ simulator's checkers and `klamm story` all read these records: they are an inter
 import hashlib
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.partition import TopicPartition
-from cluster.process.clock import WallClock
 
 STATE_CHANGE_VERSION: Final = 1
 CHAIN_START: Final = "0" * 64
@@ -178,6 +177,13 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     return record
 
 
+class ChainHead(NamedTuple):
+    """Where the lines of an incarnation end: the number of the next one, and the SHA-256 of the last one."""
+
+    next_seq: int
+    digest: str
+
+
 class Stamper:
     """Turns what writers say into the numbered and chained lines of one incarnation."""
 
@@ -210,22 +216,9 @@ class Stamper:
         self._prev, self.next_seq = prev, seq
         return lines
 
-
-class MemoryStateChangeLog:
-    """A StateChangeSink that keeps its lines in memory, stamped as the files are."""
-
-    def __init__(self, node: str, incarnation: str, clock: WallClock) -> None:
-        self.node, self.incarnation = node, incarnation
-        self._stamper = Stamper(node, incarnation)
-        self._clock = clock
-        self.lines: list[bytes] = []
-
-    def append(self, changes: Sequence[StateChange]) -> None:
-        self.lines += self._stamper.stamp(changes, self._clock.now_ms())
-
-    def records(self) -> list[LoggedStateChange]:
-        """All records so far, decoded from their lines."""
-        return [_decoder.decode(line) for line in self.lines]
+    @property
+    def head(self) -> ChainHead:
+        return ChainHead(self.next_seq, self._prev.decode())
 
 
 _encoder = msgspec.json.Encoder()

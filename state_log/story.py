@@ -54,8 +54,9 @@ def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipS
 
 
 def _in_order(records: Iterable[LoggedStateChange]) -> list[LoggedStateChange]:
-    """By partition epoch, then by reign, and controllers before the agents whom they told; a record without an epoch
-    follows its predecessor on its node.
+    """Sort by partition epoch, then controller epoch, controllers before agents.
+
+    A record without an epoch sorts with its predecessor on the same node.
     """
     by_node = sorted(records, key=lambda r: (r.node, r.incarnation, r.seq))
     newest: dict[tuple[str, str], tuple[int, int]] = {}

@@ -19,7 +19,7 @@ import structlog
 from cluster.errors import StorageError
 from cluster.process.clock import WallClock
 from cluster.process.settings import Settings
-from state_log.record import Stamper, StateChange, incarnation_id
+from state_log.record import ChainHead, Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
 STATE_CHANGE_FOLDER: Final = "state-change-log"
@@ -103,8 +103,8 @@ class FileStateChangeLog:
         `spare_unaudited`: retention leaves segments alone that no audit has taken completely.
         """
         self.failures = 0
-        self._directory = directory
-        self._node, self._incarnation, self._clock = node, incarnation, clock
+        self.directory = directory
+        self.node, self.incarnation, self._clock = node, incarnation, clock
         self._segment_bytes, self._segment_ms = segment_bytes, segment_ms
         self._fsync_interval_ms = fsync_interval_ms
         self._retention_ms, self._spare_unaudited = retention_ms, spare_unaudited
@@ -120,6 +120,11 @@ class FileStateChangeLog:
         # Guards the descriptors between the event loop and the fsync thread, for moments only: fsync runs outside.
         self._descriptors = threading.Lock()
         self._syncing = threading.Lock()
+
+    @property
+    def head(self) -> ChainHead:
+        """After everything appended so far, whether or not it could be written, or is on the disk yet."""
+        return self._stamper.head
 
     def append(self, changes: Sequence[StateChange]) -> None:
         if not changes:
@@ -176,19 +181,19 @@ class FileStateChangeLog:
                 # A duplicate stays valid when the segment is sealed and closed while it is being synced.
                 taken.append(os.dup(self._current))
             if self._name_unsynced:
-                taken.append(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY))
+                taken.append(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY))
             self._unsynced = self._name_unsynced = False
         return taken
 
     def delete_expired(self) -> None:
         """Delete this node's sealed segments that are older than the retention, as far as audits allow."""
-        if self._retention_ms == _FOREVER or not self._directory.is_dir():
+        if self._retention_ms == _FOREVER or not self.directory.is_dir():
             return
         deadline_ms = self._clock.now_ms() - self._retention_ms
-        audited = read_audited(self._directory) if self._spare_unaudited else {}
-        for path in sorted(self._directory.glob(f"*{SEGMENT_SUFFIX}")):
+        audited = read_audited(self.directory) if self._spare_unaudited else {}
+        for path in sorted(self.directory.glob(f"*{SEGMENT_SUFFIX}")):
             name = parse_segment_name(path.name)
-            if name is None or name.node != self._node or name >= self._current_name:
+            if name is None or name.node != self.node or name >= self._current_name:
                 continue
             status = path.stat()
             taken = not self._spare_unaudited or audited.get(path.name, -1) >= status.st_size
@@ -213,10 +218,10 @@ class FileStateChangeLog:
         return self._size >= self._segment_bytes or now_ms - self._opened_at_ms >= self._segment_ms
 
     def _open(self, first_seq: int, now_ms: int) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._current_name = SegmentName(self._node, self._incarnation, first_seq)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._current_name = SegmentName(self.node, self.incarnation, first_seq)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._current = os.open(self._directory / str(self._current_name), flags, 0o644)
+        self._current = os.open(self.directory / str(self._current_name), flags, 0o644)
         self._size, self._opened_at_ms = 0, now_ms
         self._name_unsynced = self._retention_due = True
 
@@ -228,18 +233,24 @@ class FileStateChangeLog:
 
     def _fail(self, error: OSError, *, lost: int) -> None:
         self.failures += 1
-        _log.error("state-change log cannot be written", directory=str(self._directory), error=str(error), lost=lost)
+        _log.error("state-change log cannot be written", directory=str(self.directory), error=str(error), lost=lost)
         if self._on_failure is not None:
-            self._on_failure(StorageError(str(self._directory), str(error)))
+            self._on_failure(StorageError(str(self.directory), str(error)))
 
 
-def open_state_change_log(
-    settings: Settings, data: Sequence[str], node: str, clock: WallClock
-) -> tuple[FileStateChangeLog, Path]:
-    """The log of this process, and where: `klamm.state.change.log.dir` if set, else below the first data folder."""
+def boot_id() -> str:
+    """Which start of the machine this is, as Linux names it; empty elsewhere."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def open_state_change_log(settings: Settings, data: Sequence[str], node: str, clock: WallClock) -> FileStateChangeLog:
+    """The log of this process, in `klamm.state.change.log.dir` if set, else below the first data folder."""
     configured = settings.klamm_state_change_log_dir
     directory = Path(data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
-    log = FileStateChangeLog(
+    return FileStateChangeLog(
         directory,
         node=node,
         incarnation=incarnation_id(clock.now_ms(), os.getpid()),
@@ -250,4 +261,3 @@ def open_state_change_log(
         retention_ms=settings.klamm_state_change_log_retention_ms,
         spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
     )
-    return log, directory

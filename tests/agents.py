@@ -19,7 +19,6 @@ from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
-from broker_agent.log.record_batch import encode_batch
 from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
 from broker_agent.topic_configs import TopicConfigs, default_log_config
@@ -48,7 +47,6 @@ from cluster.requests.agents import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from cluster.requests.cluster import ReadStateChangesResponse
 from cluster.requests.context import RequestContext
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
@@ -77,6 +75,7 @@ from cluster.zookeeper.port import Create
 from simulator.cluster import VirtualClock
 from simulator.disk import SimulatedDisk
 from simulator.network import SimulatedClusterClient, SimulatedNetwork
+from simulator.record_batches import encode_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
@@ -173,7 +172,7 @@ class AgentProcess:
             client=SimulatedClusterClient(self.world.network, self.endpoint.address),
             clock=self.world.clock,
             sink=self.records,
-            read_state_changes=_no_state_changes,
+            apis=(),
             metrics=self.metrics,
             configs=configs,
             request_stop=self.stop_requested.set,
@@ -257,10 +256,6 @@ class AgentProcess:
         response = await self.handle(request)
         data: FetchPartitionData = response.partitions[0]
         return data
-
-
-async def _no_state_changes(_: object) -> ReadStateChangesResponse:
-    return ReadStateChangesResponse(())
 
 
 class PlayedController:

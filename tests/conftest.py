@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from deploy.local.zookeeper import EmbeddedZooKeeper, ServerSettings
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
+from deploy.local.zookeeper import ServerSettings
 from tests.rule_coverage import RuleCoverage
 
 # A short tick lets sessions be short, so that tests of expiry take a second and not four.

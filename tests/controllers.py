@@ -9,7 +9,6 @@ from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerId, Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.requests.cluster import ReadStateChangesRequest, ReadStateChangesResponse
 from cluster.requests.context import RequestContext
 from cluster.requests.control import (
     ControlRequest,
@@ -128,7 +127,7 @@ class RunningController:
             clock=VirtualClock(),
             random=Random(controller_id),
         )
-        self.node = ControllerNode(self.controller, self.zookeeper, _no_state_changes)
+        self.node = ControllerNode(self.controller, self.zookeeper, ())
         self._stop = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self.controller.run(self._stop))
 
@@ -157,10 +156,6 @@ class RunningController:
         active = self.controller._active
         assert active is not None, "not active"
         return active.context
-
-
-async def _no_state_changes(_request: ReadStateChangesRequest) -> ReadStateChangesResponse:
-    return ReadStateChangesResponse(())
 
 
 class World:

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ErrorCode
 from cluster.requests.context import RequestContext
@@ -18,6 +17,7 @@ from cluster.requests.data import (
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
+from simulator.record_batches import encode_batch
 from tests.agents import TOPIC, AgentProcess, AgentWorld, until
 
 LEADER_ADDRESS = "broker-2:9092"

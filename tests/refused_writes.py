@@ -18,7 +18,6 @@ from cluster.znodes.paths import (
     REASSIGN_PARTITIONS,
 )
 from cluster.zookeeper.port import Check, Delete, Op, OpResult, SetData, ZkError
-from controller.events import Event
 from tests.controllers import RunningController, World, quiesce, until
 
 AFTER_RESUMPTION_S = 100
@@ -95,7 +94,7 @@ class Procedure(NamedTuple):
     """
 
     name: str
-    events: tuple[type[Event], ...]
+    events: tuple[str, ...]
     prepare: Step
     run: Step
     always_ends: bool = True

@@ -12,21 +12,13 @@ from admin.cli.broker_documents import (
     threat_documents,
 )
 from admin.cli.config_documents import config_documents
-from admin.cli.options import (
-    EXIT_FINDINGS,
-    EXIT_REFUSED,
-    Cluster,
-    DryRunOption,
-    Format,
-    WaitOption,
-    examples,
-    run,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, DryRunOption, WaitOption, examples, run, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from admin.client import AdminClient
@@ -228,7 +220,7 @@ def shutdown(
             if dry_run
             else f"broker {broker} was not shut down; --force shuts it down anyway"
         )
-        raise typer.Exit(EXIT_FINDINGS if dry_run else EXIT_REFUSED)
+        raise typer.Exit(ExitCode.FINDINGS if dry_run else ExitCode.REFUSED)
     if begun:
         say(f"broker {broker} {'has shut down' if wait else 'is shutting down'}")
 

@@ -5,15 +5,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
-from admin.cli.options import (
-    EXIT_FINDINGS,
-    Cluster,
-    Format,
-    examples,
-    run,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, examples, run, talks_to_cluster
 from admin.cli.output import counted, say, write
+from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from admin.health import HealthIssue
@@ -88,7 +83,7 @@ def health(
     seen = ", ".join(counted(counts[f"{thing}s"], thing) for thing in ("broker", "topic", "partition"))
     say(f"{seen}: {counted(len(findings), 'issue') if findings else 'no issues'}")
     if findings:
-        raise typer.Exit(EXIT_FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 async def _examine(cluster: Cluster) -> "tuple[list[HealthIssue], dict[str, int]]":

@@ -6,19 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import (
-    EXIT_REFUSED,
-    Cluster,
-    DryRunOption,
-    YesOption,
-    confirm,
-    examples,
-    run,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, run, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_partition_names, read_input
 from cluster.errors import ErrorCode
+from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from cluster.broker import Offset
@@ -77,7 +69,7 @@ def delete_records(
     )
     write({"partitions": documents, "dry_run": dry_run}, cluster.form, columns, rows)
     if refused:
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 def _wanted(

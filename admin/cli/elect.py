@@ -5,21 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import (
-    EXIT_REFUSED,
-    Cluster,
-    DryRunOption,
-    Format,
-    YesOption,
-    confirm,
-    examples,
-    run,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, run, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from admin.client import AdminClient
@@ -179,4 +171,4 @@ def _report(response: "ElectLeadersResponse", dry_run: bool, form: Format) -> No
         if response.plan is not None:
             write_plan(response.plan)
     if refused:
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(ExitCode.REFUSED)

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from admin.cli.options import EXIT_REFUSED, Cluster, DryRunOption, Format, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, DryRunOption, examples, run, talks_to_cluster
 from admin.cli.output import say, write
 from cluster.errors import ErrorCode
+from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from cluster.requests.configs import (
@@ -116,7 +118,7 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
     columns = ("feature", "before", "after", "error", "message")
     write({"features": rows, "dry_run": dry_run}, cluster.form, columns, (tuple(row.values()) for row in rows))
     if refused:
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 async def _ask(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 import typer
 
 from cluster.errors import ConfigError, StartupError
+from cluster.process.documents import Format
 
 if TYPE_CHECKING:
     from admin.client import AdminClient
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 DEFAULT_DATA = Path(".klamm")
-
-
-class Format(StrEnum):
-    """Output format of results."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
 
 
 class Acks(StrEnum):
@@ -62,9 +55,6 @@ FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output for
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, without changing anything.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for completion, up to --timeout seconds.")]
-
-EXIT_REFUSED = 1
-EXIT_FINDINGS = 3
 
 
 def connect(bootstrap: str | None, data: Path, timeout_s: float) -> "AdminClient":

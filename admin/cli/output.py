@@ -1,33 +1,19 @@
 """Writing results: a table for people, JSON and YAML for programs. The keys of JSON are an interface."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
 
-from admin.cli.options import Format
+from cluster.process.documents import Format, write_document
 
 
 def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write `document` as JSON or YAML, or `rows` under `columns` as a table."""
-    match form:
-        case Format.JSON:
-            write_json(document)
-        case Format.YAML:
-            import yaml
-
-            typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
-        case Format.TABLE:
-            write_table(columns, rows)
-
-
-def write_json(document: dict[str, Any]) -> None:
-    """One JSON object on stdout."""
-    import json
-
-    indent = 2 if sys.stdout is not None and sys.stdout.isatty() else None
-    typer.echo(json.dumps(document, indent=indent, ensure_ascii=False))
+    if form is Format.TABLE:
+        write_table(columns, rows)
+    else:
+        write_document(document, form)
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from admin.cli.options import (
-    EXIT_FINDINGS,
-    EXIT_REFUSED,
-    Cluster,
-    DryRunOption,
-    Format,
-    examples,
-    run,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, DryRunOption, examples, run, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_brokers, read_input
 from admin.cli.plans import plan_document, write_plan
@@ -28,6 +19,8 @@ from admin.cli.reassignment_outcomes import (
     wait_for_moves,
 )
 from cluster.errors import ApiError, ConfigError, ErrorCode
+from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,7 +179,7 @@ def verify(
         (tuple(r.values()) for r in rows),
     )
     if any(row["state"] != "completed" for row in rows):
-        raise typer.Exit(EXIT_FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 @app.command(
@@ -349,4 +342,4 @@ def _report(
     if left:
         say("timed out: the reassignments continue; 'klamm reassign list' shows their progress")
     if refused or left:
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(ExitCode.REFUSED)

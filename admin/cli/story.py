@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, Format, FormatOption, connect, examples, run
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, examples, run
 from admin.cli.output import say, write, write_table
 from admin.cli.parsing import parse_partition_names
 from cluster.errors import PeerUnreachableError, StartupError
+from cluster.process.documents import Format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,22 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import (
-    EXIT_REFUSED,
-    Cluster,
-    DryRunOption,
-    Format,
-    WaitOption,
-    YesOption,
-    confirm,
-    examples,
-    run,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, DryRunOption, WaitOption, YesOption, confirm, examples, run, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,7 +151,7 @@ def delete(
     if late:
         say("timed out: the deletion continues by itself once what it waits for is back")
     if refused or late:
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 async def _alter_configs(

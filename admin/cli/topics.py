@@ -6,19 +6,13 @@ import typer
 
 from admin.cli.config_documents import config_documents
 from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
-from admin.cli.options import (
-    Cluster,
-    DryRunOption,
-    Format,
-    examples,
-    run,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, DryRunOption, examples, run, talks_to_cluster
 from admin.cli.output import say, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.documents import Format
 
 if TYPE_CHECKING:
     from admin.client import AdminClient

@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import (
-    Cluster,
-    Format,
-    examples,
-    run,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, examples, run, talks_to_cluster
 from admin.cli.output import say
+from cluster.process.documents import Format
 
 if TYPE_CHECKING:
     from cluster.requests.cluster import ClusterEvent, WatchResponse

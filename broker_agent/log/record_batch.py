@@ -31,8 +31,8 @@ _CONTROL: Final = 0x20
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _EXTENT: Final = Struct(">qi11xi")  # base offset, length, last offset delta
 _LEADER_FIELDS: Final = Struct(">qii")  # base offset, length, partition leader epoch
-_UP_TO_CHECKSUM: Final = Struct(">qiibI")
-_FROM_CHECKSUM: Final = Struct(">hiqqqhii")
+UP_TO_CHECKSUM: Final = Struct(">qiibI")
+FROM_CHECKSUM: Final = Struct(">hiqqqhii")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -144,39 +144,7 @@ def stamp(batch: Buffer, base_offset: Offset, leader_epoch: LeaderEpoch) -> tupl
 def stamp_append_time(batch: Buffer, now_ms: int) -> bytes:
     """The batch with log-append time: MaxTimestamp is `now_ms`, the attribute bit is set, the checksum anew."""
     header = parse_header(batch)
-    covered = _FROM_CHECKSUM.pack(
+    covered = FROM_CHECKSUM.pack(
         header.attributes | _LOG_APPEND_TIME, header.last_offset_delta, header.base_timestamp, now_ms, *header[9:]
     ) + bytes(batch[HEADER_SIZE:])
-    return _UP_TO_CHECKSUM.pack(*header[:4], crc32c(covered)) + covered
-
-
-def encode_batch(
-    records: bytes,
-    record_count: int,
-    *,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    attributes: int = 0,
-    base_timestamp: int = NO_TIMESTAMP,
-    max_timestamp: int = NO_TIMESTAMP,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = -1,
-    base_sequence: int = NO_SEQUENCE,
-) -> bytes:
-    """A batch round an already encoded records region; `record_count` must be positive."""
-    assert record_count > 0, record_count
-    covered = (
-        _FROM_CHECKSUM.pack(
-            attributes,
-            record_count - 1,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
-        )
-        + records
-    )
-    length = CHECKSUM_START - LENGTH_END + len(covered)
-    return _UP_TO_CHECKSUM.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)) + covered
+    return UP_TO_CHECKSUM.pack(*header[:4], crc32c(covered)) + covered

@@ -6,12 +6,11 @@ import sys
 from collections.abc import Callable, Coroutine
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from cluster.errors import ClusterError, ConfigError, StartupError
+from cluster.process.exit_codes import ExitCode
 
-EXIT_REFUSED: Final = 1
-EXIT_WRONG_USAGE: Final = 2
 _T = TypeVar("_T")
 
 
@@ -83,18 +82,18 @@ def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> i
     """
     if not __debug__:
         sys.stderr.write("klamm does not run under python -O: its assertions guard the data\n")
-        return EXIT_WRONG_USAGE
+        return ExitCode.USAGE
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_stopped(main))
     except* ConfigError as group:
         _report(group)
-        return_code = EXIT_WRONG_USAGE
+        return_code = ExitCode.USAGE
     except* StartupError as group:
         _report(group)
-        return_code = EXIT_REFUSED
+        return_code = ExitCode.REFUSED
     else:
-        return_code = 0
+        return_code = ExitCode.OK
     return return_code
 
 

@@ -1,4 +1,4 @@
-"""Broker to controller: ISR changes, farewells, producer ids."""
+"""Requests from brokers to the controller: AlterPartition, ControlledShutdown and AllocateProducerIds."""
 
 from msgspec import Struct
 

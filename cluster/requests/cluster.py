@@ -56,6 +56,29 @@ class ReadStateChangesResponse(Struct, frozen=True):
     truncated: bool = False
 
 
+class DescribeLogHeadsRequest(Struct, frozen=True):
+    pass
+
+
+class LogHead(Struct, frozen=True):
+    """Where the state-change log of an incarnation ends: the number of its next line, the digest of its last one.
+
+    It counts what was appended; the files may have less, where a write failed or was lost. `boot_id`: of the machine.
+    """
+
+    node: str
+    incarnation: str
+    next_seq: int
+    digest: str
+    boot_id: str = ""
+
+
+class DescribeLogHeadsResponse(Struct, frozen=True):
+    """One head per log that the process writes."""
+
+    heads: tuple[LogHead, ...]
+
+
 class WatchRequest(Struct, frozen=True):
     """Be told what happens from now on, or after `cursor` of an earlier stream. The answer is a stream.
 

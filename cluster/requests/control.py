@@ -1,8 +1,9 @@
-"""Controller to broker: roles, metadata, ends of replicas. Source: the control requests of Kafka."""
+"""Controller to broker: roles, metadata, ends of replicas. Source: the control requests of Kafka.
 
-from typing import Any
+The parts that several requests carry can be referred to weakly: the codec keeps their bytes as long as they exist.
+"""
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cluster.broker import (
     NO_LEADER_EPOCH,
@@ -20,7 +21,7 @@ from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED
 
 
-class LeaderAndIsrPartitionState(Struct, frozen=True):
+class LeaderAndIsrPartitionState(Struct, frozen=True, weakref=True):
     partition_index: int
     controller_epoch: ControllerEpoch
     leader: BrokerId
@@ -47,16 +48,11 @@ class LiveLeader(Struct, frozen=True):
 
 
 class LeaderAndIsrRequest(Struct, frozen=True):
-    """`encoded` is a scratch pad that all requests of one batch share: the codec keeps the bytes of
-    partition states there, so that a state which several requests carry is serialised once.
-    """
-
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     topic_states: tuple[LeaderAndIsrTopicState, ...] = ()
     live_leaders: tuple[LiveLeader, ...] = ()
-    encoded: dict[int, Any] = field(default_factory=dict)
 
 
 class LeaderAndIsrPartitionError(Struct, frozen=True):
@@ -107,21 +103,20 @@ class UpdateMetadataPartitionState(Struct, frozen=True):
     offline_replicas: tuple[BrokerId, ...] = ()
 
 
-class UpdateMetadataTopicState(Struct, frozen=True):
+class UpdateMetadataTopicState(Struct, frozen=True, weakref=True):
     topic_name: str
     topic_id: TopicId | None
     partition_states: tuple[UpdateMetadataPartitionState, ...]
 
 
 class UpdateMetadataRequest(Struct, frozen=True):
-    """`live_brokers` carries id, endpoints and rack; features stay behind. `encoded`: see LeaderAndIsrRequest."""
+    """`live_brokers` carries id, endpoints and rack; features stay behind."""
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     topic_states: tuple[UpdateMetadataTopicState, ...] = ()
     live_brokers: tuple[Broker, ...] = ()
-    encoded: dict[int, Any] = field(default_factory=dict)
 
 
 class UpdateMetadataResponse(Struct, frozen=True):

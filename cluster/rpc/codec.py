@@ -23,9 +23,7 @@ from cluster.broker import ZERO_TOPIC_ID, TopicId
 from cluster.errors import ApiError, ErrorCode
 
 # Fields of domain types that stay at home.
-_LEFT_OUT: Final = frozenset({("LeaderAndIsrRequest", "encoded"), ("UpdateMetadataRequest", "encoded")}) | frozenset(
-    {("Broker", "features")}
-)
+_LEFT_OUT: Final = frozenset({("Broker", "features")})
 _REQUIRED: Final = object()
 
 # `wire` below is a FieldDescriptor; its stubs call every message type optional, so it goes untyped.

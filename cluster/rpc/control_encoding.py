@@ -1,12 +1,13 @@
 """LeaderAndIsr and UpdateMetadata as bytes, each part that several requests carry serialised once.
 
 On the wire a repeated message is its tag, its length and its bytes, and concatenating serialised messages
-merges them. So the bytes of a partition state can be made once, kept in the batch's scratch pad
-(`request.encoded`) and joined into the requests of all brokers that host the partition.
+merges them. So the bytes of a partition state can be made once, kept as long as a queued request carries the state,
+and joined into the requests of all brokers that host the partition.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Final, TypeVar
+from weakref import ref
 
 from cluster.broker import Broker
 from cluster.partition import RECOVERED
@@ -21,10 +22,22 @@ from cluster.requests.control import (
 from klamm.v1 import control_pb2
 from klamm.v1.partition_pb2 import Endpoint
 
+_Part = TypeVar("_Part", Broker, LeaderAndIsrPartitionState, UpdateMetadataTopicState)
+
+
+class _Encoded(ref[object]):
+    """The bytes of a part; both are dropped together."""
+
+    __slots__ = ("data", "key")
+    data: bytes
+    key: int
+
+
+_encoded: Final[dict[int, _Encoded]] = {}
+"""By identity: comparing the states of different batches would cost more than their serialisation."""
+
 
 def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
-    encoded = request.encoded
-    topics = [_length_prefixed(4, _leader_and_isr_topic(topic, encoded)) for topic in request.topic_states]
     rest = control_pb2.LeaderAndIsrRequest(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
@@ -34,39 +47,41 @@ def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
             for leader in request.live_leaders
         ],
     )
+    topics = [_length_prefixed(4, _leader_and_isr_topic(topic)) for topic in request.topic_states]
     return b"".join([rest.SerializeToString(), *topics])
 
 
 def encode_update_metadata(request: UpdateMetadataRequest) -> bytes:
-    encoded = request.encoded
     header = control_pb2.UpdateMetadataRequest(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
     )
-    topics = _once(encoded, request.topic_states, _update_metadata_topics, encoded)
-    brokers = _once(encoded, request.live_brokers, _live_brokers)
-    return b"".join((header.SerializeToString(), topics, brokers))
+    topics = _encode(request.topic_states, _update_metadata_topic)
+    brokers = _encode(request.live_brokers, _live_broker)
+    return b"".join([header.SerializeToString(), *topics, *brokers])
 
 
-def _once(encoded: dict[int, Any], part: Any, serialise: Callable[..., bytes], *more: Any) -> bytes:
-    kept = encoded.get(id(part))
-    if kept is None:
-        # The part is kept beside its bytes: were it collected, another object could come by its id.
-        kept = encoded[id(part)] = (part, serialise(part, *more))
-    data: bytes = kept[1]
+def _encode(parts: Sequence[_Part], serialise: Callable[[_Part], bytes]) -> list[bytes]:
+    """The bytes of each part, made at its first use and dropped with it."""
+    data = []
+    for part in parts:
+        encoded = _encoded.get(id(part))
+        if encoded is None:
+            encoded = _encoded[id(part)] = _Encoded(part, _drop)
+            encoded.key, encoded.data = id(part), serialise(part)
+        data.append(encoded.data)
     return data
 
 
-def _leader_and_isr_topic(topic: LeaderAndIsrTopicState, encoded: dict[int, Any]) -> bytes:
+def _drop(encoded: _Encoded) -> None:
+    del _encoded[encoded.key]
+
+
+def _leader_and_isr_topic(topic: LeaderAndIsrTopicState) -> bytes:
     header = control_pb2.LeaderAndIsrTopicState(topic_name=topic.topic_name, topic_id=topic.topic_id)
-    parts = [header.SerializeToString()]
-    for state in topic.partition_states:
-        kept = encoded.get(id(state))
-        if kept is None:
-            kept = encoded[id(state)] = (state, _length_prefixed(3, _leader_and_isr_partition(state)))
-        parts.append(kept[1])
-    return b"".join(parts)
+    parts = _encode(topic.partition_states, _leader_and_isr_partition)
+    return b"".join([header.SerializeToString(), *parts])
 
 
 def _leader_and_isr_partition(state: LeaderAndIsrPartitionState) -> bytes:
@@ -87,11 +102,7 @@ def _leader_and_isr_partition(state: LeaderAndIsrPartitionState) -> bytes:
         message.is_new = True
     if state.leader_recovery_state != RECOVERED:
         message.leader_recovery_state = state.leader_recovery_state
-    return message.SerializeToString()
-
-
-def _update_metadata_topics(topics: Sequence[UpdateMetadataTopicState], encoded: dict[int, Any]) -> bytes:
-    return b"".join([_once(encoded, topic, _update_metadata_topic) for topic in topics])
+    return _length_prefixed(3, message.SerializeToString())
 
 
 def _update_metadata_topic(topic: UpdateMetadataTopicState) -> bytes:
@@ -116,14 +127,13 @@ def _update_metadata_partition(state: UpdateMetadataPartitionState) -> bytes:
     return message.SerializeToString()
 
 
-def _live_brokers(brokers: Sequence[Broker]) -> bytes:
+def _live_broker(broker: Broker) -> bytes:
     message = control_pb2.UpdateMetadataRequest()
-    for broker in brokers:
-        endpoints = [
-            Endpoint(host=e.host, port=e.port, listener=e.listener, security_protocol=e.security_protocol)
-            for e in broker.endpoints
-        ]
-        message.live_brokers.add(id=broker.id, endpoints=endpoints, rack=broker.rack)
+    endpoints = [
+        Endpoint(host=e.host, port=e.port, listener=e.listener, security_protocol=e.security_protocol)
+        for e in broker.endpoints
+    ]
+    message.live_brokers.add(id=broker.id, endpoints=endpoints, rack=broker.rack)
     return message.SerializeToString()
 
 

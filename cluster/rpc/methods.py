@@ -1,22 +1,21 @@
-"""Every remote call: its service, its name and the codecs of its two messages. Servers and clients share it."""
+"""Every remote call: its service, its name and the codecs of its two messages. Servers and clients share it.
 
+All of it is derived: the calls from the services of `klamm.v1`, their types from `cluster.requests`, by name.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final, NamedTuple
 
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from cluster import requests
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests import agents, cluster, configs, control, data, elections, reassignments, topics
+from cluster.requests import control
 from cluster.rpc import control_encoding
 from cluster.rpc.codec import Codec, codec_for
-from klamm.v1 import (
-    broker_agent_pb2,
-    cluster_pb2,
-    configs_pb2,
-    control_pb2,
-    controller_pb2,
-    elections_pb2,
-    reassignments_pb2,
-    topics_pb2,
-    watch_pb2,
-)
+from klamm.v1 import broker_agent_pb2, cluster_pb2, controller_pb2
 
 
 class Method(NamedTuple):
@@ -27,7 +26,7 @@ class Method(NamedTuple):
     request_type: type
     request: Codec
     response: Codec
-    streams: bool = False
+    streams: bool
 
     @property
     def path(self) -> str:
@@ -36,74 +35,39 @@ class Method(NamedTuple):
 
 DOMAIN_TYPES: Final[dict[str, Any]] = {
     name: found
-    for module in (agents, cluster, configs, control, data, elections, reassignments, topics)
-    for name, found in vars(module).items()
+    for module in iter_modules(requests.__path__, f"{requests.__name__}.")
+    for name, found in vars(import_module(module.name)).items()
 }
 """Every request and answer by its name, which is that of its message."""
-_STREAMED: Final = frozenset({"Watch"})
 
 
-def _methods(service: str, modules: tuple[Any, ...], names: tuple[str, ...]) -> tuple[Method, ...]:
-    return tuple(_method(service, modules, name) for name in names)
+def _methods(file: FileDescriptor, service: str) -> tuple[Method, ...]:
+    described = file.services_by_name[service]
+    return tuple(
+        Method(
+            described.full_name,
+            method.name,
+            _domain_type(method.input_type),
+            _codec(method.input_type),
+            _codec(method.output_type),
+            method.server_streaming,
+        )
+        for method in described.methods
+    )
 
 
-def _method(service: str, modules: tuple[Any, ...], name: str) -> Method:
-    request, response = (_codec(modules, name + suffix) for suffix in ("Request", "Response"))
-    request_type = DOMAIN_TYPES[f"{name}Request"]
-    return Method(f"klamm.v1.{service}", name, request_type, request, response, name in _STREAMED)
+def _domain_type(message: Descriptor) -> Any:
+    assert message.name in DOMAIN_TYPES, f"cluster.requests has no type for {message.full_name}"
+    return DOMAIN_TYPES[message.name]
 
 
-def _codec(modules: tuple[Any, ...], name: str) -> Codec:
-    (message_class,) = (getattr(module, name) for module in modules if hasattr(module, name))
-    return codec_for(DOMAIN_TYPES[name], message_class)
+def _codec(message: Descriptor) -> Codec:
+    return codec_for(_domain_type(message), GetMessageClass(message))
 
 
-CLUSTER_SERVICE: Final = _methods("ClusterService", (cluster_pb2,), ("DescribeCluster", "ReadStateChanges"))
-
-CONTROLLER_SERVICE: Final = _methods(
-    "ControllerService",
-    (controller_pb2, topics_pb2, reassignments_pb2, elections_pb2, configs_pb2, watch_pb2),
-    (
-        "AlterPartition",
-        "ControlledShutdown",
-        "AllocateProducerIds",
-        "CreateTopics",
-        "CreatePartitions",
-        "DeleteTopics",
-        "ListTopics",
-        "DescribeTopics",
-        "DescribeTopicDeletions",
-        "AlterPartitionReassignments",
-        "ListPartitionReassignments",
-        "DescribeReassignments",
-        "ElectLeaders",
-        "PlanControlledShutdown",
-        "DescribeConfigs",
-        "AlterConfigs",
-        "DescribeFeatures",
-        "UpdateFeatures",
-        "PlanFeatureUpdates",
-        "Watch",
-    ),
-)
-
-BROKER_AGENT_SERVICE: Final = _methods(
-    "BrokerAgentService",
-    (broker_agent_pb2, control_pb2, elections_pb2),
-    (
-        "LeaderAndIsr",
-        "StopReplica",
-        "UpdateMetadata",
-        "Produce",
-        "Fetch",
-        "ListOffsets",
-        "OffsetsForLeaderEpoch",
-        "DeleteRecords",
-        "Metadata",
-        "Shutdown",
-    ),
-)
-
+CLUSTER_SERVICE: Final = _methods(cluster_pb2.DESCRIPTOR, "ClusterService")
+CONTROLLER_SERVICE: Final = _methods(controller_pb2.DESCRIPTOR, "ControllerService")
+BROKER_AGENT_SERVICE: Final = _methods(broker_agent_pb2.DESCRIPTOR, "BrokerAgentService")
 METHOD_OF_REQUEST: Final = {m.request_type: m for m in (*CLUSTER_SERVICE, *CONTROLLER_SERVICE, *BROKER_AGENT_SERVICE)}
 
 

@@ -54,7 +54,7 @@ def encode_reassignments(targets: Mapping[TopicPartition, Sequence[BrokerId]]) -
 def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """Target replicas by partition; a later entry replaces an earlier one (ZK-33).
 
-    Strict: an unknown field or a wrong type spoils the whole document (ZK-34).
+    Strict: an unknown field or a wrong type makes the whole document malformed (ZK-34).
     """
     body = decode(_reassignments_decoder, REASSIGN_PARTITIONS, data)
     return {TopicPartition(entry.topic, entry.partition): entry.replicas for entry in body.partitions}

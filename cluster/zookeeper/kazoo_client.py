@@ -96,10 +96,6 @@ class KazooZooKeeper:
         self._inbox: deque[tuple[Session, Delivery]] = deque()
         self._is_drain_due = False
         self._server_knows_multi_read = True
-        self.requests = 0
-        """Requests sent, for benchmarks."""
-        self.round_trips = 0
-        """Times the network's latency was paid: exchanges, counted once per `max_in_flight` requests."""
 
     @property
     def session_id(self) -> int:
@@ -217,11 +213,8 @@ class KazooZooKeeper:
                 return
             exchange = Exchange(requests)
             done = self._waiting[exchange] = self._loop.create_future()
-            round_trips = -(-len(requests) // self._max_in_flight)
-            self.requests += len(requests)
-            self.round_trips += round_trips
             if self._metrics is not None:
-                self._metrics.sent(len(requests), round_trips)
+                self._metrics.sent(len(requests), round_trips=-(-len(requests) // self._max_in_flight))
             self._session.send(exchange)
             await done
             requests = [request for request in requests if _must_be_repeated(request, is_write)]

@@ -7,7 +7,7 @@ Source: Kafka AbstractControllerBrokerRequestBatch.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -136,7 +136,6 @@ class ControlBatch:
         self, controller: ControllerId, settings: "RequestSettings"
     ) -> list[tuple[BrokerId, ControlRequest]]:
         built: dict[TopicPartition, tuple[_LeaderAndIsr, LeaderAndIsrPartitionState]] = {}
-        encoded: dict[int, Any] = {}
         requests: list[tuple[BrokerId, ControlRequest]] = []
         for broker in sorted(self._leader_and_isr.keys() & self._view.broker_epochs.keys()):
             leaders: set[BrokerId] = set()
@@ -159,7 +158,6 @@ class ControlBatch:
                     for topic, of_topic in states.items()
                 ),
                 live_leaders=_live_leaders(self._view.brokers, leaders, settings.inter_broker_listener),
-                encoded=encoded,
             )
             requests.append((broker, request))
         return requests
@@ -179,10 +177,9 @@ class ControlBatch:
             for topic, of_topic in states.items()
         )
         live_brokers = tuple(self._view.brokers[b] for b in sorted(self._view.brokers))
-        encoded: dict[int, Any] = {}
         epochs = self._view.broker_epochs
         return [
-            (b, UpdateMetadataRequest(controller, self._view.epoch, epochs[b], topic_states, live_brokers, encoded))
+            (b, UpdateMetadataRequest(controller, self._view.epoch, epochs[b], topic_states, live_brokers))
             for b in brokers
         ]
 

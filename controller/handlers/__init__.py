@@ -1,4 +1,4 @@
-"""What the controller does about each event: functions over the reign, in four beats.
+"""Event handlers of the active controller. Each runs four steps, in this order.
 
-Decide (pure), write (fenced, batched), apply (only what was acknowledged), tell (never before it is durable).
+Decide (pure function), write to ZooKeeper (fenced, batched), apply what was acknowledged, send requests to brokers.
 """

@@ -1,8 +1,9 @@
-"""Failover: read the whole cluster, tell every broker what it is to do, heal what the last reign left half done.
+"""Controller failover: load the cluster state, send it to every broker, resume what the last controller left undone.
 
-The order is a safety argument. Watches are armed before the reads that they cover, and notifications dropped
-before the state is read that they announce. Brokers learn who lives before they are told whom to follow. Dead
-replicas leave the ISRs before the leaderless partitions elect. Source: Kafka KafkaController.onControllerFailover.
+The order matters for safety. Watches are armed before the reads they cover. Notifications are deleted before the state
+they announce is read. Brokers get UpdateMetadata with the live brokers before LeaderAndIsr names leaders to fetch from.
+Offline replicas are removed from ISRs before leaders of leaderless partitions are elected.
+Source: Kafka KafkaController.onControllerFailover.
 """
 
 import asyncio

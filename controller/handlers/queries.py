@@ -3,8 +3,6 @@
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
-from cluster.requests.configs import DescribeConfigsRequest, DescribeFeaturesRequest
-from cluster.requests.reassignments import DescribeReassignmentsRequest
 from cluster.requests.topics import (
     DescribedTopic,
     DescribeTopicDeletionsRequest,
@@ -22,57 +20,9 @@ from controller.context import ControllerContext
 from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
-from controller.handlers.configs.features import describe_features
-from controller.handlers.configs.requests import describe_configs
-from controller.handlers.reassignment.requests import describe_reassignments
-
-_Query = (
-    DescribeClusterRequest
-    | ListTopicsRequest
-    | DescribeTopicsRequest
-    | DescribeReassignmentsRequest
-    | DescribeTopicDeletionsRequest
-    | DescribeConfigsRequest
-    | DescribeFeaturesRequest
-)
 
 
-async def answer_query(active: ActiveController, query: _Query) -> object:
-    """The response that belongs to the request."""
-    match query:
-        case DescribeClusterRequest():
-            return await describe_cluster(active)
-        case ListTopicsRequest():
-            return list_topics(active.context)
-        case DescribeTopicsRequest():
-            return await describe_topics(active, query)
-        case DescribeReassignmentsRequest() | DescribeTopicDeletionsRequest():
-            return _describe_progress(active.context, query)
-        case _:
-            return await _describe_settings(active, query)
-
-
-async def _describe_settings(
-    active: ActiveController, query: DescribeConfigsRequest | DescribeFeaturesRequest
-) -> object:
-    match query:
-        case DescribeConfigsRequest():
-            return await describe_configs(active, query)
-        case DescribeFeaturesRequest():
-            return await describe_features(active)
-
-
-def _describe_progress(
-    context: ControllerContext, query: DescribeReassignmentsRequest | DescribeTopicDeletionsRequest
-) -> object:
-    match query:
-        case DescribeReassignmentsRequest():
-            return describe_reassignments(context, query)
-        case DescribeTopicDeletionsRequest():
-            return describe_topic_deletions(context, query)
-
-
-async def describe_cluster(active: ActiveController) -> DescribeClusterResponse:
+async def describe_cluster(active: ActiveController, _request: DescribeClusterRequest) -> DescribeClusterResponse:
     context, config = active.context, active.config
     data = await active.store.read_znode(CLUSTER_ID)
     brokers: list[DescribedBroker] = []
@@ -93,7 +43,8 @@ async def describe_cluster(active: ActiveController) -> DescribeClusterResponse:
     )
 
 
-def list_topics(context: ControllerContext) -> ListTopicsResponse:
+async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:
+    context = active.context
     listed: list[ListedTopic] = []
     for topic in sorted(context.topics):
         partitions = context.assignments.get(topic, {})
@@ -128,9 +79,10 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
     return DescribeTopicsResponse(tuple(described))
 
 
-def describe_topic_deletions(
-    context: ControllerContext, request: DescribeTopicDeletionsRequest
+async def describe_topic_deletions(
+    active: ActiveController, request: DescribeTopicDeletionsRequest
 ) -> DescribeTopicDeletionsResponse:
+    context = active.context
     marked = context.topics_marked_for_deletion
     wanted = marked if request.topics is None else marked.intersection(request.topics)
     return DescribeTopicDeletionsResponse(tuple(describe_deletion(context, topic) for topic in sorted(wanted)))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import StartupError
+from cluster.process.exit_codes import ExitCode
 from deploy.local import processes
 from deploy.local.cluster_folder import (
     BROKER,
@@ -36,7 +37,6 @@ _PORT_TIMEOUT_S = 3.0
 _RESTART_PAUSE_S = 1.0
 # More than a session timeout's worth of pauses: an old registration is gone by then.
 _MAX_RESTARTS = 12
-_EXIT_CONFIG_WRONG = 2
 
 
 class LocalCluster:
@@ -193,7 +193,7 @@ class LocalCluster:
         return [
             name
             for name in self._gave_up_by_themselves()
-            if self._children[name].returncode == _EXIT_CONFIG_WRONG or self._restarts.get(name, 0) >= _MAX_RESTARTS
+            if self._children[name].returncode == ExitCode.USAGE or self._restarts.get(name, 0) >= _MAX_RESTARTS
         ]
 
     def failures(self) -> list[str]:

@@ -1,19 +1,15 @@
 """A real ZooKeeper server of one node, from the jars that pyspark brings along.
 
-For `klamm up`, the demo and the tests: in the foreground, or as a child that can be stopped, killed,
-paused and started again on its own data.
+It runs in the foreground, as a process that `klamm up` or a person starts.
 """
 
 import glob
 import importlib.util
 import os
-import signal
 import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Final, NoReturn, Self
+from typing import Final, NoReturn
 
 from msgspec import Struct
 
@@ -122,94 +118,6 @@ def run_foreground(port: int | None, data: Path, settings: ServerSettings | None
     os.execv(command.arguments[0], command.arguments)
 
 
-class EmbeddedZooKeeper:
-    """A ZooKeeper server as a child process. All methods block; the server is up within about a second."""
-
-    def __init__(self, data: Path, port: int | None = None, settings: ServerSettings | None = None) -> None:
-        self._data, self._port, self._settings = data, port, settings
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, timeout_seconds: float = 60) -> Self:
-        """Start and wait until requests are served; after `stop` or `kill` on the same port and data.
-
-        Raises StartupError with the end of the server's log when it does not come up.
-        """
-        assert self._process is None, "already started"
-        command = prepare(self._port, self._data, self._settings)
-        self._port = command.port
-        with (command.folder / "console.log").open("ab") as console:
-            self._process = subprocess.Popen(
-                command.arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=console,
-                # Its own session: an interrupt typed at the terminal is for the parent, which then stops us in order.
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + timeout_seconds
-        while not is_serving("127.0.0.1", command.port):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise StartupError(f"ZooKeeper did not start on port {command.port}: {_log_tail(command.folder)}")
-            time.sleep(0.02)
-        return self
-
-    @property
-    def address(self) -> str:
-        """host:port for clients."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def port(self) -> int:
-        assert self._port, "not started"
-        return self._port
-
-    @property
-    def pid(self) -> int:
-        return self._running().pid
-
-    def stop(self, timeout_seconds: float = 10) -> None:
-        """End the server in order, by force when it takes longer than the timeout. Safe when not running."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        # A paused process gets its signal only when it runs again.
-        self._process.send_signal(signal.SIGCONT)
-        try:
-            self._process.wait(timeout_seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-    def kill(self) -> None:
-        """End the server as a crash would. Safe when not running."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def pause(self) -> None:
-        """Stop the server from running while its connections stay open (SIGSTOP)."""
-        server = self._running()
-        server.send_signal(signal.SIGSTOP)
-        # Its threads stop one by one, and one that still runs would answer what comes after this call.
-        os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-
-    def resume(self) -> None:
-        self._running().send_signal(signal.SIGCONT)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None, "not running"
-        return self._process
-
-
 def is_serving(host: str, port: int) -> bool:
     """Whether a ZooKeeper server answers there and takes client requests."""
     try:
@@ -273,7 +181,7 @@ def _claim_port(port: int | None) -> int:
     return port
 
 
-def _log_tail(folder: Path) -> str:
+def log_tail(folder: Path) -> str:
     for name in ("zookeeper.log", "console.log"):
         log = folder / name
         if log.exists() and log.stat().st_size > 0:

@@ -11,13 +11,14 @@ from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.record_batch import encode_batch, find_fault, parse_header
+from broker_agent.log.record_batch import find_fault, parse_header
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
 from simulator.disk import SimulatedDisk
+from simulator.record_batches import encode_batch
 
 OWNER = MetaProperties(BrokerId(1), "cluster-of-the-test")
 TP = TopicPartition("orders-eu", 3)

@@ -1,5 +1,6 @@
 """The embedded cluster through the command line: real processes, real ZooKeeper, kill -9."""
 
+import asyncio
 import json
 import re
 import signal
@@ -15,10 +16,14 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from admin.client import AdminClient
+from cluster.requests.cluster import LogHead
 from deploy.local import processes
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import BROKER, CONTROLLER, Member
 from launcher.serving import wait_until_serving
+from state_log.reader import complete_lines, find_segments
+from state_log.record import CHAIN_START, line_digest
 from tests.commands import as_json, klamm, run_klamm
 from tests.end_to_end.metric_names import AGENT as AGENT_METRICS
 from tests.end_to_end.metric_names import AGENT_MOVES, CONTROLLER_MOVES, exposed
@@ -259,6 +264,30 @@ def test_story_of_live_nodes_is_that_of_the_files(cluster: LocalCluster) -> None
         return not still_growing
 
     eventually(agree, "the story is at its end")
+
+
+def test_every_process_says_where_its_state_change_log_ends(cluster: LocalCluster) -> None:
+    folders = [Path(folder) for folder in as_json(cluster, "status")["state_change_logs"]]
+
+    async def ask() -> list[LogHead]:
+        async with AdminClient(cluster.bootstrap, timeout_ms=TIMEOUT_S * 1000) as client:
+            return [head for address in cluster.bootstrap for head in await client.describe_log_heads(address)]
+
+    def agree() -> bool:
+        heads = asyncio.run(ask())
+        assert sorted(head.node for head in heads) == sorted(
+            [f"broker-{n}" for n in (1, 2, 3)] + [f"controller-{n}" for n in (1001, 1002, 1003)]
+        )
+        assert len({head.boot_id for head in heads}) == 1
+        return all(head.digest in digests(head.node, head.incarnation) for head in heads)
+
+    def digests(node: str, incarnation: str) -> list[str]:
+        segments = [path for path in find_segments(folders) if path.name.startswith(f"{node}-{incarnation}-")]
+        lines = [line for path in segments for line in complete_lines(path)]
+        return [line_digest(lines[-1])] if lines else [CHAIN_START]
+
+    # What is appended between the question and the look into the files makes them differ for once.
+    eventually(agree, "files and heads agree")
 
 
 def test_a_story_is_given_without_those_who_are_silent(cluster: LocalCluster) -> None:

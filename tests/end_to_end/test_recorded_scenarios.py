@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.local.zookeeper import EmbeddedZooKeeper
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from tests.recorded.compare import differences, load_golden
 from tests.recorded.engine import replay
 from tests.recorded.real_cluster import real_cluster

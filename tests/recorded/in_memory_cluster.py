@@ -8,7 +8,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId, ControllerId
 from cluster.errors import ErrorCode, PeerUnreachableError, StartupError
 from cluster.process.clock import WallClock
@@ -18,6 +17,7 @@ from cluster.zookeeper.port import Delete, ZooKeeper
 from simulator.cluster import VirtualClock
 from simulator.network import SimulatedNetwork
 from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedNode
+from simulator.record_batches import encode_batch
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.recorded.scenario import CONTROLLER_SESSION_MS, Scenario

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from broker_agent.log.checkpoints import CLEAN_MARKER
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import ClusterError, ErrorCode
 from cluster.partition import LeaderAndIsr, TopicPartition
@@ -24,6 +23,7 @@ from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, N
 from cluster.znodes.paths import broker_path, state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
+from simulator.record_batches import encode_batch
 from state_log.invariants import check_all
 from tests.controller_crashes import SAFETY_LIMIT, DyingController
 

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import LeaderAndIsr, TopicPartition
@@ -24,6 +23,7 @@ from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, N
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
+from simulator.record_batches import encode_batch
 from state_log.invariants import check_all
 
 T0 = TopicPartition("orders", 0)

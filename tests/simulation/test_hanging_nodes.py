@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import PeerUnreachableError
 from cluster.process.settings import Settings
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate
+from simulator.record_batches import encode_batch
 from state_log.invariants import check_all
 from tests.simulation.test_first_simulation import T0, isr, leader
 

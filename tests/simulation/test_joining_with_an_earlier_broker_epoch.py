@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from broker_agent.log.record_batch import encode_batch, parse_header
+from broker_agent.log.record_batch import parse_header
 from cluster.broker import BrokerId
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
 from cluster.requests.data import ProducePartition, ProduceRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate
+from simulator.record_batches import encode_batch
 from simulator.replication_checker import ReplicationChecker
 from simulator.virtual_time_loop import VirtualTimeLoop
 

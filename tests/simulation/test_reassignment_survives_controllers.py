@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId
 from cluster.errors import ClusterError, ErrorCode
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -22,6 +21,7 @@ from cluster.znodes.paths import REASSIGN_PARTITIONS, delete_topic_path, state_p
 from cluster.znodes.topics import decode_state, decode_topic
 from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
+from simulator.record_batches import encode_batch
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.invariants import check_all
 from tests.controller_crashes import SAFETY_LIMIT, DyingController

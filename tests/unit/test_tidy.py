@@ -31,7 +31,7 @@ FUNCTION_LINES_MAX = 60
 
 CLOCK_FILES = re.compile(
     r"(adapters/|deploy/|launcher/|benchmarks/|admin/|audit/|cluster/process/|cluster/zookeeper/kazoo|broker_agent/log/"
-    r"|state_log/writer|__main__|program\.py)"
+    r"|state_log/(writer|apis)|__main__|program\.py)"
 )
 """Where wall clock and threads may be used: adapters, programs and what only runs in real processes."""
 
@@ -114,6 +114,17 @@ def test_production_code_reads_no_clock_and_starts_no_thread_outside_adapters(ba
         if pattern.search(line)
     ]
     assert found == [], why
+
+
+def test_exit_codes_have_names() -> None:
+    by_number = re.compile(r"\b(?:typer\.Exit|sys\.exit|EXIT_\w+ (?:: \w+ )?=|return_code =)\(?\s*(?:code=)?\d")
+    found = [
+        f"{name(path)}:{number}"
+        for path in sources()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if by_number.search(line)
+    ]
+    assert found == [], "an ExitCode says what it means"
 
 
 def test_no_todo_and_no_machine_path_in_the_tree() -> None:

@@ -104,7 +104,10 @@ def _is_already_so(sender: BrokerId, item: AlterPartitionItem, leadership: Leade
 
 
 def refuse_proposal(item: AlterPartitionItem, leadership: LeaderAndIsr, live_brokers: frozenset[BrokerId]) -> ErrorCode:
-    """Why a change from `leadership` is refused, NONE if it may be written. Repetitions are settled before."""
+    """The error that refuses a proposed change of `leadership`; NONE if it may be written.
+
+    Expects that the caller has already answered proposals that repeat the current state.
+    """
     if item.partition_epoch > leadership.partition_epoch or item.leader_epoch > leadership.leader_epoch:
         # The sender knows more than this controller, which has probably been replaced.
         return ErrorCode.NOT_CONTROLLER

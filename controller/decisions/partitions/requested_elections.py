@@ -75,7 +75,7 @@ def _refuse(view: ContextView, election_type: int, tp: TopicPartition) -> Refuse
         return RefusedElection(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
     leadership = view.leaderships.get(tp)
     if leadership is None:
-        # It must not spoil the elections of the others, which it would in Kafka (D-3).
+        # Refused alone; in Kafka it would fail the whole request (D-3).
         return RefusedElection(_NO_LEADER[election_type], "The partition never had a leader")
     if election_type == PREFERRED and leadership.leader == replicas[0]:
         return RefusedElection(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already")

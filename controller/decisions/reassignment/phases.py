@@ -192,7 +192,7 @@ def plan_epoch_raises(view: ContextView, current: Mapping[TopicPartition, Leader
     return EpochRaisePlan(writes, failures)
 
 
-# What the last reign left behind
+# Cleanup after a controller failover
 
 
 def stray_replicas(view: ContextView) -> dict[BrokerId, list[TopicPartition]]:

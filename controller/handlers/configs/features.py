@@ -1,4 +1,4 @@
-"""Finalized features: made at the start of a reign, changed on request.
+"""Finalized features: initialised on controller failover, changed by UpdateFeatures requests.
 
 Source: Kafka KafkaController.setupFeatureVersioning, processFeatureUpdates; KIP-584.
 """
@@ -9,6 +9,7 @@ import structlog
 
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, SessionExpiredError, ZooKeeperError
 from cluster.requests.configs import (
+    DescribeFeaturesRequest,
     DescribeFeaturesResponse,
     FeatureUpdate,
     UpdatableFeatureResult,
@@ -68,7 +69,7 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
     )
 
 
-async def describe_features(active: ActiveController) -> DescribeFeaturesResponse:
+async def describe_features(active: ActiveController, _request: DescribeFeaturesRequest) -> DescribeFeaturesResponse:
     """Every feature that is finalized, or known to this controller or a registered broker, by name."""
     if not active.config.protocol_version.has_features:
         return DescribeFeaturesResponse(enabled=False)

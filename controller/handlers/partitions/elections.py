@@ -27,7 +27,7 @@ from controller.decisions.partitions.requested_elections import (
 from controller.events import ReplicaLeaderElection
 from controller.fenced_writes import Failed
 from controller.handlers.partitions.partition_transitions import move_partitions
-from controller.request_events import ElectLeadersDecision
+from controller.handlers.waiting import ElectLeadersDecision
 
 _log = structlog.stdlib.get_logger()
 
@@ -56,8 +56,8 @@ async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) 
 async def wait_for_delivery(decided: ElectLeadersDecision, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """The answer once every new leader knows that it leads, at most the request's time later (EP-6).
 
-    Runs outside the event loop's turn. A partition whose leader does not know in time, or whose controller lost the
-    office before, answers REQUEST_TIMED_OUT, although its leader is elected.
+    Runs outside the event loop. REQUEST_TIMED_OUT for a partition whose new leader did not acknowledge in time, or
+    whose controller resigned before; the leader is elected all the same.
     """
     waiting = decided.delivered.values()
     if waiting and request.timeout_ms > 0:

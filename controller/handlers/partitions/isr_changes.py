@@ -16,6 +16,7 @@ from controller.decisions.partitions.isr_change import (
     success,
 )
 from controller.fenced_writes import Conflict, Outcome, Written
+from controller.handlers.reassignment.engine import complete_reassignments
 
 _log = structlog.stdlib.get_logger()
 
@@ -46,7 +47,12 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     return AlterPartitionResponse(ErrorCode.NONE, tuple(result for result in results if result is not None))
 
 
-def changed_partitions(context: ControllerContext, response: AlterPartitionResponse) -> list[TopicPartition]:
+async def complete_moves(active: ActiveController, response: AlterPartitionResponse) -> None:
+    """Complete the moves whose replicas are all in sync by the ISRs that were accepted (IS-17)."""
+    await complete_reassignments(active, _changed_partitions(active.context, response))
+
+
+def _changed_partitions(context: ControllerContext, response: AlterPartitionResponse) -> list[TopicPartition]:
     """Partitions whose ISR is as asked for now, whether it had to be written or was so already."""
     found: list[TopicPartition] = []
     for item in response.partitions:

@@ -186,13 +186,19 @@ async def _complete(active: ActiveController, moves: Moves) -> Refusals:
     leaves what the next one needs to run this again (RA-25).
     """
     context = active.context
+    # A replica that stays after all, although an attempt to remove it went as far as its deletion, begins anew.
+    deleted = replicas_by_broker((tp, _deleted(context, tp, _staying(assignment))) for tp, assignment in moves.items())
+    await move_replicas(active, deleted, ReplicaState.NEW)
     adding = replicas_by_broker((tp, assignment.adding) for tp, assignment in moves.items())
-    await move_replicas(active, adding, ReplicaState.ONLINE)
+    for arrived in (deleted, adding):
+        await move_replicas(active, arrived, ReplicaState.ONLINE)
     # Brokers are told of the target lists ahead of the topic nodes; the context keeps to what the nodes say.
     targets = {tp: ReplicaAssignment(assignment.target) for tp, assignment in moves.items()}
     failures = await _move_leaders(active, targets)
     removed = replicas_by_broker(
-        (tp, _not_removed_yet(context, tp, a)) for tp, a in moves.items() if tp not in failures
+        (tp, [b for b in a.removing if b not in _deleted(context, tp, a.removing)])
+        for tp, a in moves.items()
+        if tp not in failures
     )
     failures |= dict.fromkeys(await stop_removed_replicas(active, removed, targets), _ISR_UNWRITTEN)
     done = {tp: target for tp, target in targets.items() if tp not in failures}
@@ -226,9 +232,13 @@ async def _move_leaders(active: ActiveController, targets: Moves) -> Refusals:
     }
 
 
-def _not_removed_yet(context: ControllerContext, tp: TopicPartition, move: ReplicaAssignment) -> list[BrokerId]:
-    """Replicas to be removed, but for those of an earlier attempt whose end ZooKeeper did not take."""
-    return [b for b in move.removing if context.replica_state(b, tp) is not ReplicaState.NON_EXISTENT]
+def _staying(assignment: ReplicaAssignment) -> list[BrokerId]:
+    return [b for b in assignment.target if b not in assignment.adding]
+
+
+def _deleted(context: ControllerContext, tp: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
+    """Those that were removed by an earlier attempt to complete the move, whose end ZooKeeper refused."""
+    return [b for b in replicas if context.replica_state(b, tp) is ReplicaState.NON_EXISTENT]
 
 
 # What the phases share

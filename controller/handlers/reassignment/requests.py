@@ -80,7 +80,9 @@ async def alter_partition_reassignments(
 
 
 async def resume_reassignments(active: ActiveController) -> None:
-    """Carry on with what the last reign began (FO-12): first what tools ask for now, then what topic nodes say."""
+    """Resume the reassignments of the previous controller: first `/admin/reassign_partitions`, then those recorded in
+    the topic znodes (FO-12).
+    """
     context = active.context
     await _stop_strays(active)
     resumed = await zk_partition_reassignment(active)
@@ -109,9 +111,10 @@ async def list_partition_reassignments(
     return ListPartitionReassignmentsResponse(list_reassignments(context, asked))
 
 
-def describe_reassignments(
-    context: ControllerContext, request: DescribeReassignmentsRequest
+async def describe_reassignments(
+    active: ActiveController, request: DescribeReassignmentsRequest
 ) -> DescribeReassignmentsResponse:
+    context = active.context
     asked = None if request.topics is None else set(request.topics)
     ongoing = sorted(tp for tp in context.partitions_being_reassigned if asked is None or tp.topic in asked)
     return DescribeReassignmentsResponse(tuple(describe_reassignment(context, tp) for tp in ongoing))

@@ -6,11 +6,10 @@ Source: Kafka KafkaApis.handleDeleteTopicsRequest, ZkAdminManager.deleteTopics.
 from collections import Counter
 
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, TopicToDelete
+from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, TopicToDelete
 from controller.active_controller import ActiveController
 from controller.fenced_writes import Conflict, Written
-from controller.handlers.waiting import late
-from controller.request_events import DeleteTopicsDecision
+from controller.handlers.waiting import DeleteTopicsDecision, late
 
 
 async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) -> DeleteTopicsDecision:
@@ -64,13 +63,13 @@ def _check(active: ActiveController, topic: TopicToDelete, name: str | None, rep
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 
-async def wait_for_deletions(decided: DeleteTopicsDecision, timeout_ms: int) -> tuple[DeletableTopicResult, ...]:
-    """The results once every topic is gone, at most `timeout_ms` later (TP-4).
+async def wait_for_deletions(decided: DeleteTopicsDecision, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """The response once every topic is gone, at most the request's time later (TP-4).
 
     A topic that is still there then answers REQUEST_TIMED_OUT, and is deleted all the same.
     """
-    waiting = await late(decided.deleted, timeout_ms)
-    return tuple(
+    waiting = await late(decided.deleted, request.timeout_ms)
+    results = tuple(
         DeletableTopicResult(
             result.name, result.topic_id, ErrorCode.REQUEST_TIMED_OUT, "the topic is marked, but not gone yet"
         )
@@ -78,3 +77,4 @@ async def wait_for_deletions(decided: DeleteTopicsDecision, timeout_ms: int) -> 
         else result
         for result in decided.results
     )
+    return DeleteTopicsResponse(results, decided.plan)

@@ -43,7 +43,9 @@ _log = structlog.stdlib.get_logger()
 
 
 async def initialise_deletions(active: ActiveController) -> None:
-    """Queue what waits in ZooKeeper when an office is taken; nothing begins yet (FO-7, FO-8, TD-1)."""
+    """Queue the topics marked for deletion in ZooKeeper, on controller failover; no deletion starts yet (FO-7, FO-8,
+    TD-1).
+    """
     context = active.context
     marked = await active.store.list_deletion_markers()
     if not active.config.delete_topic_enable:

@@ -14,16 +14,17 @@ from cluster.partition import TopicAssignment
 from cluster.requests.topics import (
     CreatableTopicResult,
     CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreatePartitionsResult,
     CreateTopicsRequest,
+    CreateTopicsResponse,
     NewTopic,
 )
 from controller.active_controller import ActiveController
 from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topics.expansion import plan_expansion
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
-from controller.handlers.waiting import late
-from controller.request_events import CreatePartitionsDecision, CreateTopicsDecision
+from controller.handlers.waiting import CreatePartitionsDecision, CreateTopicsDecision, late
 
 
 async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> CreateTopicsDecision:
@@ -110,14 +111,14 @@ def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
     )
 
 
-async def wait_for_leaders(decided: CreateTopicsDecision, timeout_ms: int) -> tuple[CreatableTopicResult, ...]:
-    """The results once every created topic has all its leaders, at most `timeout_ms` later (TP-4).
+async def wait_for_leaders(decided: CreateTopicsDecision, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """The response once every created topic has all its leaders, at most the request's time later (TP-4).
 
     Runs outside the event loop's turn, which goes on to create the partitions. A topic that is not led in time,
     or whose controller stopped being active, answers REQUEST_TIMED_OUT, although it exists.
     """
-    waiting = await late(decided.leaders_elected, timeout_ms)
-    return tuple(
+    waiting = await late(decided.leaders_elected, request.timeout_ms)
+    results = tuple(
         CreatableTopicResult(
             result.name,
             ErrorCode.REQUEST_TIMED_OUT,
@@ -130,6 +131,7 @@ async def wait_for_leaders(decided: CreateTopicsDecision, timeout_ms: int) -> tu
         else result
         for result in decided.results
     )
+    return CreateTopicsResponse(results, decided.plan)
 
 
 async def create_partitions(active: ActiveController, request: CreatePartitionsRequest) -> CreatePartitionsDecision:
@@ -185,12 +187,13 @@ def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -
 
 
 async def wait_for_new_partitions(
-    decided: CreatePartitionsDecision, timeout_ms: int
-) -> tuple[CreatePartitionsResult, ...]:
-    """The results once every grown topic has all its leaders, at most `timeout_ms` later (TP-4)."""
-    waiting = await late(decided.leaders_elected, timeout_ms)
+    decided: CreatePartitionsDecision, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """The response once every grown topic has all its leaders, at most the request's time later (TP-4)."""
+    waiting = await late(decided.leaders_elected, request.timeout_ms)
     why = "the partitions are created, but not all had a leader in time"
-    return tuple(
+    results = tuple(
         replace(result, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=why) if result.name in waiting else result
         for result in decided.results
     )
+    return CreatePartitionsResponse(results, decided.plan)

@@ -68,3 +68,27 @@ class ReadStateChangesResponse(_message.Message):
     lines: _containers.RepeatedScalarFieldContainer[bytes]
     truncated: bool
     def __init__(self, lines: _Optional[_Iterable[bytes]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
+class DescribeLogHeadsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeLogHeadsResponse(_message.Message):
+    __slots__ = ("heads",)
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    heads: _containers.RepeatedCompositeFieldContainer[LogHead]
+    def __init__(self, heads: _Optional[_Iterable[_Union[LogHead, _Mapping]]] = ...) -> None: ...
+
+class LogHead(_message.Message):
+    __slots__ = ("node", "incarnation", "next_seq", "digest", "boot_id")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_SEQ_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: str
+    next_seq: int
+    digest: str
+    boot_id: str
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[str] = ..., next_seq: _Optional[int] = ..., digest: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...

@@ -44,6 +44,11 @@ class ClusterServiceStub:
                 request_serializer=klamm_dot_v1_dot_cluster__pb2.ReadStateChangesRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_cluster__pb2.ReadStateChangesResponse.FromString,
                 _registered_method=True)
+        self.DescribeLogHeads = channel.unary_unary(
+                '/klamm.v1.ClusterService/DescribeLogHeads',
+                request_serializer=klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -63,6 +68,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeLogHeads(self, request, context):
+        """Where the hash chain of this process's own state-change log ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +87,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.ReadStateChanges,
                     request_deserializer=klamm_dot_v1_dot_cluster__pb2.ReadStateChangesRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_cluster__pb2.ReadStateChangesResponse.SerializeToString,
+            ),
+            'DescribeLogHeads': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLogHeads,
+                    request_deserializer=klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +148,33 @@ class ClusterService:
             '/klamm.v1.ClusterService/ReadStateChanges',
             klamm_dot_v1_dot_cluster__pb2.ReadStateChangesRequest.SerializeToString,
             klamm_dot_v1_dot_cluster__pb2.ReadStateChangesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeLogHeads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ClusterService/DescribeLogHeads',
+            klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsRequest.SerializeToString,
+            klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
@@ -21,6 +20,7 @@ from cluster.requests.data import (
     ProducePartition,
     ProduceRequest,
 )
+from simulator.record_batches import encode_batch
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
 

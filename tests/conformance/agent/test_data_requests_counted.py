@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId, Offset, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, ProducePartition, ProducePartitionResult, ProduceRequest
+from simulator.record_batches import encode_batch
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, virtually
 
 BATCH = encode_batch(b"r" * 20, 3)

@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import open_log_directories
-from broker_agent.log.record_batch import encode_batch
 from broker_agent.log.segments import LogDependencies
 from cluster.broker import BrokerId, LeaderEpoch, Offset
 from cluster.errors import StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
 from cluster.requests.data import ProducePartition, ProduceRequest
+from simulator.record_batches import encode_batch
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
 from tests.contract.log_worlds import OWNER, FileWorld, InMemoryWorld, Node, TestClock, batch, fill
 

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from broker_agent.decisions.isr import CommittedIsr
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
+from simulator.record_batches import encode_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
 from state_log.record import Kind
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually

@@ -23,9 +23,10 @@ from cluster.znodes.cluster_wide import FinalizedFeatures, decode_features, enco
 from cluster.znodes.paths import FEATURE, broker_path
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import SetData, ZkError
+from controller.apis import APIS
 from controller.decisions.configs.features import features_at_failover, plan_feature_updates
 from controller.event_loop import preempt
-from controller.request_events import UpdateFeaturesReceived
+from controller.request_events import RequestEvent
 from tests.contexts import broker
 from tests.controllers import RunningController, World, quiesce, run_virtually, until
 from tests.elections import cluster
@@ -207,7 +208,7 @@ def test_without_versioning_nothing_is_finalized_and_while_not_active_nothing_is
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             await update(standby, FeatureUpdate("f", 4))
         preempted: asyncio.Future[UpdateFeaturesResponse] = asyncio.get_running_loop().create_future()
-        preempt(UpdateFeaturesReceived(UpdateFeaturesRequest(()), preempted))
+        preempt(RequestEvent(APIS[UpdateFeaturesRequest], UpdateFeaturesRequest(()), preempted))
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             await preempted
         await standby.stop()

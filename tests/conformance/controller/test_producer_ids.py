@@ -10,9 +10,10 @@ from cluster.requests.agents import AllocateProducerIdsRequest, AllocateProducer
 from cluster.znodes.cluster_wide import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
 from cluster.znodes.paths import PRODUCER_ID_BLOCK
 from cluster.zookeeper.port import SetData, ZkError
+from controller.apis import APIS
 from controller.decisions.brokers.producer_ids import next_block
 from controller.event_loop import preempt
-from controller.request_events import AllocateProducerIdsReceived
+from controller.request_events import RequestEvent
 from tests.controllers import RunningController, World, quiesce, run_virtually, until
 from tests.elections import cluster
 from tests.fault_injection import FaultInjector
@@ -74,7 +75,7 @@ def test_while_not_active_no_ids_are_given_and_a_preempted_request_is_answered()
         await quiesce()
         assert (await allocate(world, standby, 1)).error_code is E.NOT_CONTROLLER
         ids: asyncio.Future[AllocateProducerIdsResponse] = asyncio.get_running_loop().create_future()
-        preempt(AllocateProducerIdsReceived(AllocateProducerIdsRequest(BrokerId(1)), ids))
+        preempt(RequestEvent(APIS[AllocateProducerIdsRequest], AllocateProducerIdsRequest(BrokerId(1)), ids))
         assert (await ids).error_code is E.NOT_CONTROLLER
         await standby.stop()
         await c.stop()

@@ -4,7 +4,7 @@ Each procedure of the controller is run once to count its writes, and then once 
 refusing it. A handler is covered as soon as its event is in the table; a test tells which are not.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.requests.topics import (
@@ -26,6 +27,7 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
+from cluster.state_machines import ReplicaState
 from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions, encode_reassignments
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity, encode_config, encode_config_change
 from cluster.znodes.paths import (
@@ -39,41 +41,11 @@ from cluster.znodes.paths import (
     topic_path,
 )
 from cluster.znodes.topics import encode_state, encode_topic
-from cluster.zookeeper.port import SetData
+from cluster.zookeeper.port import Op, OpResult, SetData, ZkError
 from controller import dispatch
-from controller.events import (
-    AutoPreferredReplicaLeaderElection,
-    BrokerChange,
-    BrokerModifications,
-    IsrChangeNotification,
-    LeaderAndIsrResponseReceived,
-    LogDirEventNotification,
-    PartitionModifications,
-    PartitionReassignmentIsrChange,
-    ProcedureResumption,
-    ReplicaLeaderElection,
-    TopicChange,
-    TopicDeletion,
-    TopicDeletionStopReplicaResponseReceived,
-    TopicUncleanLeaderElectionEnable,
-    UncleanLeaderElectionEnable,
-    UpdateMetadataResponseReceived,
-    ZkPartitionReassignment,
-)
-from controller.request_events import (
-    AllocateProducerIdsReceived,
-    AlterConfigsReceived,
-    AlterPartitionReceived,
-    ApiPartitionReassignment,
-    ControlledShutdownReceived,
-    CreatePartitionsReceived,
-    CreateTopicsReceived,
-    DeleteTopicsReceived,
-    ElectLeadersReceived,
-    ListPartitionReassignments,
-    QueryReceived,
-    UpdateFeaturesReceived,
-)
+from controller.apis import APIS
+from controller.events import AutoPreferredReplicaLeaderElection
+from controller.request_events import RequestEvent
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
@@ -82,12 +54,12 @@ Step = Callable[[World, RunningController], Awaitable[object]]
 T = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)]
 
 WRITE_NOTHING = {
-    QueryReceived,
-    ListPartitionReassignments,
-    UpdateMetadataResponseReceived,
-    BrokerModifications,
-    UpdateFeaturesReceived,  # Not fenced: one write, whose refusal is the answer (FT-4).
-    AllocateProducerIdsReceived,  # The same (AX-3).
+    "QueryReceived",
+    "ListPartitionReassignments",
+    "UpdateMetadataResponseReceived",
+    "BrokerModifications",
+    "UpdateFeaturesReceived",  # Not fenced: one write, whose refusal is the answer (FT-4).
+    "AllocateProducerIdsReceived",  # The same (AX-3).
 }
 """Events whose handlers have no fenced write, so that there is nothing between memory and ZooKeeper."""
 
@@ -232,72 +204,72 @@ leader_2 = after(topic, both_in_sync, broker_dies, broker_returns, both_in_sync)
 """Broker 1 is back in the ISRs that broker 2 leads now."""
 
 PROCEDURES = [
-    Procedure("create topics", (CreateTopicsReceived, TopicChange), nothing, asking(CREATION), always_ends=False),
-    Procedure("topics written by a tool", (TopicChange,), nothing, topic),
-    Procedure("add partitions", (CreatePartitionsReceived,), topic, asking(EXPANSION), always_ends=False),
-    Procedure("partitions written by a tool", (PartitionModifications,), topic, grow),
-    Procedure("delete topics", (DeleteTopicsReceived,), topic, asking(DELETION), always_ends=False),
+    Procedure("create topics", ("CreateTopicsReceived", "TopicChange"), nothing, asking(CREATION), always_ends=False),
+    Procedure("topics written by a tool", ("TopicChange",), nothing, topic),
+    Procedure("add partitions", ("CreatePartitionsReceived",), topic, asking(EXPANSION), always_ends=False),
+    Procedure("partitions written by a tool", ("PartitionModifications",), topic, grow),
+    Procedure("delete topics", ("DeleteTopicsReceived",), topic, asking(DELETION), always_ends=False),
     Procedure(
         "deletion asked for by a tool",
-        (TopicDeletion, TopicDeletionStopReplicaResponseReceived),
+        ("TopicDeletion", "TopicDeletionStopReplicaResponseReceived"),
         topic,
         lambda world, _: world.create(f"{DELETE_TOPICS}/t"),
     ),
-    Procedure("a broker dies", (BrokerChange,), topic, broker_dies),
-    Procedure("the last broker dies", (BrokerChange,), topic, both_die),
-    Procedure("a broker returns", (BrokerChange,), after(topic, both_die), last_returns),
-    Procedure("a disk fails", (LogDirEventNotification, LeaderAndIsrResponseReceived), topic, disk_fails),
-    Procedure("controlled shutdown", (ControlledShutdownReceived,), topic, shut_down, always_ends=False),
-    Procedure("an ISR grows", (AlterPartitionReceived,), after(topic, reassign(1, 2, 3)), catch_up),
+    Procedure("a broker dies", ("BrokerChange",), topic, broker_dies),
+    Procedure("the last broker dies", ("BrokerChange",), topic, both_die),
+    Procedure("a broker returns", ("BrokerChange",), after(topic, both_die), last_returns),
+    Procedure("a disk fails", ("LogDirEventNotification", "LeaderAndIsrResponseReceived"), topic, disk_fails),
+    Procedure("controlled shutdown", ("ControlledShutdownReceived",), topic, shut_down, always_ends=False),
+    Procedure("an ISR grows", ("AlterPartitionReceived",), after(topic, reassign(1, 2, 3)), catch_up),
     Procedure(
         "elect leaders",
-        (ElectLeadersReceived,),
+        ("ElectLeadersReceived",),
         leader_2,
         asking(ElectLeadersRequest(PREFERRED, timeout_ms=1000)),
         always_ends=False,
     ),
     Procedure(
         "elections asked for by a tool",
-        (ReplicaLeaderElection,),
+        ("ReplicaLeaderElection",),
         leader_2,
         lambda world, _: world.create(PREFERRED_REPLICA_ELECTION, encode_partitions(T)),
         always_ends=False,
     ),
-    Procedure("elections by timer", (AutoPreferredReplicaLeaderElection,), leader_2, balance, always_ends=False),
-    Procedure("unclean elections", (TopicUncleanLeaderElectionEnable,), unclean_wanted, unclean_is_allowed),
-    Procedure("unclean everywhere", (UncleanLeaderElectionEnable,), unclean_wanted, unclean_is_allowed_everywhere),
-    Procedure("start a move", (ApiPartitionReassignment,), topic, reassign(1, 3), always_ends=False),
-    Procedure("complete a move", (AlterPartitionReceived,), after(topic, reassign(1, 3)), catch_up),
-    Procedure("complete a move of leaders", (AlterPartitionReceived,), after(topic, reassign(3, 2)), catch_up),
+    Procedure("elections by timer", ("AutoPreferredReplicaLeaderElection",), leader_2, balance, always_ends=False),
+    Procedure("unclean elections", ("TopicUncleanLeaderElectionEnable",), unclean_wanted, unclean_is_allowed),
+    Procedure("unclean everywhere", ("UncleanLeaderElectionEnable",), unclean_wanted, unclean_is_allowed_everywhere),
+    Procedure("start a move", ("ApiPartitionReassignment",), topic, reassign(1, 3), always_ends=False),
+    Procedure("complete a move", ("AlterPartitionReceived",), after(topic, reassign(1, 3)), catch_up),
+    Procedure("complete a move of leaders", ("AlterPartitionReceived",), after(topic, reassign(3, 2)), catch_up),
     Procedure(
-        "cancel a move", (ApiPartitionReassignment,), after(topic, reassign(3, 4)), reassign(), always_ends=False
+        "cancel a move", ("ApiPartitionReassignment",), after(topic, reassign(3, 4)), reassign(), always_ends=False
     ),
     Procedure(
         "cancel a move that was nearly over",
-        (ApiPartitionReassignment,),
+        ("ApiPartitionReassignment",),
         after(topic, reassign(3, 4), three_in_sync),
         reassign(),
         always_ends=False,
     ),
     Procedure(
-        "replace a move", (ApiPartitionReassignment,), after(topic, reassign(3, 2)), reassign(1, 3), always_ends=False
+        "replace a move", ("ApiPartitionReassignment",), after(topic, reassign(3, 2)), reassign(1, 3), always_ends=False
     ),
     Procedure(
         "a move asked for by a tool",
-        (ZkPartitionReassignment,),
+        ("ZkPartitionReassignment",),
         topic,
         lambda world, _: world.create(REASSIGN_PARTITIONS, encode_reassignments({tp: ids(1, 3) for tp in T})),
         always_ends=False,
     ),
-    Procedure("complete what a tool asked for", (AlterPartitionReceived,), after(topic, moved_by_tool), catch_up),
+    Procedure("complete what a tool asked for", ("AlterPartitionReceived",), after(topic, moved_by_tool), catch_up),
     Procedure(
         "leaders write ISRs themselves",
-        (IsrChangeNotification, PartitionReassignmentIsrChange),
+        ("IsrChangeNotification", "PartitionReassignmentIsrChange"),
         after(topic, reassign(1, 3)),
         leaders_write_isrs,
         settings={"protocol_version": ProtocolVersion((2, 6))},
     ),
-    Procedure("alter settings", (AlterConfigsReceived,), topic, asking(SETTINGS), always_ends=False),
+    Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]
 
 
@@ -313,7 +285,8 @@ def run(procedure: Procedure, refusals: WriteRefusals) -> Outcome:
 
 def test_every_handler_takes_part() -> None:
     covered = {event for procedure in PROCEDURES for event in procedure.events}
-    assert set(dispatch.EVENTS) - WRITE_NOTHING - {ProcedureResumption} == covered
+    names = {kind.__name__ for kind in dispatch.EVENTS - {RequestEvent}} | {api.event for api in APIS.values()}
+    assert names - WRITE_NOTHING - {"ProcedureResumption"} == covered
 
 
 @pytest.mark.rule("INV-4", "PS-3", "RM-2", "RA-3", "FN-2")
@@ -336,3 +309,39 @@ def check(procedure: Procedure, undisturbed: Outcome, outcome: Outcome) -> None:
         ends = undisturbed.after.get(item)
         possible = [ends] if procedure.always_ends else [ends, undisturbed.before.get(item)]
         assert outcome.after.get(item) in possible, item
+
+
+@pytest.mark.rule("RA-60")
+def test_a_move_is_cancelled_whose_end_was_refused_after_its_replica_was_deleted() -> None:
+    """The replica that stays after all was deleted, so it begins as a new one and can be taken offline again."""
+
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, 3, auto_leader_rebalance_enable=False)
+        await after(topic, reassign(1, 3))(world, c)
+        c.zookeeper.refuse_writes(lambda ops: refuse_topic_znode(ops, "t"))
+        await catch_up(world, c)
+        await quiesce()
+        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.NON_EXISTENT
+        assert c.context.assignment(T[0]).removing == (2,)
+        c.zookeeper.refuse_writes(None)
+        c.brokers.received.clear()
+        await reassign()(world, c)
+        await quiesce()
+        assert c.context.assignment(T[0]) == ReplicaAssignment(ids(1, 2))
+        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.ONLINE
+        requested = [r.topic_states[0].partition_states[0] for r in c.brokers.of(2, LeaderAndIsrRequest)]
+        assert any(state.is_new for state in requested)
+        await in_sync(world, c, 1, 2)
+        await world.stop_broker(2)
+        await world.leads("t", leader=1, isr=[1])
+        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.OFFLINE
+        await c.stop()
+
+    run_virtually(main)
+
+
+def refuse_topic_znode(ops: Sequence[Op], name: str) -> list[OpResult] | None:
+    refused = [isinstance(op, SetData) and op.path == topic_path(name) for op in ops]
+    if not any(refused):
+        return None
+    return [OpResult(ZkError.NO_AUTH if r else ZkError.RUNTIME_INCONSISTENCY) for r in refused]

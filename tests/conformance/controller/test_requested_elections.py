@@ -13,9 +13,11 @@ from cluster.znodes.admin_requests import encode_partitions
 from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, state_path, topic_path
 from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Create, SetData
+from controller.apis import APIS
 from controller.changes import DeletionsQueued
 from controller.event_loop import preempt
-from controller.request_events import ElectLeadersDecision, ElectLeadersReceived
+from controller.handlers.waiting import ElectLeadersDecision
+from controller.request_events import RequestEvent
 from state_log.record import Kind
 from tests.contexts import ids, leadership, tp
 from tests.controllers import World, quiesce, run_virtually, until
@@ -186,7 +188,7 @@ def test_while_not_active_an_election_is_refused_and_a_queued_one_is_preempted()
             await elect(standby, PREFERRED)
         assert (refused.value.code, refused.value.leader_address) == (E.NOT_CONTROLLER, "controller:10001")
         queued: asyncio.Future[ElectLeadersDecision] = asyncio.get_running_loop().create_future()
-        preempt(ElectLeadersReceived(ElectLeadersRequest(), queued))
+        preempt(RequestEvent(APIS[ElectLeadersRequest], ElectLeadersRequest(), queued))
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             await queued
         await standby.stop()

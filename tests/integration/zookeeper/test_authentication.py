@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from cluster.errors import ZooKeeperAccessError, ZooKeeperAuthenticationError
 from cluster.process.metrics import Metrics
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import Create, SessionState, SetData, ZkError
-from deploy.local.zookeeper import EmbeddedZooKeeper
 from tests.conftest import TEST_SERVER
 from tests.contract.zookeeper_worlds import Events, eventually
 from tests.plain_zookeeper import plain_client

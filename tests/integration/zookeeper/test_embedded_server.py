@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from cluster.errors import StartupError
 from deploy.local import processes
-from deploy.local.zookeeper import EmbeddedZooKeeper, is_serving, prepare
+from deploy.local.zookeeper import is_serving, prepare
 from tests.contract.zookeeper_worlds import eventually
 
 pytestmark = pytest.mark.real

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.kazoo_requests import MultiRead
 from cluster.zookeeper.port import Create, SessionState, SetData, ZooKeeper
-from deploy.local.zookeeper import EmbeddedZooKeeper
 from tests.contract.zookeeper_worlds import Events, Relay, eventually
 from tests.timeouts import TIMEOUT_S
 

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.record_batch import encode_batch
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests.data import ProducePartition, ProduceRequest
+from simulator.record_batches import encode_batch
 from tests.agents import TP, AgentWorld, until, virtually
 
 BROKERS = (1, 2, 3)

@@ -7,7 +7,6 @@ import typer
 
 from admin.cli.broker_documents import broker_document, load_of_brokers
 from admin.cli.lines import read_lines
-from admin.cli.options import Format
 from admin.cli.output import write, write_table
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
@@ -15,6 +14,7 @@ from admin.cli.topics import _document
 from admin.cli.watch import event_document, event_line
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode, StartupError
+from cluster.process.documents import Format
 from cluster.requests.cluster import ClusterEvent, DescribedBroker
 from cluster.requests.plans import DescribedPartition, Plan, PlannedChange, PlannedRequest, PlannedSetting
 from cluster.requests.topics import DescribedTopic

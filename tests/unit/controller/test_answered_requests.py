@@ -72,11 +72,12 @@ async def test_a_failure_is_not_remembered() -> None:
 async def test_an_event_that_cannot_be_enqueued_leaves_nothing_behind() -> None:
     answered, loop = AnsweredRequests(), Loop()
 
-    def refuse(_: asyncio.Future[Any]) -> None:
-        raise ApiError(ErrorCode.NOT_CONTROLLER, "standby")
+    def refuse(answer: asyncio.Future[Any]) -> None:
+        answer.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, "standby"))
 
     with pytest.raises(ApiError):
         await answered.first_answer("a", REQUEST, refuse)
+    await asyncio.sleep(0)
     later = asyncio.ensure_future(answered.first_answer("a", REQUEST, loop.ask))
     await asyncio.sleep(0)
     loop.asked[0].set_result("done")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from admin.cli.options import Format
 from cluster.broker import LeaderEpoch
+from cluster.process.documents import Format
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import SetData

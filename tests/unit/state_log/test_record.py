@@ -3,6 +3,7 @@ import json
 import pytest
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from simulator.memory_state_log import MemoryStateChangeLog
 from state_log.record import (
     CHAIN_START,
     Cause,
@@ -10,7 +11,6 @@ from state_log.record import (
     LoadedPartition,
     LoggedStateChange,
     MalformedLine,
-    MemoryStateChangeLog,
     Stamper,
     StateChange,
     by_partition,

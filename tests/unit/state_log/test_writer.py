@@ -9,7 +9,7 @@ import pytest
 from cluster.broker import BrokerId
 from cluster.errors import StorageError
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
-from state_log.record import Kind, StateChange, incarnation_id
+from state_log.record import CHAIN_START, ChainHead, Kind, StateChange, incarnation_id, line_digest
 from state_log.writer import (
     AUDITED_FILE,
     FileStateChangeLog,
@@ -34,6 +34,14 @@ class Clock:
 def open_log(directory: Path, clock: Clock, **options: object) -> FileStateChangeLog:
     incarnation = incarnation_id(clock.at_ms, 7)
     return FileStateChangeLog(directory, node="broker-1", incarnation=incarnation, clock=clock, **options)  # type: ignore[arg-type]
+
+
+def test_the_head_of_the_chain_follows_from_the_last_line(tmp_path: Path) -> None:
+    log = open_log(tmp_path, Clock())
+    assert log.head == ChainHead(0, CHAIN_START)
+    log.append([CHANGE, CHANGE])
+    [segment] = find_segments([tmp_path])
+    assert log.head == ChainHead(2, line_digest(list(complete_lines(segment))[-1]))
 
 
 def test_segment_names_sort_by_age_and_read_back() -> None:

@@ -6,9 +6,9 @@ from broker_agent.decisions.data_requests import (
     validate_leader_epoch,
     validate_record_set,
 )
-from broker_agent.log.record_batch import encode_batch
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode
+from simulator.record_batches import encode_batch
 
 BATCH = encode_batch(b"records", 1)
 

@@ -9,7 +9,6 @@ from broker_agent.log.record_batch import (
     HEADER_SIZE,
     MAX_SEQUENCE,
     crc32c,
-    encode_batch,
     find_fault,
     parse_header,
     stamp,
@@ -18,6 +17,7 @@ from broker_agent.log.record_batch import (
     whole_batches,
 )
 from cluster.broker import LeaderEpoch, Offset
+from simulator.record_batches import encode_batch
 
 
 def built_by_client(count: int, timestamp: int) -> bytes:

@@ -1,0 +1,99 @@
+"""A ZooKeeper server of one's own, for benchmarks and tests; `klamm up` starts its server as a member."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+from cluster.errors import StartupError
+from deploy.local.zookeeper import ServerSettings, is_serving, log_tail, prepare
+
+
+class EmbeddedZooKeeper:
+    """A ZooKeeper server as a child process. All methods block; the server is up within about a second."""
+
+    def __init__(self, data: Path, port: int | None = None, settings: ServerSettings | None = None) -> None:
+        self._data, self._port, self._settings = data, port, settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, timeout_seconds: float = 60) -> Self:
+        """Start and wait until requests are served; after `stop` or `kill` on the same port and data.
+
+        Raises StartupError with the end of the server's log when it does not come up.
+        """
+        assert self._process is None, "already started"
+        command = prepare(self._port, self._data, self._settings)
+        self._port = command.port
+        with (command.folder / "console.log").open("ab") as console:
+            self._process = subprocess.Popen(
+                command.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                # Its own session: an interrupt typed at the terminal is for the parent, which then stops us in order.
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + timeout_seconds
+        while not is_serving("127.0.0.1", command.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise StartupError(f"ZooKeeper did not start on port {command.port}: {log_tail(command.folder)}")
+            time.sleep(0.02)
+        return self
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        assert self._port, "not started"
+        return self._port
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def stop(self, timeout_seconds: float = 10) -> None:
+        """End the server in order, by force when it takes longer than the timeout. Safe when not running."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        # A paused process gets its signal only when it runs again.
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server as a crash would. Safe when not running."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Stop the server from running while its connections stay open (SIGSTOP)."""
+        server = self._running()
+        server.send_signal(signal.SIGSTOP)
+        # Its threads stop one by one, and one that still runs would answer what comes after this call.
+        os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "not running"
+        return self._process

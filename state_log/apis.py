@@ -1,0 +1,30 @@
+"""What every process answers about its own state-change log."""
+
+import asyncio
+from typing import Any
+
+from cluster.requests.cluster import (
+    DescribeLogHeadsRequest,
+    DescribeLogHeadsResponse,
+    LogHead,
+    ReadStateChangesRequest,
+    ReadStateChangesResponse,
+)
+from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from state_log.reader import read_lines
+from state_log.writer import FileStateChangeLog, boot_id
+
+
+def state_log_apis(log: FileStateChangeLog) -> tuple[DirectApi[Any], ...]:
+    """The rows of ClusterService that controllers and agents have in common."""
+
+    async def read_state_changes(request: ReadStateChangesRequest) -> ReadStateChangesResponse:
+        return await asyncio.to_thread(read_lines, log.directory, request.topic, request.partition)
+
+    async def describe_log_heads(_: DescribeLogHeadsRequest) -> DescribeLogHeadsResponse:
+        return DescribeLogHeadsResponse((LogHead(log.node, log.incarnation, *log.head, boot_id()),))
+
+    return (
+        DirectApi(ReadStateChangesRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, read_state_changes),
+        DirectApi(DescribeLogHeadsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_log_heads),
+    )
