@@ -5,7 +5,7 @@ import pytest
 from tests.rule_coverage import Coverage, read_book
 
 BOOK = """
-| id | sense | source | note |
+| id | rule | source | note |
 |---|---|---|---|
 | PS-8 | begins at epoch 0 | a class | |
 | IS-9a | unknown id | a class | D-6 |
