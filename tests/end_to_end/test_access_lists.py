@@ -1,4 +1,4 @@
-"""A whole cluster whose nodes are its own: real ZooKeeper, real processes, strangers at the door."""
+"""A whole cluster with ACLs: real ZooKeeper, real processes, clients without credentials."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Brokers that leave a real cluster in order, under load: by command and by signal."""
+"""Controlled shutdown of brokers of a real cluster under load, by command and by signal."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""klamm where it is installed from its wheel, and where a clone has neighbours with its names."""
+"""klamm installed from its wheel, and a clone beside distributions that own its package names."""
 
 import json
 import subprocess

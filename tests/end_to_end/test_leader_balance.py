@@ -1,4 +1,4 @@
-"""On real processes leadership goes back where it belongs by itself, through the death of the controller too."""
+"""Automatic leader rebalance on real processes, across a controller failover."""
 
 import asyncio
 from collections.abc import Iterator

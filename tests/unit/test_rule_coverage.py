@@ -1,4 +1,4 @@
-"""The rule book is read as written, and what no passing test holds is found."""
+"""The rule books are parsed as written, and rules without a passing test are found."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The worked examples of the agent specification, on two or three real agents."""
+"""Worked examples that span several rules, on two or three real agents."""
 
 import asyncio
 

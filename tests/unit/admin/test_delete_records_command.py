@@ -1,4 +1,4 @@
-"""What `klamm topics delete-records` refuses before it talks to anybody."""
+"""Command lines that `klamm topics delete-records` refuses before it connects."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster is found, and nothing else."""
+"""The health check finds every kind of issue, and no others."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""How commands run, on the way from the command line to a cluster."""
+"""How commands run: options, the connection, and interrupts."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Kafka's JSON files are taken as they are, and errors in them are named."""
+"""Kafka's JSON files are accepted unchanged, and errors in them are named."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What holds for all commands alike: help, options that say which cluster, and a dry run of whatever changes it."""
+"""Requirements on all commands: help, options that select the cluster, and --dry-run of every change."""
 
 from collections.abc import Iterator
 from typing import Any
