@@ -3,7 +3,7 @@
 Source: `validate_only` of Kafka's admin requests, which there stops at the checks.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -81,8 +81,12 @@ async def plan_controlled_shutdown(
         )
     topics = sorted({tp.topic for tp in context.partitions_on_broker(broker)})
     rehearsal = Rehearsal(active, topics)
-    await rehearsal.run(controlled_shutdown(rehearsal.active, ControlledShutdownRequest(broker, UNKNOWN_BROKER_EPOCH)))
-    overrides = await rehearsal.active.store.read_topic_configs(topics)
+
+    async def shut_down() -> Mapping[str, Mapping[str, str] | MalformedZnodeError]:
+        await controlled_shutdown(rehearsal.active, ControlledShutdownRequest(broker, UNKNOWN_BROKER_EPOCH))
+        return await rehearsal.active.store.read_topic_configs(topics)
+
+    overrides = await rehearsal.run(shut_down())
     default = active.config.min_insync_replicas
     required = {
         topic: default if isinstance(found, MalformedZnodeError) else min_insync_replicas(found, default)

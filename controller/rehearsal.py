@@ -129,7 +129,7 @@ class Rehearsal:
             original.reads,
             self._on_watch,
             data_watches=_watched_data(context, config, names),
-            child_watches=(BROKERS_TOPICS, DELETE_TOPICS),
+            child_watches=(BROKERS_TOPICS, DELETE_TOPICS, CONFIG_CHANGES),
         )
         self._listener = ConfigListener(
             self.zookeeper,
@@ -141,6 +141,7 @@ class Rehearsal:
         )
         self._listener.settings.unclean_leader_election_enable = original.settings.unclean_leader_election_enable
         self._announced: dict[str, None] = {}
+        self._settings_changed = False
         registry = Metrics()
         random = Random()
         random.setstate(original.random.getstate())
@@ -193,6 +194,9 @@ class Rehearsal:
         )
 
     def _on_watch(self, watch: WatchEvent) -> None:
+        if watch.path == CONFIG_CHANGES:
+            self._settings_changed = True
+            return
         event = event_of_watch(watch, "", self.active.admin_requests.unresolved)
         if event is not None:
             self._events.append(event)
@@ -209,6 +213,10 @@ class Rehearsal:
 
     async def _take_over_settings(self) -> None:
         """What the listener of this process does when settings change."""
+        if not self._settings_changed:
+            return
+        self._settings_changed = False
+        await self.zookeeper.children(CONFIG_CHANGES, watch=True)
         fresh = [
             written
             for written in self.zookeeper.written()

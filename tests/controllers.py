@@ -55,7 +55,7 @@ class RecordingBrokers:
         self.unreachable: set[BrokerId] = set()
         self.answers: dict[BrokerId, ErrorCode] = {}
         self.results: dict[BrokerId, dict[TopicPartition, ErrorCode]] = {}
-        """What a broker answers about single partitions of a LeaderAndIsr, under the ids of their topics."""
+        """What a broker answers about single partitions of a LeaderAndIsr, under the ids of topics that have one."""
         self.deletions: dict[BrokerId, ErrorCode] = {}
         self.forgotten: list[BrokerId] = []
 
@@ -86,7 +86,9 @@ class RecordingBrokers:
     def _results(self, broker: BrokerId, request: LeaderAndIsrRequest) -> tuple[LeaderAndIsrPartitionError, ...]:
         codes = self.results.get(broker, {})
         return tuple(
-            LeaderAndIsrPartitionError("", topic.topic_id, state.partition_index, codes[tp])
+            LeaderAndIsrPartitionError(
+                topic.topic_name if topic.topic_id is None else "", topic.topic_id, state.partition_index, codes[tp]
+            )
             for topic in request.topic_states
             for state in topic.partition_states
             if (tp := TopicPartition(topic.topic_name, state.partition_index)) in codes

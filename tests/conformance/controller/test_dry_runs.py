@@ -1,6 +1,5 @@
 """A dry run shows what then happens: the same leaders and epochs, the same requests to the same brokers in order."""
 
-from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from cluster.requests.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.plans import DescribedPartition, Plan, PlannedSetting
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
@@ -31,29 +29,7 @@ from cluster.requests.topics import (
 )
 from tests.contexts import ids, tp
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-
-Requests = dict[int, list[tuple[str, int, bool]]]
-
-
-def planned(plan: Plan) -> Requests:
-    by_broker: Requests = defaultdict(list)
-    for request in plan.requests:
-        by_broker[request.broker_id].append((request.name, request.partitions, request.delete))
-    return by_broker
-
-
-def received(c: RunningController) -> Requests:
-    by_broker: Requests = defaultdict(list)
-    for broker, request in c.brokers.received:
-        delete = False
-        match request:
-            case StopReplicaRequest():
-                count = len(request.partition_states)
-                delete = any(state.delete_partition for state in request.partition_states)
-            case LeaderAndIsrRequest() | UpdateMetadataRequest():
-                count = sum(len(topic.partition_states) for topic in request.topic_states)
-        by_broker[broker].append((type(request).__name__.removesuffix("Request"), count, delete))
-    return by_broker
+from tests.dry_runs import planned, received
 
 
 async def dry_and_real(c: RunningController, request: Any) -> Plan:

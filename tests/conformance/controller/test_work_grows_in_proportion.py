@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 import cluster
 import controller
+from cluster.broker import BrokerId
 from cluster.requests.configs import (
     SET_CONFIG,
     TOPIC_RESOURCE,
@@ -22,6 +23,8 @@ from cluster.requests.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
+from cluster.requests.elections import UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -160,3 +163,43 @@ def test_a_request_about_twice_the_topics_is_twice_the_work(
         run_virtually(lambda n=n: work_for_items(before, asked, n, validate_only)) for n in (PARTITIONS, 2 * PARTITIONS)
     )
     assert twice < 2.4 * once
+
+
+async def znodes_read(asked: Any, topics: int) -> int:
+    """For a dry run of something about one topic of so many."""
+    _, c = await running_cluster(1, 2, 3)
+    await c.ask(new_topics(topics))
+    await quiesce()
+    read = 0
+
+    def counting(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def reading(paths: list[str], **options: Any) -> Any:
+            nonlocal read
+            read += len(paths)
+            return await original(paths, **options)
+
+        return reading
+
+    for name in ("get_many", "children_many"):
+        setattr(c.zookeeper, name, counting(getattr(c.zookeeper, name)))
+    await c.ask(asked)
+    return read
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        CreateTopicsRequest((NewTopic("another", 1, 3),), validate_only=True),
+        CreatePartitionsRequest((NewPartitions("t0001", 2),), validate_only=True),
+        DeleteTopicsRequest((TopicToDelete("t0001"),), validate_only=True),
+        replace(other_settings(1), validate_only=True),
+        AlterPartitionReassignmentsRequest(
+            (ReassignableTopic("t0001", (ReassignablePartition(0, (BrokerId(3),)),)),), validate_only=True
+        ),
+        ElectLeadersRequest(UNCLEAN, (ElectLeadersTopic("t0001", (0,)),), validate_only=True),
+    ],
+    ids=lambda asked: type(asked).__name__,
+)
+def test_a_dry_run_about_one_topic_reads_as_much_of_few_topics_as_of_many(asked: Any) -> None:
+    few, many = (run_virtually(lambda n=n: znodes_read(asked, n)) for n in (5, 200))
+    assert few == many < 60

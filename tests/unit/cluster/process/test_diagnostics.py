@@ -1,5 +1,6 @@
 """Diagnostic lines."""
 
+import asyncio
 import io
 import json
 import logging
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.diagnostics import configure_diagnostics, silenced
 
 
 class Terminal(io.StringIO):
@@ -57,3 +58,40 @@ def test_lines_below_the_level_are_left_out_and_errors_keep_their_traceback() ->
         log.exception("failed")
     (line,) = (json.loads(text) for text in stream.getvalue().splitlines())
     assert "OSError: disk" in line["exception"]
+
+
+def test_lines_are_dropped_only_inside_a_silence_which_an_error_ends_too() -> None:
+    stream = io.StringIO()
+    configure_diagnostics("controller", stream=stream)
+    log = structlog.stdlib.get_logger()
+    log.info("before")
+    with silenced():
+        log.error("within")
+        with silenced():
+            log.error("deeper")
+        log.error("within still")
+        # Libraries have their own to say, whatever is rehearsed meanwhile.
+        logging.getLogger("library").warning("slow disk")
+    with pytest.raises(OSError, match="disk"), silenced():
+        raise OSError("disk")
+    log.info("after")
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["before", "slow disk", "after"]
+
+
+async def test_the_silence_of_one_task_is_not_that_of_another() -> None:
+    stream = io.StringIO()
+    configure_diagnostics("controller", stream=stream)
+    log = structlog.stdlib.get_logger()
+
+    async def rehearse() -> None:
+        with silenced():
+            log.info("rehearsed")
+            await asyncio.sleep(0.01)
+            log.info("rehearsed")
+
+    async def work() -> None:
+        await asyncio.sleep(0.005)
+        log.info("done")
+
+    await asyncio.gather(rehearse(), work())
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["done"]
