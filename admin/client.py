@@ -157,7 +157,7 @@ class AdminClient(ClusterConnection):
         return await self.ask_controller(request, ElectLeadersResponse)
 
     async def plan_controlled_shutdown(self, broker: BrokerId) -> PlanControlledShutdownResponse:
-        """What a controlled shutdown of this broker would do; nothing is changed."""
+        """Plan a controlled shutdown of this broker, without changing anything."""
         return await self.ask_controller(PlanControlledShutdownRequest(broker), PlanControlledShutdownResponse)
 
     async def shut_down_broker(self, broker: DescribedBroker) -> ShutdownResponse:

@@ -149,7 +149,7 @@ class Producer:
             self.totals.first_error = error
 
     async def flush(self) -> None:
-        """Send everything at once and wait until each batch was acknowledged or given up."""
+        """Send all batches without lingering and wait until each is acknowledged or has failed."""
         self._flushing = True
         while not self._accumulator.is_empty:
             await self._wait_for_progress()
@@ -161,7 +161,7 @@ class Producer:
         await self._progress.wait()
 
     async def _run_sender(self) -> None:
-        """Send what is due; sleeps until the next batch is due or something happens."""
+        """Send due batches, then sleep until the next one is due or a state changes."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
@@ -265,7 +265,7 @@ class Producer:
 
 
 def _requests(queues: list[PartitionQueue]) -> Iterator[list[PartitionQueue]]:
-    """Cut what is due at one leader into requests of a bounded size."""
+    """Split the due batches of one leader into requests of bounded size."""
     together: list[PartitionQueue] = []
     size = 0
     for queue in queues:

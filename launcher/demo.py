@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 class Outcome(Struct):
-    """What the demonstration found, before the audit. Counts are of lines, durations in ms."""
+    """Result of the demonstration, before the audit. Counts are of lines, durations in ms."""
 
     topic: str
     acknowledged: int = 0
@@ -67,7 +67,7 @@ class Comparison(Struct, frozen=True):
 
 
 class _Feed:
-    """Sends the lines of a file at a steady pace, never past a ceiling, and keeps what was acknowledged."""
+    """Sends the lines of a file at a steady rate, up to a limit, and keeps the acknowledged ones."""
 
     def __init__(self, producer_of: Callable[[Callable[[Delivery], None]], Producer], topic: str) -> None:
         self.producer = producer_of(self._delivered)

@@ -37,14 +37,14 @@ class ClusterStatus(Struct, frozen=True):
 
 
 async def probe(cluster: LocalCluster, client: AdminClient) -> ClusterStatus:
-    """Ask every running controller and agent at once."""
+    """Ask every running controller and agent concurrently."""
     asked = [m for m in cluster.state.members if m.role != ZOOKEEPER]
     answers = await asyncio.gather(*(_ask(cluster, client, m) for m in asked))
     return ClusterStatus({m.name: answer for m, answer in zip(asked, answers, strict=True)})
 
 
 def wait_until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
-    """Wait until a controller is active and knows every broker that is to run; what it says then.
+    """Wait until a controller is active and every broker has registered. Returns the controller's description.
 
     Brokers that give up meanwhile are started again. Raises StartupError, with the last words of whoever failed.
     """

@@ -47,7 +47,7 @@ BootstrapOption = Annotated[
     ),
 ]
 TIMEOUT_MAX_S: Final = 2_000_000
-"""Some three weeks: as milliseconds it still fits where requests carry it."""
+"""About three weeks; in milliseconds it fits into the int32 fields of requests."""
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, max=TIMEOUT_MAX_S, help="Give up after this many seconds.")
 ]
@@ -128,7 +128,7 @@ def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Cal
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
             for name, annotation in _OPTIONS_OF_CLUSTER.items()
         ]
-        # The command line is made from what the function says of itself.
+        # Typer builds the command line from the signature and the annotations.
         with_options.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
         with_options.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
         return with_options

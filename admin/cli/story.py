@@ -63,7 +63,7 @@ def story(
 
 
 def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) -> None:
-    """Print who led when, which is what is asked most, and then every record."""
+    """Print the leaders over time first, because they are asked for most, then every record."""
     import msgspec
 
     from state_log.story import leadership_history, story

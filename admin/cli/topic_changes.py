@@ -188,7 +188,7 @@ async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool
 
 
 async def _preview(client: "AdminClient", names: "Sequence[str]") -> "list[DescribedTopicDeletion]":
-    """What would be deleted, and what it would have to wait for."""
+    """The deletions that would start, and what each would wait for."""
     from cluster.requests.topics import DescribedTopicDeletion, WaitingReplica
 
     previews = []
