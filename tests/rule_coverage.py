@@ -158,7 +158,7 @@ class RuleCoverage:
         parts = [f"# Rules of the {n}: {c.summary()}\n\n{c.table()}\n" for n, c in self._books.items()]
         (build / "rules.md").write_text("\n".join(parts), "utf-8")
         document = {
-            name: {r.id: {"note": r.record, "tests": coverage.tests.get(r.id, [])} for r in coverage.rows}
+            name: {r.id: {"note": r.note, "tests": coverage.tests.get(r.id, [])} for r in coverage.rows}
             for name, coverage in self._books.items()
         }
         (build / "rules.json").write_text(json.dumps(document, indent=1), "utf-8")

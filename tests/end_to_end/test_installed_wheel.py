@@ -126,7 +126,9 @@ def test_a_command_without_its_extra_names_it(wheel: Path, tmp_path: Path, argum
         ("test", "klamm: this command needs the folder tests of the repository: run ./klamm test in a clone\n"),
     ],
 )
-def test_what_only_a_clone_can_do_says_so(installed: Environment, tmp_path: Path, arguments: str, message: str) -> None:
+def test_commands_that_need_a_clone_report_it(
+    installed: Environment, tmp_path: Path, arguments: str, message: str
+) -> None:
     answer = installed.klamm(*arguments.split(), folder=tmp_path)
     assert (answer.returncode, answer.stderr) == (1, message)
 

@@ -19,7 +19,7 @@ from launcher.__main__ import app
         (["--before-offset", "1", "--offset-json-file", "f"], "cannot be combined with partitions"),
     ],
 )
-def test_a_choice_that_is_none_is_wrong_usage(arguments: list[str], why: str) -> None:
+def test_partitions_need_an_offset_or_a_file(arguments: list[str], why: str) -> None:
     answer = CliRunner().invoke(app, ["topics", "delete-records", *arguments], env={"COLUMNS": "200"})
     assert answer.exit_code == 2
     assert why in answer.stderr
