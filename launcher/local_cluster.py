@@ -36,22 +36,16 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
 
 def up(
     *,
-    controllers: Annotated[
-        int | None, typer.Option(min=1, help="Number of controllers. Default: as before, or 3.")
-    ] = None,
-    brokers: Annotated[int | None, typer.Option(min=1, help="Number of brokers. Default: as before, or 3.")] = None,
+    controllers: Annotated[int | None, typer.Option(min=1, help="How many. Default: as before, or 3.")] = None,
+    brokers: Annotated[int | None, typer.Option(min=1, help="How many. Default: as before, or 3.")] = None,
     data: DataOption = DEFAULT_DATA,
-    zookeeper: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper instead of an embedded one.")
-    ] = None,
+    zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper.")] = None,
     zookeeper_set_acl: _SetAclOption = False,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A setting of every process, from its next start. Repeatable."),
     ] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Run in the background; return once the cluster is up.")
-    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the cluster is up.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait until the cluster is up.")] = 120,
 ) -> None:
     """Start a cluster on this machine: ZooKeeper, controllers 1001… and brokers 1…, one process each.
