@@ -5,13 +5,12 @@ from typing import Final
 
 from broker_agent.controller_finder import ControllerFinder
 from broker_agent.metadata_cache import MetadataCache
-from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, BrokerId, ControllerEpoch
-from cluster.errors import MalformedZnodeError, ZooKeeperError
+from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerId, ControllerEpoch, RegisteredBroker
+from cluster.errors import ZooKeeperError
 from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker, DescribedController
 from cluster.requests.data import MetadataRequest, MetadataResponse
-from cluster.znodes.paths import BROKERS_IDS, broker_of_name, broker_path
-from cluster.znodes.registrations import decode_broker
 from cluster.zookeeper.port import ZooKeeper
+from cluster.zookeeper.registered_brokers import registered_brokers
 from cluster.zookeeper.registered_controllers import registered_controllers
 
 _TIMEOUT_S: Final = 2.0
@@ -49,14 +48,17 @@ class ClusterDescriptions:
         controllers: tuple[DescribedController, ...] = ()
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                registered = await self._read_registrations()
+                registered = await registered_brokers(self._zookeeper)
                 controllers = await registered_controllers(self._zookeeper)
         except (ZooKeeperError, TimeoutError):
-            registered = [(broker, UNKNOWN_BROKER_EPOCH) for broker in self._metadata.snapshot.brokers.values()]
+            registered = [
+                RegisteredBroker(broker, UNKNOWN_BROKER_EPOCH)
+                for _, broker in sorted(self._metadata.snapshot.brokers.items())
+            ]
         endpoint = self._finder.endpoint
         described = [
             DescribedBroker(broker.id, reachable, epoch, broker.rack)
-            for broker, epoch in sorted(registered, key=lambda entry: entry[0].id)
+            for broker, epoch in ((r.broker, r.epoch) for r in registered)
             if (reachable := broker.endpoint(self._metadata.listener)) is not None
         ]
         return DescribeClusterResponse(
@@ -69,16 +71,3 @@ class ClusterDescriptions:
             node_role="broker",
             controllers=controllers,
         )
-
-    async def _read_registrations(self) -> list[tuple[Broker, BrokerEpoch]]:
-        names = await self._zookeeper.children(BROKERS_IDS) or ()
-        ids = [broker for name in names if (broker := broker_of_name(name)) is not None]
-        znodes = await self._zookeeper.get_many([broker_path(broker) for broker in ids])
-        found = []
-        for broker, znode in zip(ids, znodes, strict=True):
-            try:
-                if znode is not None:
-                    found.append((decode_broker(broker, znode.data), BrokerEpoch(znode.stat.czxid)))
-            except MalformedZnodeError:
-                continue
-        return found

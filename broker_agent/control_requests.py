@@ -63,7 +63,7 @@ class ControlRequests:
         self._handled = 0
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Become leader or follower of the named partitions (section 2 of the agent specification)."""
+        """Become leader or follower of the named partitions (R2.1)."""
         return await self._to_the_end(self._leader_and_isr(request))
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
@@ -220,7 +220,7 @@ class ControlRequests:
         return ErrorCode.NONE if partition is None else validate_stop(state.leader_epoch, partition.leader_epoch)
 
     async def _stop(self, states: list[StopReplicaPartitionState], cause: Cause) -> dict[TopicPartition, ErrorCode]:
-        """R4.3; returns the codes of those whose log could not be deleted."""
+        """End fetching, hosting and waiting requests; the codes of those whose log could not be deleted (R4.3)."""
         partitions = [TopicPartition(state.topic_name, state.partition_index) for state in states]
         deleted = [tp for tp, state in zip(partitions, states, strict=True) if state.delete_partition]
         self._fetchers.remove(partitions)

@@ -9,10 +9,11 @@ from typing import Final
 import structlog
 
 from cluster.broker import NO_CONTROLLER, ControllerId, Endpoint
-from cluster.errors import MalformedZnodeError, ZooKeeperError
+from cluster.errors import ZooKeeperError
 from cluster.znodes.controller import decode_controller
 from cluster.znodes.paths import CONTROLLER, controller_registration_path
 from cluster.znodes.registrations import decode_controller_registration
+from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import ZooKeeper
 
 _RETRY_S: Final = 0.5
@@ -54,11 +55,8 @@ class ControllerFinder:
             self._forget()
             return
         address = await self._zookeeper.get(controller_registration_path(controller), watch=True)
-        try:
-            endpoint = None if address is None else decode_controller_registration(controller, address.data)
-        except MalformedZnodeError as error:
-            _log.warning("controller registration cannot be read", error=str(error))
-            endpoint = None
+        found = decode_each([controller], [address], lambda id_, znode: decode_controller_registration(id_, znode.data))
+        endpoint = found.get(controller)
         if (controller, endpoint) != (self.controller_id, self.endpoint):
             _log.info("controller found", controller=controller, address=endpoint and endpoint.address)
         self.controller_id, self.endpoint = controller, endpoint

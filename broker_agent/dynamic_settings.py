@@ -14,7 +14,8 @@ from broker_agent.topic_config_changes import TopicConfigChanges
 from cluster.broker import BrokerId
 from cluster.process.clock import WallClock
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
-from cluster.zookeeper.config_changes import ConfigChanges, read_overrides
+from cluster.zookeeper.config_changes import ConfigChanges
+from cluster.zookeeper.configs import overrides_of, read_configs
 from cluster.zookeeper.port import ZooKeeper
 
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
@@ -50,7 +51,8 @@ class DynamicSettings:
         await self._topics.take_over(entities, is_new_session=is_new_session)
 
     async def _read_broker_settings(self) -> None:
-        found = (_fetchers_in(overrides) for overrides in await read_overrides(self._zookeeper, self._layers))
+        stored = await read_configs(self._zookeeper, self._layers)
+        found = (_fetchers_in(overrides_of(stored[layer])) for layer in self._layers)
         self._fetchers.resize(next((number for number in found if number is not None), self._fetchers_of_file))
 
 

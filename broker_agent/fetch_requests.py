@@ -108,7 +108,7 @@ class FetchRequests:
         return _answer(item, bounds, records=records)
 
     def _admit(self, request: FetchRequest, item: FetchPartition) -> HostedPartition | ErrorCode:
-        """R6.1 to R6.5 and the broker epoch fence R6.11, in that order."""
+        """The partition, if topic, leadership and follower fit, checked in this order (R6.1 to R6.5, R6.11)."""
         tp = TopicPartition(item.topic, item.partition)
         if item.topic_id is not None and not self._manager.metadata.knows_topic_id(item.topic_id):
             return ErrorCode.UNKNOWN_TOPIC_ID
@@ -130,7 +130,7 @@ class FetchRequests:
     def _record_follower_fetch(
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
     ) -> None:
-        """R6.12: take the position, then see whether the follower may join, then whether a watermark rose."""
+        """Take the position, then see whether the follower may join, then whether a watermark rose (R6.12)."""
         moved = partition.record_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
         self._manager.expand_isr(partition, request.replica_id)
         if not (moved and self._manager.advance(partition)):
@@ -232,7 +232,7 @@ def _validate_follower(partition: HostedPartition, request: FetchRequest, item: 
 
 
 def _compare_epochs(item: FetchPartition, log: Log, bounds: _Bounds) -> FetchPartitionData | None:
-    """R6.7: what a follower's last fetched epoch is answered, or None to go on reading."""
+    """What a follower's last fetched epoch is answered, or None to go on reading (R6.7)."""
     answer = log.end_offset_for_epoch(item.last_fetched_epoch)
     if answer.epoch == NO_LEADER_EPOCH or item.fetch_offset < bounds.log_start:
         return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -263,7 +263,7 @@ def _answer(
 
 
 def _must_answer_now(request: FetchRequest, data: list[FetchPartitionData]) -> bool:
-    """R6.14."""
+    """Whether nothing is gained by waiting: enough bytes, an error, a diverging epoch, or no time (R6.14)."""
     return (
         request.max_wait_ms <= 0
         or not data

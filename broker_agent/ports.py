@@ -134,7 +134,7 @@ class Log(Protocol):
         ...
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
-        """Validate (agent §7.2), stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
+        """Validate, stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
         ...
 
     def append_as_follower(self, records: bytes, max_epoch: LeaderEpoch) -> AppendInfo:
@@ -167,15 +167,21 @@ class Log(Protocol):
     def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None: ...
 
     def truncate_to(self, offset: Offset) -> bool:
-        """R10.11; trims the epoch cache always (R5.18). Returns whether anything was removed."""
+        """Remove all batches that do not end before it; whether there were any (R10.11).
+
+        The epoch cache is trimmed in any case (R5.18).
+        """
         ...
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """R10.12."""
+        """Remove everything and go on at this offset (R10.12)."""
         ...
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
-        """R10.20: monotone; beyond the HW raises LogAppendError(OFFSET_OUT_OF_RANGE)."""
+        """Let the log begin there, if that is higher; whether it was (R10.20).
+
+        Beyond the high watermark it raises LogAppendError(OFFSET_OUT_OF_RANGE).
+        """
         ...
 
     @property
@@ -208,7 +214,7 @@ class LogDirectories(Protocol):
     async def get_or_create(
         self, topic_partition: TopicPartition, *, topic_id: TopicId | None, is_new: bool, config: LogConfig
     ) -> Log:
-        """R11.6. An existing log is returned as it is; a new one has HW 0. Disk work off the loop.
+        """The log, as it is or new, then with high watermark 0; files are touched off the event loop (R11.6).
 
         Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) when the one on disk bears another id.
         """
@@ -244,7 +250,7 @@ class LogDirectories(Protocol):
         ...
 
     async def enforce_retention(self, now_ms: int) -> None:
-        """R10.17, R10.18, and removal of `.deleted` files and `-delete` directories whose delay is over."""
+        """Delete old segments, and files and directories whose delete delay is over (R10.17, R10.18)."""
         ...
 
     async def close(self, broker_epoch: BrokerEpoch) -> None:

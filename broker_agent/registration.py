@@ -11,11 +11,12 @@ import structlog
 from msgspec.structs import replace
 
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, Endpoint
-from cluster.errors import MalformedZnodeError, OutcomeUnknownError, StartupError
+from cluster.errors import OutcomeUnknownError, StartupError
 from cluster.process.clock import WallClock
-from cluster.znodes.paths import BROKERS_IDS, broker_of_name, broker_path
-from cluster.znodes.registrations import decode_broker, encode_broker
+from cluster.znodes.paths import broker_path
+from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Create, Delete, SetData, ZkError, ZooKeeper, refusal
+from cluster.zookeeper.registered_brokers import registered_brokers
 
 _RETRY_S: Final = 0.5
 _NEVER: Final = 0
@@ -45,22 +46,12 @@ class Registration:
 
     async def check_address_is_free(self) -> None:
         """Refuse to start where another registered broker advertises the same host and port (R1.8)."""
-        names = await self._zookeeper.children(BROKERS_IDS) or ()
-        ids = [broker for name in names if (broker := broker_of_name(name)) is not None]
-        others = [broker for broker in ids if broker != self.broker.id]
         own = {endpoint.address for endpoint in self.broker.endpoints}
-        znodes = await self._zookeeper.get_many([broker_path(other) for other in others])
-        for other, znode in zip(others, znodes, strict=True):
-            if znode is None:
-                continue
-            try:
-                taken = own & {endpoint.address for endpoint in decode_broker(other, znode.data).endpoints}
-            except MalformedZnodeError as error:
-                _log.warning("registration cannot be read", broker=other, error=str(error))
-                continue
-            if taken:
+        for other in (registered.broker for registered in await registered_brokers(self._zookeeper)):
+            taken = own & {endpoint.address for endpoint in other.endpoints}
+            if taken and other.id != self.broker.id:
                 raise StartupError(
-                    f"broker {other} is already registered with address {min(taken)}: "
+                    f"broker {other.id} is already registered with address {min(taken)}: "
                     "give this broker another `listen` or `advertised`"
                 )
 

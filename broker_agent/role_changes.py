@@ -92,7 +92,7 @@ class RoleChanges:
                 self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
 
     async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest") -> bool:
-        """R3.3 to R3.7; whether the order was carried out."""
+        """Become the leader; whether the order was carried out (R3.3 to R3.7)."""
         partition, state = order.partition, order.state
         if state.partition_epoch < partition.partition_epoch:
             return False

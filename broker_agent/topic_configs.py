@@ -11,10 +11,11 @@ import structlog
 from msgspec.structs import replace
 
 from broker_agent.ports import LogConfig
-from cluster.errors import MalformedZnodeError, ZooKeeperError
+from cluster.errors import ZooKeeperError
 from cluster.process.settings import Settings
-from cluster.znodes.configs import decode_config
-from cluster.znodes.paths import CONFIG_TOPICS, topic_config_path
+from cluster.znodes.configs import ConfigEntity
+from cluster.znodes.paths import CONFIG_TOPICS
+from cluster.zookeeper.configs import overrides_of, read_configs
 from cluster.zookeeper.port import ZooKeeper
 
 _MINIMUM: Final = {
@@ -35,7 +36,7 @@ _log = structlog.stdlib.get_logger()
 
 
 def default_log_config(settings: Settings) -> LogConfig:
-    """What holds for a topic without overrides (agent specification 15.2)."""
+    """What holds for a topic without overrides."""
     return LogConfig(
         segment_bytes=settings.log_segment_bytes,
         segment_ms=settings.log_roll_ms,
@@ -98,24 +99,13 @@ class TopicConfigs:
         """
         if not topics:
             return {}
-        paths = [topic_config_path(topic) for topic in topics]
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                znodes = await self._zookeeper.get_many(paths)
+                found = await read_configs(self._zookeeper, [ConfigEntity("topics", topic) for topic in topics])
         except TimeoutError:
-            raise ZooKeeperError(f"no answer about {len(paths)} topic configurations") from None
-        return {
-            topic: self.defaults if znode is None else self._decode(topic, path, znode.data)
-            for topic, path, znode in zip(topics, paths, znodes, strict=True)
-        }
+            raise ZooKeeperError(f"no answer about {len(topics)} topic configurations") from None
+        return {e.name: override(self.defaults, overrides_of(config), e.name) for e, config in found.items()}
 
     async def read_all(self) -> dict[str, LogConfig]:
         """The settings of every topic that has any. Raises ZooKeeperError."""
         return await self.read(await self._zookeeper.children(CONFIG_TOPICS) or ())
-
-    def _decode(self, topic: str, path: str, data: bytes) -> LogConfig:
-        try:
-            return override(self.defaults, decode_config(path, data), topic)
-        except MalformedZnodeError as error:
-            _log.warning("topic configuration ignored", topic=topic, error=str(error))
-            return self.defaults

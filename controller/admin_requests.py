@@ -9,10 +9,10 @@ import structlog
 from msgspec import Struct
 
 from cluster.broker import BrokerId
-from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.znodes.admin_requests import decode_partitions, decode_reassignments, encode_reassignments
 from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
+from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Delete, SetData, ZooKeeper
 from controller.fenced_writes import Conflict, Failed, FencedWriter, Outcome
 
@@ -67,11 +67,8 @@ class AdminRequests:
         znode = await self._zookeeper.get(PREFERRED_REPLICA_ELECTION, watch=True)
         if znode is None:
             return None
-        try:
-            return decode_partitions(PREFERRED_REPLICA_ELECTION, znode.data), znode.stat.version
-        except MalformedZnodeError as error:
-            _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
-            return [], znode.stat.version
+        found = decode_each([PREFERRED_REPLICA_ELECTION], [znode.data], decode_partitions)
+        return found.get(PREFERRED_REPLICA_ELECTION, []), znode.stat.version
 
     async def delete_requested_elections(self, version: int) -> Outcome:
         """A Conflict when the node is not at this version: then it asks for something else."""

@@ -3,32 +3,19 @@
 from collections.abc import Mapping, Sequence
 
 import structlog
-from msgspec import Struct
 
 from cluster.errors import MalformedZnodeError
 from cluster.znodes.configs import (
     CONFIG_CHANGE_PREFIX,
     ConfigEntity,
-    decode_config,
     encode_config,
     encode_config_change,
 )
+from cluster.zookeeper.configs import StoredConfig, read_configs
 from cluster.zookeeper.port import Create, Op, SetData, ZooKeeper
 from controller.fenced_writes import FencedWriter, Outcome
 
 _log = structlog.stdlib.get_logger()
-
-
-class StoredConfig(Struct, frozen=True):
-    """Overrides of one entity and the data version of their node; None where there is no node."""
-
-    overrides: dict[str, str]
-    version: int | None
-
-
-def overrides_of(stored: StoredConfig | None) -> Mapping[str, str]:
-    """Those of a node that cannot be read count as none."""
-    return {} if stored is None else stored.overrides
 
 
 class ConfigStore:
@@ -38,19 +25,8 @@ class ConfigStore:
         self._zookeeper = zookeeper
         self._writer = writer
 
-    async def read(self, entities: Sequence[ConfigEntity]) -> dict[ConfigEntity, StoredConfig | None]:
-        """None for a node that cannot be read."""
-        znodes = await self._zookeeper.get_many([entity.path for entity in entities])
-        found: dict[ConfigEntity, StoredConfig | None] = {}
-        for entity, znode in zip(entities, znodes, strict=True):
-            try:
-                overrides = {} if znode is None else decode_config(entity.path, znode.data)
-            except MalformedZnodeError as error:
-                _log.warning("Settings cannot be read", path=error.path, data=error.data, why=error.why)
-                found[entity] = None
-            else:
-                found[entity] = StoredConfig(overrides, None if znode is None else znode.stat.version)
-        return found
+    async def read(self, entities: Sequence[ConfigEntity]) -> dict[ConfigEntity, StoredConfig | MalformedZnodeError]:
+        return await read_configs(self._zookeeper, entities)
 
     async def write(self, configs: Mapping[ConfigEntity, StoredConfig]) -> dict[ConfigEntity, Outcome]:
         """Per entity its settings and the announcement in one transaction; a Conflict where the node has changed."""

@@ -14,8 +14,8 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from cluster.broker import INITIAL_CONTROLLER_EPOCH, NO_CONTROLLER, ControllerEpoch, ControllerId, Endpoint, ZkVersion
-from cluster.errors import ControllerMovedError, MalformedZnodeError, OutcomeUnknownError
+from cluster.broker import INITIAL_CONTROLLER_EPOCH, NO_CONTROLLER, ControllerEpoch, ControllerId, ZkVersion
+from cluster.errors import ControllerMovedError, OutcomeUnknownError
 from cluster.process.clock import WallClock
 from cluster.znodes.cluster_wide import encode_cluster_id
 from cluster.znodes.controller import (
@@ -34,6 +34,7 @@ from cluster.znodes.paths import (
 )
 from cluster.znodes.registrations import decode_controller_registration, encode_controller_registration
 from cluster.zookeeper.creation import create_where_missing
+from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 from controller.config import ControllerConfig
 
@@ -68,7 +69,7 @@ class ControllerElection:
         """Whether this very session owns `/controller`, but somebody wrote into it what cannot be read."""
 
     async def create_paths(self) -> None:
-        """Create the persistent nodes and the cluster id where they are missing (§1.2)."""
+        """Create the persistent nodes and the cluster id where they are missing."""
         paths = list(dict.fromkeys(_with_parents((*PERSISTENT_PATHS, CONTROLLERS_IDS, CLUSTER_ID))))[:-1]
         znodes = await self._zookeeper.get_many(paths)
         # One by one: another process may be creating the same nodes, and some of ours must not fail with others.
@@ -181,14 +182,10 @@ class ControllerElection:
         if found is None:
             return NO_CONTROLLER, ""
         registration = await self._zookeeper.get(controller_registration_path(found))
-        try:
-            endpoint: Endpoint | None = (
-                None if registration is None else decode_controller_registration(found, registration.data)
-            )
-        except MalformedZnodeError as error:
-            _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
-            endpoint = None
-        return (NO_CONTROLLER, "") if endpoint is None else (found, endpoint.address)
+        endpoints = decode_each(
+            [found], [registration], lambda id_, znode: decode_controller_registration(id_, znode.data)
+        )
+        return (found, endpoints[found].address) if endpoints else (NO_CONTROLLER, "")
 
     async def _find_out(self, attempts: set[ControllerEpoch], results: list[OpResult] | None) -> ElectedEpoch | None:
         """Whether an attempt without a clear success succeeded after all (EL-5); None: compete again.

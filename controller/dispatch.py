@@ -37,9 +37,7 @@ from controller.handlers.brokers.notifications import (
 from controller.handlers.partitions.elections import balance_leaders, replica_leader_election
 from controller.handlers.partitions.partition_transitions import trigger_online_elections
 from controller.handlers.reassignment.engine import complete_reassignments
-from controller.handlers.reassignment.requests import (
-    zk_partition_reassignment,
-)
+from controller.handlers.reassignment.requests import zk_partition_reassignment
 from controller.handlers.resumption import resume_procedures
 from controller.handlers.topics.changes import partition_modifications, topic_change
 from controller.handlers.topics.deletions import deletion_answered, topic_deletion

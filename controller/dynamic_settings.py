@@ -10,7 +10,8 @@ import structlog
 
 from cluster.process.clock import WallClock
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
-from cluster.zookeeper.config_changes import ConfigChanges, read_overrides
+from cluster.zookeeper.config_changes import ConfigChanges
+from cluster.zookeeper.configs import overrides_of, read_configs
 from cluster.zookeeper.port import ZooKeeper
 from controller.config import ControllerConfig
 from controller.decisions.configs.topic_configs import parse_unclean_override
@@ -20,7 +21,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class DynamicSettings:
-    """What holds now for this process: its own overrides, those of all brokers, its file, in this order (§16.1)."""
+    """What holds now for this process: its own overrides, those of all brokers, its file, in this order."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self._of_file = config.unclean_leader_election_enable
@@ -77,8 +78,8 @@ class ConfigListener:
     async def _read_broker_settings(self) -> None:
         """Let elections be held everywhere where this process comes to allow unclean ones (EP-31)."""
         before = self.settings.unclean_leader_election_enable
-        own, of_all = await read_overrides(self._zookeeper, [self._own, self._of_all])
-        self.settings.override(own=own, of_all=of_all)
+        found = await read_configs(self._zookeeper, [self._own, self._of_all])
+        self.settings.override(own=overrides_of(found[self._own]), of_all=overrides_of(found[self._of_all]))
         now = self.settings.unclean_leader_election_enable
         if now is not before:
             _log.info("Unclean elections", allowed=now)
@@ -87,6 +88,6 @@ class ConfigListener:
 
     async def _read_topics(self, topics: Sequence[ConfigEntity]) -> None:
         """Let elections be held in topics that allow unclean ones (EP-30)."""
-        for entity, overrides in zip(topics, await read_overrides(self._zookeeper, topics), strict=True):
-            if _unclean_override(overrides) and self._is_active():
+        for entity, config in (await read_configs(self._zookeeper, topics)).items():
+            if _unclean_override(overrides_of(config)) and self._is_active():
                 self._put(TopicUncleanLeaderElectionEnable(entity.name))

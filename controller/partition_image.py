@@ -145,7 +145,7 @@ class PartitionImage(BrokerImage):
         ]
 
     def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
-        """CX-7."""
+        """What StopReplica carries: -2 during deletion, else the recorded epoch, -1 without one (CX-7)."""
         if tp.topic in self.topics_to_be_deleted:
             return LEADER_EPOCH_DURING_DELETE
         leadership = self.leaderships.get(tp)
@@ -169,7 +169,7 @@ class PartitionImage(BrokerImage):
             self._awaiting_leader.pop(tp, None)
 
     def partitions_awaiting_leader(self) -> list[TopicPartition]:
-        """Partitions in OfflinePartition or NewPartition whose topic is not queued for deletion (§13.5)."""
+        """Partitions in OfflinePartition or NewPartition whose topic is not queued for deletion."""
         return [tp for tp in self._awaiting_leader if tp.topic not in self.topics_to_be_deleted]
 
     def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState:

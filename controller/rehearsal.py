@@ -12,7 +12,7 @@ from random import Random
 from typing import Final, Protocol, TypeVar
 
 from cluster.broker import Broker, BrokerId
-from cluster.errors import ErrorCode, MalformedZnodeError
+from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
 from cluster.process.diagnostics import silenced
@@ -30,6 +30,7 @@ from cluster.znodes.paths import (
     state_path,
     topic_path,
 )
+from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import WatchEvent, Znode
 from controller.active_controller import ActiveController, React
 from controller.config import ControllerConfig
@@ -252,7 +253,4 @@ def _planned_settings(written: Written) -> Iterable[PlannedSetting]:
 
 
 def _overrides(path: str, znode: Znode | None) -> dict[str, str]:
-    try:
-        return {} if znode is None else decode_config(path, znode.data)
-    except MalformedZnodeError:
-        return {}
+    return decode_each([path], [znode], lambda path, znode: decode_config(path, znode.data)).get(path, {})

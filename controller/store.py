@@ -9,10 +9,10 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
+from cluster.broker import BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
 from cluster.errors import MalformedZnodeError, ZooKeeperError
 from cluster.partition import LeaderAndIsr, TopicAssignment, TopicPartition
-from cluster.znodes.configs import decode_config, encode_config
+from cluster.znodes.configs import ConfigEntity, encode_config
 from cluster.znodes.paths import (
     BROKERS_IDS,
     BROKERS_TOPICS,
@@ -27,10 +27,12 @@ from cluster.znodes.paths import (
     topic_config_path,
     topic_path,
 )
-from cluster.znodes.registrations import decode_broker
 from cluster.znodes.topics import decode_state, decode_topic, encode_state, encode_topic
+from cluster.zookeeper.configs import read_configs
+from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.listing import watched_children
 from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode, ZooKeeper
+from cluster.zookeeper.registered_brokers import decode_registration
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
 _DELETION_ROUNDS: Final = 3
@@ -54,16 +56,12 @@ class ControllerStore:
         names = await self._children(BROKERS_IDS)
         ids = sorted(broker for name in names if (broker := broker_of_name(name)) is not None)
         znodes = await self._zookeeper.get_many([broker_path(b) for b in ids], watch=True)
-        found: list[RegisteredBroker] = []
-        for broker, znode in zip(ids, znodes, strict=True):
-            registered = _decode_registration(broker, znode)
-            if registered is not None:
-                found.append(registered)
-        return found
+        return list(decode_each(ids, znodes, decode_registration).values())
 
     async def read_broker(self, broker: BrokerId) -> RegisteredBroker | None:
         """One registration, with a watch; None where it is absent or malformed."""
-        return _decode_registration(broker, await self._zookeeper.get(broker_path(broker), watch=True))
+        znode = await self._zookeeper.get(broker_path(broker), watch=True)
+        return decode_each([broker], [znode], decode_registration).get(broker)
 
     # Topics
 
@@ -76,29 +74,16 @@ class ControllerStore:
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         """Topic nodes, with a watch on each; absent and malformed ones are left out."""
         znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics], watch=True)
-        found: dict[str, TopicAssignment] = {}
+        found = decode_each(topics, znodes, _assignment)
+        present = {topic for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
         self.malformed_topics.difference_update(topics)
-        for topic, znode in zip(topics, znodes, strict=True):
-            if znode is None:
-                continue
-            try:
-                found[topic] = decode_topic(topic, znode.data)
-            except MalformedZnodeError as error:
-                _report(error)
-                self.malformed_topics.add(topic)
+        self.malformed_topics |= present - found.keys()
         return found
 
     async def read_topics_to_change(self, topics: Sequence[str]) -> dict[str, tuple[TopicAssignment, ZkVersion]]:
         """Topic nodes with their data versions; absent and malformed ones are left out."""
         znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics])
-        found: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
-        for topic, znode in zip(topics, znodes, strict=True):
-            if znode is not None:
-                try:
-                    found[topic] = decode_topic(topic, znode.data), ZkVersion(znode.stat.version)
-                except MalformedZnodeError as error:
-                    _report(error)
-        return found
+        return decode_each(topics, znodes, lambda t, znode: (_assignment(t, znode), ZkVersion(znode.stat.version)))
 
     async def change_topics(self, topics: Mapping[str, tuple[TopicAssignment, ZkVersion]]) -> dict[str, Outcome]:
         """Overwrite topic nodes that are still at the version; a Conflict for those that are not."""
@@ -133,15 +118,8 @@ class ControllerStore:
 
     async def read_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | MalformedZnodeError]:
         """Overrides of each topic, empty where it has none; the error where they cannot be read."""
-        paths = [topic_config_path(topic) for topic in topics]
-        found: dict[str, dict[str, str] | MalformedZnodeError] = {}
-        for topic, path, znode in zip(topics, paths, await self._zookeeper.get_many(paths), strict=True):
-            try:
-                found[topic] = {} if znode is None else decode_config(path, znode.data)
-            except MalformedZnodeError as error:
-                _report(error)
-                found[topic] = error
-        return found
+        found = await read_configs(self._zookeeper, [ConfigEntity("topics", topic) for topic in topics])
+        return {e.name: c if isinstance(c, MalformedZnodeError) else c.overrides for e, c in found.items()}
 
     async def marked_for_deletion(self, topics: Sequence[str]) -> set[str]:
         znodes = await self._zookeeper.get_many([delete_topic_path(topic) for topic in topics])
@@ -202,19 +180,7 @@ class ControllerStore:
     ) -> dict[TopicPartition, LeaderAndIsr]:
         """Leadership of the partitions that have a readable state node; `watch` leaves one on each node."""
         znodes = await self._zookeeper.get_many([state_path(tp) for tp in partitions], watch=watch)
-        leaderships: dict[TopicPartition, LeaderAndIsr] = {}
-        for tp, znode in zip(partitions, znodes, strict=True):
-            if znode is None:
-                continue
-            try:
-                leadership = decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
-                if leadership is None:
-                    raise MalformedZnodeError(state_path(tp), znode.data, "not JSON")
-            except MalformedZnodeError as error:
-                _report(error)
-            else:
-                leaderships[tp] = leadership
-        return leaderships
+        return decode_each(partitions, znodes, _leadership)
 
     async def write_states(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
         """Write each state if its node is still at the partition epoch before `leadership.partition_epoch`."""
@@ -281,15 +247,12 @@ class ControllerStore:
             raise ZooKeeperError(f"{CONTROLLER} cannot be deleted: {outcome}")
 
 
-def _decode_registration(broker: BrokerId, znode: Znode | None) -> RegisteredBroker | None:
-    if znode is None:
-        return None
-    try:
-        return RegisteredBroker(decode_broker(broker, znode.data), BrokerEpoch(znode.stat.czxid))
-    except MalformedZnodeError as error:
-        _report(error)
-        return None
+def _assignment(topic: str, znode: Znode) -> TopicAssignment:
+    return decode_topic(topic, znode.data)
 
 
-def _report(error: MalformedZnodeError) -> None:
-    _log.warning("Skipping a malformed znode", path=error.path, data=error.data, why=error.why)
+def _leadership(tp: TopicPartition, znode: Znode) -> LeaderAndIsr:
+    leadership = decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
+    if leadership is None:
+        raise MalformedZnodeError(state_path(tp), znode.data, "not JSON")
+    return leadership

@@ -65,7 +65,7 @@ def view_of(partition: HostedPartition, log: PartitionLog) -> ReplicaView:
 
 
 def check_offsets(broker: int, before: ReplicaView, view: ReplicaView) -> None:
-    """P1, P24. Raises ViolationError."""
+    """Offsets are in order and the log start never falls. Raises ViolationError (P1, P24)."""
     if not 0 <= view.start <= view.high_watermark <= view.end:
         raise violated("P1", f"broker {broker}: {view}")
     if view.log.recovery_point > view.end:
@@ -75,13 +75,13 @@ def check_offsets(broker: int, before: ReplicaView, view: ReplicaView) -> None:
 
 
 def check_successor(broker: int, before: Batch | None, batch: Batch) -> None:
-    """P2: batches follow one another, and epochs never fall. Raises ViolationError."""
+    """Batches follow one another, and epochs never fall. Raises ViolationError (P2)."""
     if before is not None and (batch.base != before.last + 1 or batch.epoch < before.epoch):
         raise violated("P2", f"broker {broker}: {before} then {batch}")
 
 
 def check_epochs(broker: int, replica: Replica, view: ReplicaView) -> None:
-    """P3: the epoch cache rises and agrees with the batches. Raises ViolationError."""
+    """The epoch cache rises and agrees with the batches. Raises ViolationError (P3)."""
     entries = view.log.epoch_entries
     for earlier, later in pairwise(entries):
         if earlier.epoch >= later.epoch or earlier.start_offset >= later.start_offset:
@@ -106,7 +106,7 @@ def check_epochs(broker: int, replica: Replica, view: ReplicaView) -> None:
 
 
 def check_epochs_rise(broker: int, before: ReplicaView, view: ReplicaView) -> None:
-    """P17, for one replica. Raises ViolationError."""
+    """The epochs of one replica never fall. Raises ViolationError (P17)."""
     if view.leader_epoch < before.leader_epoch:
         raise violated("P17", f"broker {broker}: leader epoch {before.leader_epoch} then {view.leader_epoch}")
     if before.leader_epoch >= 0 and view.partition_epoch < before.partition_epoch:
@@ -114,7 +114,7 @@ def check_epochs_rise(broker: int, before: ReplicaView, view: ReplicaView) -> No
 
 
 def check_isr_of_leader(broker: int, view: ReplicaView) -> None:
-    """P4, P5, for what a leader takes for the ISR. Raises ViolationError."""
+    """What a leader takes for the ISR has itself and only replicas, each once. Raises ViolationError (P4, P5)."""
     isr = view.isr_state.isr
     if broker not in isr:
         raise violated("P4", f"leader {broker} is not in its ISR {isr}")
@@ -125,7 +125,7 @@ def check_isr_of_leader(broker: int, view: ReplicaView) -> None:
 
 
 def check_isr_in_zookeeper(before: LeaderAndIsr | None, state: LeaderAndIsr) -> None:
-    """P4, P5, P17, for the state node. Raises ViolationError."""
+    """The ISR has the leader and each member once; epochs never fall. Raises ViolationError (P4, P5, P17)."""
     if not state.isr:
         raise violated("P4", "the ISR in ZooKeeper is empty")
     if state.leader != -1 and state.leader not in state.isr:

@@ -92,7 +92,7 @@ class PlainController:
         self.become_active()
 
     def become_active(self) -> None:
-        """FO-6 to FO-12: whatever was in memory is made anew."""
+        """Make anew whatever was in memory (FO-6 to FO-12)."""
         self.epoch = ControllerEpoch(self.epoch + 1)
         self.sent: dict[tuple[BrokerId, TopicPartition], list[SentState]] = defaultdict(list)
         self.known, self.channels = dict(self.brokers), set(self.brokers)

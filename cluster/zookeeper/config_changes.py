@@ -10,10 +10,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from cluster.errors import MalformedZnodeError
 from cluster.process.clock import WallClock
-from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, decode_config, decode_config_change
+from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, decode_config_change
 from cluster.znodes.paths import CONFIG_CHANGES
+from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.listing import watched_children
 from cluster.zookeeper.port import Delete, WatchKind, Znode, ZooKeeper
 
@@ -30,21 +30,6 @@ class ConfigChangeHandler(Protocol):
     """
 
     def __call__(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> Awaitable[None]: ...
-
-
-async def read_overrides(zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]) -> list[dict[str, str]]:
-    """What each entity overrides, in order; nothing where there is no node, or none that can be read.
-
-    Raises ZooKeeperError.
-    """
-    found: list[dict[str, str]] = []
-    for entity, znode in zip(entities, await zookeeper.get_many([e.path for e in entities]), strict=True):
-        try:
-            found.append({} if znode is None else decode_config(entity.path, znode.data))
-        except MalformedZnodeError as error:
-            _log.warning("Settings cannot be read and count as none", path=error.path, why=error.why)
-            found.append({})
-    return found
 
 
 class ConfigChanges:
@@ -120,10 +105,9 @@ def _sequence(name: str) -> int | None:
 
 def _entities(changes: Sequence[tuple[str, Znode]]) -> tuple[ConfigEntity, ...]:
     """Whose settings changed, each once, in order of the first change."""
-    found: dict[ConfigEntity, None] = {}
-    for path, znode in changes:
-        try:
-            found[decode_config_change(path, znode.data)] = None
-        except MalformedZnodeError as error:
-            _log.warning("A change of settings names nobody", path=path, data=znode.data, why=error.why)
-    return tuple(found)
+    paths, znodes = [path for path, _ in changes], [znode for _, znode in changes]
+    return tuple(dict.fromkeys(decode_each(paths, znodes, _entity).values()))
+
+
+def _entity(path: str, znode: Znode) -> ConfigEntity:
+    return decode_config_change(path, znode.data)

@@ -116,8 +116,33 @@ def test_production_code_reads_no_clock_and_starts_no_thread_outside_adapters(ba
     assert found == [], why
 
 
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of each string that stands by itself: docstrings, those of attributes included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def test_docstrings_say_what_a_thing_does_before_they_cite_a_rule() -> None:
+    rule = re.compile(r"\s*(?:See\s+)?(?:R\d+\.|P|[A-Z]{2,4}-)\d+\b")
+    found = [f"{name(path)}:{line}" for path in tracked("*.py") for line, text in docstrings(path) if rule.match(text)]
+    assert found == []
+
+
+def test_nothing_refers_to_a_text_that_is_not_here() -> None:
+    elsewhere = re.compile(r"\u00a7\s*\d|(?i:agent specification)")
+    found = [
+        f"{name(path)}:{number}"
+        for path in tracked("*.py", "*.md", "*.toml", "*.proto")
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if elsewhere.search(line)
+    ]
+    assert found == []
+
+
 def test_exit_codes_have_names() -> None:
-    by_number = re.compile(r"\b(?:typer\.Exit|sys\.exit|EXIT_\w+ (?:: \w+ )?=|return_code =)\(?\s*(?:code=)?\d")
+    by_number = re.compile(r"(?:typer\.Exit|sys\.exit|EXIT_\w+(?:: \w+)? =)\(?\s*(?:code=)?\d")
     found = [
         f"{name(path)}:{number}"
         for path in sources()

@@ -1,4 +1,4 @@
-"""Which value of a setting holds, and where it comes from (§16.1).
+"""Which value of a setting holds, and where it comes from.
 
 Source: Kafka ConfigHelper, TopicConfig's server synonyms.
 """

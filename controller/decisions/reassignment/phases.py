@@ -46,7 +46,7 @@ NO_REPLICAS = RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The list of rep
 def plan_submission(
     view: ContextView, tp: TopicPartition, target: Sequence[BrokerId] | None
 ) -> ReplicaAssignment | RefusedMove:
-    """The assignment that a request through the API leads to; a target of None cancels (§12.5, first rows).
+    """The assignment that a request through the API leads to; a target of None cancels.
 
     Only brokers that would be added must be alive (RA-1).
     """

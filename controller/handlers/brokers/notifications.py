@@ -5,18 +5,17 @@ processIsrChangeNotification; KIP-112.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
 
 import structlog
 
 from cluster.broker import BrokerId
-from cluster.errors import ErrorCode, MalformedZnodeError
+from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrResponse
 from cluster.state_machines import ReplicaState
 from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions
 from cluster.znodes.paths import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
+from cluster.zookeeper.decoding import decode_each
 from controller.active_controller import ActiveController
 from controller.changes import LeadershipsWritten, OfflineReplicasReported
 from controller.decisions.brokers.log_directories import classify_directories
@@ -24,7 +23,6 @@ from controller.handlers.brokers.broker_changes import replicas_went_offline
 from controller.handlers.partitions.replica_transitions import move_replicas
 from controller.handlers.reassignment.engine import complete_reassignments
 
-_T = TypeVar("_T")
 _log = structlog.stdlib.get_logger()
 
 
@@ -33,7 +31,7 @@ async def log_dir_event_notification(active: ActiveController) -> None:
     context = active.context
     found = await active.store.read_children(LOG_DIR_EVENT_NOTIFICATION)
     try:
-        announced = sorted(set(_decoded(found, decode_log_dir_event)))
+        announced = sorted(set(decode_each(found.keys(), found.values(), decode_log_dir_event).values()))
         if announced:
             _log.warning("Log directories failed", brokers=announced)
         # A broker that is not registered gets no request, and its replicas are not online.
@@ -47,7 +45,8 @@ async def isr_change_notification(active: ActiveController) -> None:
     """Leaders wrote ISRs into the state nodes: take them over and tell everybody (IS-2 to IS-4)."""
     found = await active.store.read_children(ISR_CHANGE_NOTIFICATION)
     try:
-        partitions = sorted({tp for listed in _decoded(found, decode_partitions) for tp in listed})
+        listed = decode_each(found.keys(), found.values(), decode_partitions)
+        partitions = sorted({tp for partitions in listed.values() for tp in partitions})
         if partitions:
             await _take_over(active, partitions)
     finally:
@@ -88,14 +87,3 @@ async def _take_over(active: ActiveController, partitions: list[TopicPartition])
     batch.add_update_metadata_for_all(partitions)
     active.send(batch)
     await complete_reassignments(active, partitions)
-
-
-def _decoded(found: Mapping[str, bytes | None], decode: Callable[[str, bytes], _T]) -> Iterable[_T]:
-    """Contents of the nodes that are still there; malformed ones are logged."""
-    for path, data in found.items():
-        if data is None:
-            continue
-        try:
-            yield decode(path, data)
-        except MalformedZnodeError as error:
-            _log.warning("A notification is malformed", path=path, data=data, why=error.why)

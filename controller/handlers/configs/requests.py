@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
 from cluster.requests.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -21,8 +21,8 @@ from cluster.requests.configs import (
     DescribedConfig,
 )
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from cluster.zookeeper.configs import StoredConfig, overrides_of
 from controller.active_controller import ActiveController
-from controller.config_store import StoredConfig, overrides_of
 from controller.decisions.configs.changes import altered, check_alterations, config_entity
 from controller.decisions.configs.descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
 from controller.fenced_writes import Conflict, Outcome, Written
@@ -79,8 +79,8 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
     left = dict(wanted)
     for _ in range(_ATTEMPTS):
         found = await active.configs.read(list(left))
-        errors |= {entity: _unreadable(entity) for entity in left if found[entity] is None}
-        stored = {entity: config for entity, config in found.items() if config is not None}
+        stored = {entity: config for entity, config in found.items() if isinstance(config, StoredConfig)}
+        errors |= {entity: _unreadable(entity) for entity in left if entity not in stored}
         outcomes = await active.configs.write(
             {
                 entity: StoredConfig(altered(config.overrides, left[entity].configs), config.version)
@@ -118,7 +118,7 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
     for position, entity in entities.items():
         resource = request.resources[position]
         own = stored[entity]
-        if own is None:
+        if isinstance(own, MalformedZnodeError):
             results[position] = _failed(resource, _unreadable(entity))
             continue
         configs = _describe(entity, own.overrides, layers, resource.configuration_keys)

@@ -67,7 +67,7 @@ async def move_partitions(
 
 
 async def trigger_online_elections(active: ActiveController, topic: str | None = None) -> Results:
-    """Look for a leader for every partition, or those of one topic, that is new or offline (§13.5)."""
+    """Look for a leader for every partition, or those of one topic, that is new or offline."""
     waiting = [tp for tp in active.context.partitions_awaiting_leader() if topic is None or tp.topic == topic]
     return await move_partitions(active, waiting, PartitionState.ONLINE, Offline())
 

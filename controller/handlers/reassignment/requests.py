@@ -121,7 +121,7 @@ async def describe_reassignments(
 
 
 async def _trigger(active: ActiveController, moves: Moves) -> Refusals:
-    """RA-3."""
+    """Begin the moves that are possible; why the others are not (RA-3)."""
     failures: Refusals = {}
     possible = _refuse_impossible(active.context, moves, failures)
     return failures | await reassign(active, possible)

@@ -127,7 +127,7 @@ async def deletions_failed(active: ActiveController, replicas: Replicas) -> None
 def deletion_answer(
     active: ActiveController, broker: BrokerId, request: StopReplicaRequest, response: StopReplicaResponse
 ) -> TopicDeletionStopReplicaResponseReceived | None:
-    """What an answer says about topics being deleted; None for all others, reassignments among them (§8.4, RQ-21)."""
+    """What an answer says about topics being deleted; None for all others, reassignments among them (RQ-21)."""
     started = active.context.topics_with_deletion_started
     if not started:
         return None

@@ -73,7 +73,7 @@ class Model(Struct):
     log_id: TopicId | None = None
 
     def obey(self, order: Order) -> ErrorCode:
-        """R2.3."""
+        """Topic id, then leader epoch, then roles (R2.3)."""
         self.is_hosted = True
         attached_id = self.log_id if self.is_attached else None
         if order.topic_id is not None and attached_id is not None and order.topic_id != attached_id:
@@ -85,7 +85,7 @@ class Model(Struct):
         return self._change_role(order) if order.is_replica else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _change_role(self, order: Order) -> ErrorCode:
-        """R3.1 to R3.13."""
+        """Become leader or follower (R3.1 to R3.13)."""
         if order.leader == OWN:
             self.is_fetched = False
         elif order.leader != ALIVE:
@@ -115,7 +115,7 @@ class Model(Struct):
         return ErrorCode.NONE
 
     def stop(self, order: Stop) -> ErrorCode:
-        """R4.2, R4.3."""
+        """Stop unless the leader epoch is older (R4.2, R4.3)."""
         if self.is_hosted and order.leader_epoch >= 0 and order.leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         self.is_fetched = False

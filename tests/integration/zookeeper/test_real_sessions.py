@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
+from cluster.process.metrics import Metrics
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.kazoo_requests import MultiRead
 from cluster.zookeeper.port import Create, SessionState, SetData, ZooKeeper
@@ -309,11 +310,13 @@ async def test_no_session_is_opened_behind_our_back_after_an_expiry(
 
 @pytest.mark.rule("ZC-1")
 async def test_no_more_requests_are_in_flight_than_allowed(own_zookeeper_server: EmbeddedZooKeeper) -> None:
+    metrics = Metrics()
     client = KazooZooKeeper(
         own_zookeeper_server.address,
         session_timeout_ms=30_000,
         connection_timeout_ms=TIMEOUT_S * 1000,
         max_in_flight=3,
+        metrics=metrics,
     )
     client.listen(Events())
     await client.start_session()
@@ -324,7 +327,8 @@ async def test_no_more_requests_are_in_flight_than_allowed(own_zookeeper_server:
     await eventually(lambda: len(session._pending) == 3 and len(session._queue) == 47)
     own_zookeeper_server.resume()
     assert None not in await reads
-    assert client.requests == 50
+    assert metrics.meter("klamm.zookeeper", "Client", "Requests").count == 50
+    assert metrics.meter("klamm.zookeeper", "Client", "RoundTrips").count == 50
     await client.close()
 
 

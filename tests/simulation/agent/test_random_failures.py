@@ -115,7 +115,7 @@ class Drill:
         self.world.agents[self.random.choice(sorted(self.alive))].zookeeper.expire()
 
     def check_high_watermarks(self) -> None:
-        """P6 and P16: within an epoch a leader's high watermark only rises, and never above what its ISR has."""
+        """Within an epoch a leader's high watermark only rises, and never above what its ISR has (P6, P16)."""
         for broker in self.alive:
             partition = self.world.agents[broker].agent.manager.online(TP)
             if partition is None or not partition.is_leader or partition.log is None:

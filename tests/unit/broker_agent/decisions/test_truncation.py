@@ -71,7 +71,7 @@ class Replica:
         self.entries = [(epoch, start) for epoch, start in self.entries if start < offset]
 
     def end_of(self, epoch: int) -> EpochEndOffset:
-        """R6.20, spelled naively."""
+        """The end of an epoch, computed naively (R6.20)."""
         if not self.entries or epoch > self.entries[-1][0]:
             return end(-1, -1)
         if epoch == self.entries[-1][0]:
