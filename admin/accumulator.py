@@ -56,7 +56,7 @@ class Batch:
         return True
 
     def close(self) -> bytes:
-        """The batch as it goes on the wire; nothing can be added from now on."""
+        """Encode the batch for sending; no record can be added afterwards."""
         if self.encoded is None:
             self.encoded = self._builder.build()
         return self.encoded
@@ -94,7 +94,7 @@ class PartitionQueue:
 
 
 class Accumulator:
-    """All queues of a producer. `has_leader` tells whether a partition can be sent to at present.
+    """All queues of a producer. `has_leader`: whether a partition has a known leader.
 
     `random` says where the records without key of each topic begin, so that short runs do not all meet in one.
     """

@@ -1,4 +1,4 @@
-"""The administrative client: what a cluster can be asked to tell or to do, each as a method."""
+"""The administrative client: one method per request."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -122,7 +122,7 @@ class AdminClient(ClusterConnection):
         return await self.ask_controller(DescribeTopicsRequest(_all_or(names)), DescribeTopicsResponse)
 
     async def describe_topic_deletions(self, names: Sequence[str] | None = None) -> DescribeTopicDeletionsResponse:
-        """How far the deletions of these topics are, of all with None, and what they wait for."""
+        """Progress of the deletions of these topics, of all with None, and what they wait for."""
         request = DescribeTopicDeletionsRequest(_all_or(names))
         return await self.ask_controller(request, DescribeTopicDeletionsResponse)
 
@@ -136,12 +136,12 @@ class AdminClient(ClusterConnection):
     async def list_partition_reassignments(
         self, topics: Sequence[ListPartitionReassignmentsTopics] | None = None
     ) -> ListPartitionReassignmentsResponse:
-        """What is being reassigned of these partitions, or at all with None."""
+        """Ongoing reassignments of these partitions, or all with None."""
         request = ListPartitionReassignmentsRequest(None if topics is None else tuple(topics), self._timeout_ms)
         return await self.ask_controller(request, ListPartitionReassignmentsResponse)
 
     async def describe_reassignments(self, names: Sequence[str] | None = None) -> DescribeReassignmentsResponse:
-        """How far the reassignments of these topics are, of all with None, and what they wait for."""
+        """Progress of the reassignments of these topics, of all with None, and what they wait for."""
         return await self.ask_controller(DescribeReassignmentsRequest(_all_or(names)), DescribeReassignmentsResponse)
 
     async def elect_leaders(
@@ -157,11 +157,11 @@ class AdminClient(ClusterConnection):
         return await self.ask_controller(request, ElectLeadersResponse)
 
     async def plan_controlled_shutdown(self, broker: BrokerId) -> PlanControlledShutdownResponse:
-        """What a controlled shutdown of this broker would do; nothing is changed."""
+        """Plan a controlled shutdown of this broker, without changing anything."""
         return await self.ask_controller(PlanControlledShutdownRequest(broker), PlanControlledShutdownResponse)
 
     async def shut_down_broker(self, broker: DescribedBroker) -> ShutdownResponse:
-        """Ask this incarnation of a broker to leave in order. Returns when it has begun to."""
+        """Request a controlled shutdown of this incarnation of a broker. Returns when it has begun."""
         request = ShutdownRequest(broker.id, broker.epoch)
         response = await self.rpc.call(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
         assert isinstance(response, ShutdownResponse)
@@ -190,7 +190,7 @@ class AdminClient(ClusterConnection):
         return await self.ask_controller(DescribeFeaturesRequest(), DescribeFeaturesResponse)
 
     async def watch(self, topics: Sequence[str] | None = None, *, cursor: str = "") -> AsyncGenerator[WatchResponse]:
-        """What happens in the cluster from now on, or after `cursor`; through failovers, without an end.
+        """Stream cluster events from now on, or after `cursor`, across failovers, without an end.
 
         Raises PeerUnreachableError when no controller is found for as long as the client's timeout.
         """
@@ -208,7 +208,7 @@ class AdminClient(ClusterConnection):
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def read_state_changes(self, address: str, topic: str, partition: int) -> ReadStateChangesResponse:
-        """One node's state-change records of a partition, without a second try."""
+        """One node's state-change records of a partition, without retries."""
         request = ReadStateChangesRequest(topic, partition)
         response = await self.rpc.call(address, request, self._timeout_ms)
         assert isinstance(response, ReadStateChangesResponse)

@@ -1,4 +1,4 @@
-"""One client's way to the nodes of a cluster: finds them through any that is known, and the active controller.
+"""A client's connections to a cluster: finds its nodes, and the active controller, through any known address.
 
 A bootstrap address may be any controller or agent. What the active controller alone may answer is sent to
 it; a refusal with NOT_CONTROLLER names the active controller, which is followed. Unreachable nodes are tried
@@ -46,7 +46,9 @@ class ClusterConnection:
         await self.rpc.close()
 
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
-        """What the first node that answers knows; with `require_controller`, one that knows who is active."""
+        """The description of the cluster by the first node that answers; with `require_controller`, one that names the
+        active controller.
+        """
 
         async def attempt() -> DescribeClusterResponse:
             failures: list[str] = []
@@ -64,13 +66,13 @@ class ClusterConnection:
         return await self._until_timeout(attempt, self.timeout_s)
 
     async def describe_node(self, address: str, timeout_ms: int = PROBE_TIMEOUT_MS) -> DescribeClusterResponse:
-        """One node's own answer, without a second try."""
+        """One node's description of the cluster, without retries."""
         response = await self.rpc.call(address, DescribeClusterRequest(), timeout_ms)
         assert isinstance(response, DescribeClusterResponse)
         return response
 
     async def describe_controller(self) -> DescribeClusterResponse:
-        """The answer of the active controller, who alone knows every broker's epoch and state for certain."""
+        """The active controller's description: the authoritative one for broker epochs and states."""
 
         async def attempt() -> DescribeClusterResponse:
             address = await self._controller_address()
@@ -81,13 +83,13 @@ class ClusterConnection:
                 raise
             if described.node_id != described.controller_id:
                 self._controller = None
-                raise PeerUnreachableError(address, "is not the active controller any more")
+                raise PeerUnreachableError(address, "is no longer the active controller")
             return described
 
         return await self._until_timeout(attempt, self.timeout_s)
 
     async def find_brokers(self) -> list[str]:
-        """Addresses of the live brokers, as the first node knows them that knows any; one round, no second try.
+        """Addresses of the live brokers, as the first node knows them that knows any; one round, without retries.
 
         A standby controller knows who is active and no brokers; then that one is asked.
         """
@@ -109,13 +111,13 @@ class ClusterConnection:
         return []
 
     async def metadata(self, address: str, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
-        """One broker's metadata cache, without a second try."""
+        """One broker's metadata cache, without retries."""
         response = await self.rpc.call(address, request, timeout_ms)
         assert isinstance(response, MetadataResponse)
         return response
 
     async def ask_controller(self, request: Any, expected: type[_T]) -> _T:
-        """Ask whoever is active, and again until the timeout, under one request id."""
+        """Send to the active controller, retrying until the timeout under one request id."""
         limit_ms = self._timeout_ms
         if hasattr(request, "timeout_ms"):
             # The controller waits as long as it was asked to; its answer comes a little later.
@@ -131,7 +133,7 @@ class ClusterConnection:
                 raise
             except ApiError as error:
                 self._follow(error, asked)
-                raise PeerUnreachableError(asked, "is not the active controller any more") from error
+                raise PeerUnreachableError(asked, "is no longer the active controller") from error
             assert isinstance(response, expected)
             return response
 
@@ -143,7 +145,7 @@ class ClusterConnection:
         return self._controller
 
     def _follow(self, error: ApiError, asked: str) -> None:
-        """Remember the controller that a refusal names. Any other refusal is raised."""
+        """Remember the controller named by a NOT_CONTROLLER error. Any other error is raised."""
         if error.code is not ErrorCode.NOT_CONTROLLER:
             raise error
         # A standby that names itself has not caught up with its own fall.
@@ -151,7 +153,7 @@ class ClusterConnection:
         self._controller = leader if leader and leader != asked else None
 
     async def _until_timeout(self, attempt: Callable[[], Awaitable[_T]], limit_s: float) -> _T:
-        """Repeat an attempt that finds nobody, until the limit; then say what came of the last one."""
+        """Retry an attempt that reaches no node, until the limit. Raises with the last failure."""
         try:
             async with asyncio.timeout(limit_s):
                 while True:

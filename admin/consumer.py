@@ -101,7 +101,7 @@ class Consumer:
             await self._tasks.__aexit__(None, None, None)
 
     async def fetched(self) -> AsyncGenerator[ConsumedRecords, None]:
-        """What was fetched, as it comes; ends when every partition reached its `until`."""
+        """Yield records as they are fetched; ends when every partition has reached its `until`."""
         if self._until is not None:
             for partition, end in self._until.items():
                 if partition in self._positions and self._positions[partition] >= end:
@@ -115,7 +115,7 @@ class Consumer:
                 yield item
 
     def _assign(self) -> None:
-        """See that every leader of a wanted partition has its task; partitions without leader share one."""
+        """Start a task for every leader of a wanted partition that has none; partitions without a leader share one."""
         for partition in self._positions:
             leader = self._topology.leader(self._topic, partition)
             address = "" if leader is None else leader.address
@@ -154,7 +154,7 @@ class Consumer:
         return wanted
 
     async def _fetch(self, address: str, wanted: Sequence[FetchPartition]) -> bool:
-        """One fetch; False when the leaders should be looked up again."""
+        """One fetch. Returns False if the leaders must be refreshed."""
         options = self._options
         request = FetchRequest(
             CONSUMER, tuple(wanted), options.fetch_max_wait_ms, options.fetch_min_bytes, options.fetch_max_bytes
@@ -215,7 +215,7 @@ async def list_offsets(
                     await topology.refresh(topic)
     except TimeoutError:
         missing_names = ", ".join(f"{topic}-{p}" for p in sorted(timestamps) if p not in found)
-        raise PeerUnreachableError("leader", f"no answer about {missing_names} within {timeout_s:g} s") from None
+        raise PeerUnreachableError("leader", f"no offsets of {missing_names} within {timeout_s:g} s") from None
     return found
 
 

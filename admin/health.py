@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, told from what its controller knows."""
+"""Health check of a cluster, from what the active controller reports."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
 
 IMBALANCE_MAX: Final = 0.1
-"""Share of a broker's preferred leaderships that others may hold, as `leader.imbalance.per.broker.percentage`."""
+"""Share of its preferred partitions that a broker may not lead, as `leader.imbalance.per.broker.percentage`."""
 
 
 class Trouble(StrEnum):
-    """Kinds of findings, the worst first."""
+    """Kinds of health issues, most severe first."""
 
     OFFLINE = "offline_partition"
     UNDER_MIN_ISR = "under_min_isr"
@@ -30,7 +30,7 @@ class Trouble(StrEnum):
 
 
 class HealthIssue(Struct, frozen=True):
-    """`topic` is empty, `partition` and `broker` -1, where they mean nothing."""
+    """One issue. Where they do not apply, `topic` is empty, `partition` and `broker` are -1."""
 
     trouble: Trouble
     detail: str
@@ -45,7 +45,7 @@ def find_trouble(
     reassignments: Sequence[DescribedReassignment],
     deletions: Sequence[DescribedTopicDeletion],
 ) -> list[HealthIssue]:
-    """Everything that an operator should look at, the worst kind first. Topics on their way out are not judged."""
+    """All health issues, most severe kind first. Topics queued for deletion are skipped."""
     staying = [t for t in topics if not t.queued_for_deletion]
     live = {b.id for b in brokers}
     found = [
@@ -67,15 +67,15 @@ def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[H
     in_sync = f"in sync {list(p.isr)} of replicas {list(p.replicas)}"
     if p.leader == NO_LEADER:
         yield HealthIssue(Trouble.OFFLINE, f"no leader; {in_sync}", topic.name, p.partition)
-    # A partition cannot be asked for more in-sync replicas than it has.
+    # min.insync.replicas above the number of replicas counts as that number.
     elif len(p.isr) < (wanted := min(topic.min_insync_replicas, len(p.replicas))):
         yield HealthIssue(
             Trouble.UNDER_MIN_ISR,
-            f"{in_sync}, but min.insync.replicas asks for {wanted}: acks=all is refused",
+            f"{in_sync}, below min.insync.replicas {wanted}: produce with acks=all fails",
             topic.name,
             p.partition,
         )
-    # Replicas that a reassignment adds are not in sync yet, and nothing is wrong with that.
+    # Adding replicas of a reassignment are expected to be out of sync at first.
     if len(p.isr) < len(p.replicas) - len(p.adding_replicas):
         yield HealthIssue(Trouble.UNDER_REPLICATED, in_sync, topic.name, p.partition)
 
@@ -83,7 +83,7 @@ def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[H
 def _dead_brokers(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[HealthIssue]:
     hosted = Counter(b for t in topics for p in t.partitions for b in p.replicas)
     for broker in sorted(hosted.keys() - live):
-        yield HealthIssue(Trouble.DEAD_BROKER, f"is not alive and hosts {hosted[broker]} replicas", broker=broker)
+        yield HealthIssue(Trouble.DEAD_BROKER, f"not registered, hosts {hosted[broker]} replicas", broker=broker)
 
 
 def _imbalance(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[HealthIssue]:
@@ -96,5 +96,5 @@ def _imbalance(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterato
                 elsewhere[p.replicas[0]] += p.leader != p.replicas[0]
     for broker in sorted(preferred.keys() & live):
         if elsewhere[broker] > IMBALANCE_MAX * preferred[broker]:
-            detail = f"{elsewhere[broker]} of the {preferred[broker]} partitions that prefer it are led by others"
+            detail = f"does not lead {elsewhere[broker]} of its {preferred[broker]} preferred partitions"
             yield HealthIssue(Trouble.IMBALANCED_LEADERS, detail, broker=broker)

@@ -1,6 +1,6 @@
 """The JSON files of Kafka's tools: topics to move, reassignments, partitions to elect, offsets to delete to.
 
-Taken unchanged, keys that mean nothing here included. Source: Kafka ReassignPartitionsCommand,
+Accepted unchanged; unknown keys are ignored. Source: Kafka ReassignPartitionsCommand,
 LeaderElectionCommand, DeleteRecordsCommand.
 """
 
@@ -70,17 +70,17 @@ def parse_topics(data: bytes, source: str) -> list[str]:
 
 
 def parse_reassignment(data: bytes, source: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Partition to wanted replicas. Raises ConfigError with everything that is wrong with the file."""
+    """The target replicas of each partition. Raises ConfigError with all errors of the file."""
     moves: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     errors: list[str] = []
     for move in _decode(data, _MovesFile, source).partitions:
         tp = TopicPartition(move.topic, move.partition)
         if tp in moves:
-            errors.append(f"{source}: {tp}: is listed twice")
+            errors.append(f"{source}: {tp}: listed more than once")
         errors += [f"{source}: {tp}: {why}" for why in _errors(move)]
         moves[tp] = tuple(BrokerId(b) for b in move.replicas)
     if not moves:
-        errors.append(f"{source}: lists no partition")
+        errors.append(f"{source}: partitions: must list at least one partition")
     if errors:
         raise ConfigError(errors)
     return moves
@@ -90,30 +90,30 @@ def parse_partitions(data: bytes, source: str) -> list[TopicPartition]:
     """The partitions of an election file, each once. Raises ConfigError naming `source`."""
     partitions = _decode(data, _PartitionsFile, source).partitions
     if not partitions:
-        raise ConfigError([f"{source}: lists no partition"])
+        raise ConfigError([f"{source}: partitions: must list at least one partition"])
     return list(dict.fromkeys(TopicPartition(p.topic, p.partition) for p in partitions))
 
 
 def parse_offsets(data: bytes, source: str) -> dict[TopicPartition, Offset]:
-    """Partition to the first offset that is to stay. Raises ConfigError with everything that is wrong with the file."""
+    """The new log start offset of each partition. Raises ConfigError with all errors of the file."""
     offsets: dict[TopicPartition, Offset] = {}
     errors: list[str] = []
     for item in _decode(data, _OffsetsFile, source).partitions:
         tp = TopicPartition(item.topic, item.partition)
         if tp in offsets:
-            errors.append(f"{source}: {tp}: is listed twice")
+            errors.append(f"{source}: {tp}: listed more than once")
         if item.offset < UP_TO_HIGH_WATERMARK:
-            errors.append(f"{source}: {tp}: offset {item.offset} is below -1, the high watermark")
+            errors.append(f"{source}: {tp}: offset {item.offset} must be at least -1, which means the high watermark")
         offsets[tp] = Offset(item.offset)
     if not offsets:
-        errors.append(f"{source}: lists no partition")
+        errors.append(f"{source}: partitions: must list at least one partition")
     if errors:
         raise ConfigError(errors)
     return offsets
 
 
 def reassignment_document(assignment: Mapping[TopicPartition, Iterable[BrokerId]]) -> dict[str, Any]:
-    """What a reassignment file says, for JSON; partitions are sorted."""
+    """The content of a reassignment file, partitions sorted."""
     return {
         "version": VERSION,
         "partitions": [
@@ -126,14 +126,14 @@ def reassignment_document(assignment: Mapping[TopicPartition, Iterable[BrokerId]
 def _errors(move: _Move) -> list[str]:
     found = []
     if not move.replicas:
-        found.append("has no replicas")
+        found.append("replicas: must name at least one broker")
     if len(set(move.replicas)) < len(move.replicas):
-        found.append(f"replicas {move.replicas} name a broker twice")
+        found.append(f"replicas {move.replicas}: a broker is listed more than once")
     if move.log_dirs is not None and len(move.log_dirs) != len(move.replicas):
-        found.append(f"log_dirs {move.log_dirs} are not as many as replicas {move.replicas}")
+        found.append(f"log_dirs {move.log_dirs}: must have one entry per replica of {move.replicas}")
     if any(directory != ANY_DIRECTORY for directory in move.log_dirs or ()):
         found.append(
-            f"log_dirs {move.log_dirs}: brokers choose their directories themselves, only {ANY_DIRECTORY!r} is possible"
+            f"log_dirs {move.log_dirs}: must all be {ANY_DIRECTORY!r}, brokers choose their directories themselves"
         )
     return found
 
@@ -142,8 +142,8 @@ def _decode(data: bytes, form: type[_T], source: str) -> _T:
     try:
         decoded = msgspec.json.decode(data, type=form)
     except msgspec.DecodeError as error:
-        raise ConfigError([f"{source}: cannot be understood: {error}"]) from error
+        raise ConfigError([f"{source}: not a valid file: {error}"]) from error
     version = getattr(decoded, "version", VERSION)
     if version != VERSION:
-        raise ConfigError([f"{source}: version {version} is not known, only {VERSION}"])
+        raise ConfigError([f"{source}: version {version}: must be {VERSION}"])
     return decoded

@@ -149,7 +149,7 @@ class Producer:
             self.totals.first_error = error
 
     async def flush(self) -> None:
-        """Send everything at once and wait until each batch was acknowledged or given up."""
+        """Send all batches without lingering and wait until each is acknowledged or has failed."""
         self._flushing = True
         while not self._accumulator.is_empty:
             await self._wait_for_progress()
@@ -161,7 +161,7 @@ class Producer:
         await self._progress.wait()
 
     async def _run_sender(self) -> None:
-        """Send what is due; sleeps until the next batch is due or something happens."""
+        """Send due batches, then sleep until the next one is due or a state changes."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
@@ -208,7 +208,7 @@ class Producer:
     async def _ask(self, address: str, queues: list[PartitionQueue]) -> dict[TopicPartition, _Outcome]:
         asked = [q.topic_partition for q in queues]
         if not address:
-            nobody = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader at present")
+            nobody = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader")
             return dict.fromkeys(asked, nobody)
         timeout_ms = self._options.request_timeout_ms
         batches = tuple(ProducePartition(*q.topic_partition, q.batches[0].close()) for q in queues)
@@ -220,7 +220,7 @@ class Producer:
         assert isinstance(response, ProduceResponse)
         if self._options.acks == 0:
             return dict.fromkeys(asked, UNKNOWN_OFFSET)
-        forgotten = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer of {address} leaves the partition out")
+        forgotten = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response of {address} lacks the partition")
         outcomes: dict[TopicPartition, _Outcome] = dict.fromkeys(asked, forgotten)
         for result in response.partitions:
             accepted = result.error_code is ErrorCode.NONE
@@ -260,12 +260,12 @@ class Producer:
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"{queue.topic_partition}: not acknowledged within {self._options.delivery_timeout_ms} ms"
-            + ("" if last is None else f"; the last answer was: {last}"),
+            + ("" if last is None else f"; last error: {last}"),
         )
 
 
 def _requests(queues: list[PartitionQueue]) -> Iterator[list[PartitionQueue]]:
-    """Cut what is due at one leader into requests of a bounded size."""
+    """Split the due batches of one leader into requests of bounded size."""
     together: list[PartitionQueue] = []
     size = 0
     for queue in queues:

@@ -1,4 +1,4 @@
-"""How long something that goes on will still take, judged by how fast it went so far."""
+"""Progress of a long operation, with an estimate of the remaining time from the speed so far."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -7,7 +7,7 @@ _NAMED: Final = 3
 
 
 class Progress:
-    """Of `total` things, how many are done; `now` is the event loop's time in seconds."""
+    """How many of `total` items are done. `now` is the event loop's time in seconds."""
 
     def __init__(self, total: int, now: float) -> None:
         self.total = total
@@ -16,23 +16,23 @@ class Progress:
         self._at_begin: int | None = None
 
     def update(self, done: int, now: float) -> None:
-        """Tell how many are done by now. What was done at the first call says nothing about the speed."""
+        """Set the number of items done. Those done at the first call do not count for the speed."""
         if self._at_begin is None:
             self._at_begin, self._begun_at = done, now
         self.done = done
         self._now = now
 
     def remaining_s(self) -> float | None:
-        """Seconds until all is done at the speed so far; None while nothing was seen to be done."""
+        """Estimated seconds until all is done; None until an item was done since the first call."""
         if self._at_begin is None or self.done <= self._at_begin:
             return None
         per_thing = (self._now - self._begun_at) / (self.done - self._at_begin)
         return per_thing * (self.total - self.done)
 
     def describe(self, what: str, hindrances: Iterable[tuple[str, str]]) -> str:
-        """In words: `3 of 7 partitions have arrived, about 2 s left`; what is stuck has no time of arrival.
+        """A line of text: `3 of 7 partitions moved, about 2 s left`; without the estimate if anything is stuck.
 
-        `hindrances`: each thing that is stuck, and why. A reason is told once, however many things it holds.
+        `hindrances`: each stuck item and the reason. Items with the same reason are grouped.
         """
         text = f"{self.done} of {self.total} {what}"
         held: dict[str, list[str]] = {}

@@ -44,7 +44,7 @@ class BatchBuilder:
         self.count = 0
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None) -> bool:
-        """Add a record; False when it does not fit any more. The first record always fits."""
+        """Add a record. Returns False if it does not fit; the first record always does."""
         if self._builder.append(self.count, timestamp, key, value, []) is None:
             return False
         self.count += 1

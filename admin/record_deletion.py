@@ -56,7 +56,7 @@ async def delete_records(
 
 
 async def _refuse_unknown(topology: Topology, offsets: Iterable[TopicPartition]) -> Results:
-    """What names no partition is refused here: a leader that does not know it may only be late."""
+    """Refuse unknown partitions here: to a leader that does not know one, its metadata may only be late."""
     topics = _topics(offsets)
     known = dict(zip(topics, await asyncio.gather(*(_partitions(topology, t) for t in topics)), strict=True))
     return {
@@ -77,14 +77,14 @@ async def _partitions(topology: Topology, topic: str) -> list[int]:
 
 def _unknown(tp: TopicPartition, known: list[int]) -> str:
     if not known:
-        return f"topic {tp.topic!r} does not exist; 'klamm topics list' shows those that do"
+        return f"topic {tp.topic!r} does not exist; 'klamm topics list' shows the existing ones"
     return f"topic {tp.topic!r} has {len(known)} partitions, numbered from 0"
 
 
 async def _ask_leaders(
     topology: Topology, offsets: Mapping[TopicPartition, Offset], timeout_ms: int, *, validate_only: bool
 ) -> Results:
-    """What the leaders say, all asked at the same time; nothing of partitions whose leader is not there."""
+    """Ask all leaders concurrently. Partitions whose leader is unreachable have no result."""
     by_leader: dict[str, list[DeleteRecordsPartition]] = {}
     for tp, offset in offsets.items():
         leader = topology.leader(*tp)

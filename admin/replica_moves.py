@@ -1,4 +1,4 @@
-"""New homes for the replicas of existing topics: a proposal to be read, changed and executed, and what came of it.
+"""Proposals for moving the replicas of existing topics, and their comparison with the cluster.
 
 Source: Kafka ReassignPartitionsCommand.
 """
@@ -60,7 +60,7 @@ def propose_moves(
 
 
 def compare(wanted: Assignment, present: Assignment, going_on: Iterable[DescribedReassignment]) -> list[Arrival]:
-    """Hold what was asked for against the targets that partitions have now, in the order of partitions."""
+    """Compare the requested replicas with the current targets, in the order of partitions."""
     under_way = {(r.topic, r.partition): r for r in going_on}
     arrivals = []
     for tp, replicas in sorted(wanted.items()):
@@ -68,8 +68,8 @@ def compare(wanted: Assignment, present: Assignment, going_on: Iterable[Describe
         if (ongoing := under_way.get(tp)) is not None:
             state, detail = ("stuck" if ongoing.stuck_reason else "in progress"), ongoing.stuck_reason
         elif tp not in present:
-            state, detail = "unknown", "there is no such partition"
+            state, detail = "unknown", "no such partition"
         elif present[tp] != replicas:
-            state, detail = "different", f"is on {','.join(map(str, present[tp]))} and not being moved"
+            state, detail = "different", f"is on {','.join(map(str, present[tp]))} and not being reassigned"
         arrivals.append(Arrival(tp, replicas, state, detail))
     return arrivals

@@ -18,7 +18,7 @@ _METADATA_TIMEOUT_MS = 5_000
 
 
 class Leader(NamedTuple):
-    """Where the leader of a partition is, and its term."""
+    """Address and leader epoch of a partition's leader."""
 
     broker: BrokerId
     address: str
@@ -52,16 +52,16 @@ class Topology:
                             await self._assert_exists(topic)
             except TimeoutError:
                 raise PeerUnreachableError(
-                    "brokers", f"none told where topic {topic!r} is within {self.client.timeout_s:g} s"
+                    "brokers", f"no metadata for topic {topic!r} within {self.client.timeout_s:g} s"
                 ) from None
         return sorted(self._leaders[topic])
 
     def leader(self, topic: str, partition: int) -> Leader | None:
-        """The leader as far as known; None while there is none."""
+        """The leader by the last metadata; None if there is none."""
         return self._leaders.get(topic, {}).get(partition)
 
     async def refresh(self, topic: str) -> None:
-        """Ask a broker again; calls at the same time share one answer. A silent cluster changes nothing."""
+        """Refresh the metadata from a broker; concurrent calls share one request. On failure the old metadata stays."""
         lock = self._refreshing.setdefault(topic, asyncio.Lock())
         seen = self._generation.get(topic, 0)
         async with lock:
@@ -115,7 +115,7 @@ class Topology:
         if described.topics[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} does not exist; 'klamm topics list' shows those that do",
+                f"topic {topic!r} does not exist; 'klamm topics list' shows the existing ones",
                 field="topic",
                 value=topic,
             )

@@ -1,4 +1,4 @@
-"""`klamm audit`: run the job, show its report, check logs for tampering. Only `run` needs Spark and Java.
+"""`klamm audit`: run the Spark job, show its report, check logs for tampering. Only `run` needs Spark and Java.
 
 The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
@@ -15,49 +15,62 @@ from cluster.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     from audit.report import AuditResult
 
-app = typer.Typer(no_args_is_help=True, help="Prove what the state-change logs say.")
+app = typer.Typer(
+    no_args_is_help=True, help="Audit state-change logs: check invariants, report findings, detect tampering."
+)
+
+
+def _epilog(example: str) -> str:
+    return f"Example:\n  {example}\nExit codes: 0 clean; 1 the audit failed; 2 wrong usage; 3 findings."
+
 
 LogDirOption = Annotated[
     list[Path],
-    typer.Option("--log-dir", exists=True, file_okay=False, help="A folder of state-change logs; repeatable."),
+    typer.Option("--log-dir", exists=True, file_okay=False, help="Folder with state-change logs. Repeatable."),
 ]
-OutputOption = Annotated[Path, typer.Option("--output", file_okay=False, help="The folder of findings and progress.")]
-FormatOption = Annotated[Format, typer.Option("-o", "--format", help="How to write the result.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most so many findings.")]
+OutputOption = Annotated[Path, typer.Option("--output", file_okay=False, help="Folder for findings and checkpoints.")]
+FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
 
-@app.command()
+@app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
     log_dir: LogDirOption,
     output: OutputOption,
-    once: Annotated[bool, typer.Option("--once", help="End when all that is there now has been read.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop once the present logs have been read.")] = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
 ) -> None:
-    """Check the logs, beginning where the last run on the same output ended; follow them unless --once."""
+    """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
+
+    Resumes where the last run with the same --output stopped. --once stops
+    when the present logs have been read. Needs the extra 'audit' and Java 17.
+    """
     from audit.job import AuditFailedError, run_audit  # noqa: PLC0415 - A second of imports that --help must not pay.
 
     try:
         result = run_audit(log_dir, output, once=once, on_progress=_progress)
     except AuditFailedError as error:
-        typer.echo(f"the audit failed: {error}\nSpark's own log is {output / 'spark.log'}", err=True)
+        typer.echo(f"the audit failed: {error}\nSpark's log: {output / 'spark.log'}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
     _show(result, output, form, limit)
 
 
-@app.command()
+@app.command(epilog=_epilog("klamm audit report --output report -o json"))
 def report(output: OutputOption, form: FormatOption = Format.TABLE, limit: LimitOption = 20) -> None:
-    """Show what the runs on this output have found so far."""
+    """Show the findings of all runs with this --output so far."""
     from audit.report import read_result  # noqa: PLC0415
 
     if not output.is_dir():
-        raise typer.BadParameter(f"{output} is no folder", param_hint="--output")
+        raise typer.BadParameter(
+            f"{output}: is not a folder; pass the --output of 'klamm audit run'", param_hint="--output"
+        )
     _show(read_result(output), output, form, limit)
 
 
-@app.command()
+@app.command(epilog=_epilog("klamm audit verify --log-dir .klamm/state-changes"))
 def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
-    """Check numbering and hash chain of the logs: lines missing, altered or repeated."""
+    """Check sequence numbers and hash chains: finds missing, altered and repeated lines. Needs no Spark."""
     from state_log.reader import verify as find_breaks  # noqa: PLC0415
 
     breaks = find_breaks(log_dir)
@@ -67,7 +80,7 @@ def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
     else:
         for found in breaks:
             typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
-        typer.echo(f"{len(breaks)} breaks" if breaks else "the logs are as they were written")
+        typer.echo(f"{len(breaks)} breaks" if breaks else "no breaks: the logs are as they were written")
     raise typer.Exit(ExitCode.FINDINGS if breaks else ExitCode.OK)
 
 

@@ -1,4 +1,4 @@
-"""The streaming job: tail the logs, judge every record, write what was found; start, go on, end.
+"""The streaming job: tail the logs, check every record, write findings; start, resume, stop.
 
 Everything of one audit is under its output folder: the Parquet tables of `audit.schema.TABLES` and Spark's
 checkpoint. A batch writes into folders of its own number, so a batch that is repeated after a crash replaces
@@ -54,7 +54,7 @@ def run_audit(
     on_progress: Callable[[AuditResult], None] | None = None,
     session: SparkSession | None = None,
 ) -> AuditResult:
-    """Judge what the logs in these folders hold beyond what earlier runs on `output` have judged.
+    """Check the records in these folders that earlier runs with the same `output` have not checked.
 
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
     result; otherwise the job follows the logs until it is interrupted, and tells `on_progress` the result so far
@@ -123,7 +123,7 @@ def start_session(output: Path, parallelism: int = 2) -> SparkSession:
 def _start(
     spark: SparkSession, log_dirs: Sequence[Path], output: Path, *, trigger_seconds: float | None, tasks: int
 ) -> StreamingQuery:
-    """`trigger_seconds` None: read what is there and end."""
+    """`trigger_seconds` None: read the present logs and stop."""
     values = (
         spark.readStream.format(FORMAT)
         .option("directories", json.dumps([str(path.resolve()) for path in log_dirs]))
@@ -161,7 +161,7 @@ def _write_batch(outcomes: DataFrame, number: int, output: Path) -> None:
 def _follow(
     query: StreamingQuery, output: Path, interrupted: Event, on_progress: Callable[[AuditResult], None] | None
 ) -> None:
-    """Wait for the query's end or an interrupt; raises what the query failed with."""
+    """Wait until the query ends or an interrupt comes. Raises the query's error."""
     reported = -1
     while not interrupted.is_set() and not query.awaitTermination(_POLL_SECONDS):
         number = _last_committed(output)

@@ -1,4 +1,4 @@
-"""Spark's view of the values that go through the audit: rows of the source, records, and what the rules found."""
+"""Spark's view of the values that go through the audit: rows of the source, records, and findings of the rules."""
 
 from typing import Final
 
@@ -20,10 +20,10 @@ def _struct(**fields: object) -> StructType:
 _STRING, _INT, _LONG = StringType(), IntegerType(), LongType()
 
 SOURCE: Final = _struct(key=_STRING, value=BinaryType())
-"""What the source yields: whom a value concerns, and the value as JSON (see `audit.source`)."""
+"""Rows of the source: a key, which names the subject, and the value as JSON (see `audit.source`)."""
 
 OUTCOME: Final = _struct(what=_STRING, value=_STRING)
-"""What the rules yield: the name of one of `TABLES`, and a row of it as JSON."""
+"""Results of the rules: the name of one of `TABLES`, and a row of it as JSON."""
 
 RECORD: Final = _struct(
     kind=_STRING,

@@ -1,4 +1,4 @@
-"""`klamm`: every command of the project, from one list. What a command needs is imported when it runs.
+"""`klamm`: the list of all commands. What a command needs is imported when it runs.
 
 Exit codes: `cluster.process.exit_codes`.
 """
@@ -12,21 +12,22 @@ import typer
 from typer.core import TyperGroup
 
 from admin.cli import brokers, clusters, elect, features, reassign, topics
-from admin.cli.consume import consume
+from admin.cli.consume import CONSUME_EXAMPLES, consume
+from admin.cli.options import examples
 from admin.cli.output import say
-from admin.cli.produce import produce
-from admin.cli.story import story
+from admin.cli.produce import PRODUCE_EXAMPLES, produce
+from admin.cli.story import STORY_EXAMPLES, story
 from admin.cli.watch import WATCH_EXAMPLES, watch
 from cluster.errors import ApiError, ClusterError, ConfigError
 from cluster.process.exit_codes import ExitCode
 from launcher import audits, benches, local_cluster, nodes
 from launcher.checks import run_checks
-from launcher.demo_command import demo
+from launcher.demo_command import DEMO_EXAMPLES, demo
 from launcher.simulations import SIMULATE_EXAMPLES, simulate
 
 
 class _Commands(TyperGroup):
-    """All commands; whoever reads what one writes may have seen enough, as `head` has, and that is no failure."""
+    """All commands. A reader that closes the pipe early, such as `head`, is not a failure."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -41,7 +42,7 @@ class _Commands(TyperGroup):
 
 
 def _close_stdout() -> None:
-    """Python would flush it once more at exit, and complain."""
+    """Replace stdout, because Python flushes it at exit and would print an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -51,9 +52,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A Kafka-style cluster controller on ZooKeeper, its broker agents, and the audit of what they did.",
-    epilog="Begin with:  klamm demo  ·  klamm up --detach, klamm topics create orders --partitions 6,"
-    " seq 1000 | klamm produce orders, klamm consume orders --from-beginning --until-end, klamm down",
+    help="A Kafka-style cluster: controllers elected through ZooKeeper, brokers with replicated logs, and their audit.",
+    epilog=examples(
+        "klamm demo                                              (failovers under load, then an audit)",
+        "klamm up --detach                                       (a cluster on this machine)",
+        "klamm topics create orders --partitions 6",
+        "seq 1000 | klamm produce orders",
+        "klamm consume orders --from-beginning --until-end",
+        "klamm cluster health",
+        "klamm down",
+        exit_codes="0 done; 1 refused, failed or timed out; 2 wrong usage; 3 a check found issues.",
+    ),
 )
 
 
@@ -69,18 +78,18 @@ def _options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What every command line begins with."""
+    """Options of `klamm` itself."""
 
 
-_LOCAL: Final = "A cluster on this machine"
-_CLIENTS: Final = "Talking to a cluster"
+_LOCAL: Final = "Cluster on this machine"
+_CLIENTS: Final = "Cluster operations"
 _PROCESSES: Final = "Single processes"
-_CHECKS: Final = "Audit and checks"
+_CHECKS: Final = "Audit, simulation, tests"
 
-app.command(rich_help_panel=_LOCAL)(demo)
-app.command(rich_help_panel=_LOCAL)(local_cluster.up)
-app.command(rich_help_panel=_LOCAL)(local_cluster.down)
-app.command(rich_help_panel=_LOCAL)(local_cluster.status)
+app.command(rich_help_panel=_LOCAL, epilog=DEMO_EXAMPLES)(demo)
+app.command(rich_help_panel=_LOCAL, epilog=local_cluster.UP_EXAMPLES)(local_cluster.up)
+app.command(rich_help_panel=_LOCAL, epilog=local_cluster.DOWN_EXAMPLES)(local_cluster.down)
+app.command(rich_help_panel=_LOCAL, epilog=local_cluster.STATUS_EXAMPLES)(local_cluster.status)
 app.add_typer(topics.app, name="topics", rich_help_panel=_CLIENTS)
 app.add_typer(clusters.app, name="cluster", rich_help_panel=_CLIENTS)
 app.add_typer(brokers.app, name="brokers", rich_help_panel=_CLIENTS)
@@ -88,12 +97,12 @@ app.add_typer(reassign.app, name="reassign", rich_help_panel=_CLIENTS)
 app.add_typer(elect.app, name="elect", rich_help_panel=_CLIENTS)
 app.add_typer(features.app, name="features", rich_help_panel=_CLIENTS)
 app.command(rich_help_panel=_CLIENTS, epilog=WATCH_EXAMPLES)(watch)
-app.command(rich_help_panel=_CLIENTS)(produce)
-app.command(rich_help_panel=_CLIENTS)(consume)
-app.command(rich_help_panel=_CLIENTS)(story)
-app.command(rich_help_panel=_PROCESSES)(nodes.zookeeper)
-app.command(rich_help_panel=_PROCESSES)(nodes.controller)
-app.command(rich_help_panel=_PROCESSES)(nodes.broker)
+app.command(rich_help_panel=_CLIENTS, epilog=PRODUCE_EXAMPLES)(produce)
+app.command(rich_help_panel=_CLIENTS, epilog=CONSUME_EXAMPLES)(consume)
+app.command(rich_help_panel=_CLIENTS, epilog=STORY_EXAMPLES)(story)
+app.command(rich_help_panel=_PROCESSES, epilog=nodes.ZOOKEEPER_EXAMPLES)(nodes.zookeeper)
+app.command(rich_help_panel=_PROCESSES, epilog=nodes.CONTROLLER_EXAMPLES)(nodes.controller)
+app.command(rich_help_panel=_PROCESSES, epilog=nodes.BROKER_EXAMPLES)(nodes.broker)
 app.add_typer(audits.app, name="audit", rich_help_panel=_CHECKS)
 app.command(rich_help_panel=_CHECKS, epilog=SIMULATE_EXAMPLES)(simulate)
 app.add_typer(benches.app, name="bench", rich_help_panel=_CHECKS)
@@ -103,9 +112,9 @@ app.command(
 
 
 def main() -> None:
-    """Run the command line; a failure that is the environment's or the caller's ends with words, not a traceback."""
+    """Run the command line. Failures of the environment or of the caller end with a message, not with a traceback."""
     if sys.stdin is None:
-        # Whoever started this closed it. There is nothing to read then, as from an empty file.
+        # Started with stdin closed: read it as an empty file.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     try:
         app(prog_name="klamm")
@@ -131,7 +140,7 @@ def main() -> None:
 
 
 def error_lines(error: ApiError) -> list[str]:
-    """What an operator is told: a single mistake with the field and what it said, several on a line each."""
+    """The message for an error: a single one with its field and value, several on a line each."""
     if len(error.violations) > 1:
         return [error.code.name, *(f"  {v.field}: {v.description}" for v in error.violations)]
     about = "" if error.field is None or error.value is None else f" ({error.field}: {error.value})"

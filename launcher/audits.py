@@ -1,4 +1,4 @@
-"""`klamm audit`: the commands of the audit, with a Java for Spark found before they start."""
+"""`klamm audit`: the commands of the audit, after finding a Java for Spark."""
 
 import os
 import sys
@@ -10,9 +10,9 @@ from audit.cli import app
 from launcher.installation import require_extras
 
 
-@app.callback(help="Prove what the state-change logs say.")
+@app.callback(help="Audit state-change logs: check invariants, report findings, detect tampering.")
 def prepare(context: typer.Context) -> None:
-    """Put a fitting Java where Spark looks for one; only a run of the job needs it, and only `verify` no extra."""
+    """Find a Java for `run`, which starts Spark. All commands but `verify` need the extra `audit`."""
     if "--help" in sys.argv:
         return
     if context.invoked_subcommand != "verify":

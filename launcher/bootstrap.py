@@ -52,7 +52,7 @@ def is_installed(venv: Path, made_from: str, extras: str) -> bool:
 
 
 def install(root: Path, extras: str, made_from: str) -> None:
-    """Create or mend `.venv` and install the project, editable, with `extras`."""
+    """Create or repair `.venv` and install the project, editable, with `extras`."""
     venv = root / ".venv"
     stamp = venv / STAMP
     held = _stamped_extras(stamp)
@@ -60,7 +60,7 @@ def install(root: Path, extras: str, made_from: str) -> None:
     _say(f"installing into {venv} (Spark and ZooKeeper's classes come with it: about 600 MB, some minutes once)")
     if not _is_usable(venv):
         _create_venv(venv)
-    # What a person had installed before, such as the tools of `./klamm test`, is upgraded with the rest.
+    # Extras installed earlier, such as the tools of `./klamm test`, are upgraded with the rest.
     wanted = sorted(set(extras.split(",")) | held)
     _pip_install(venv, f"{root}[{','.join(wanted)}]")
     unfinished = venv / f"{STAMP}.new"

@@ -1,4 +1,4 @@
-"""`klamm test`: every check of the project, the same for a person and for a machine."""
+"""`klamm test`: all checks of the project, as CI runs them."""
 
 import subprocess
 import sys
@@ -17,11 +17,12 @@ _TESTS_OF_DECISIONS = ("tests/unit/controller", "tests/unit/broker_agent/decisio
 
 def run_checks(
     context: typer.Context,
-    deep: Annotated[bool, typer.Option("--deep", help="The long tests too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Include the long tests.")] = False,
 ) -> None:
-    """Run formatting, lint, types, import rules, the coverage of decisions and tests. Further arguments go to pytest.
+    """Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.
 
-    With arguments for pytest only the tests run: klamm test tests/unit -k partitioner
+    Other arguments go to pytest, and then only tests run:
+    klamm test tests/unit -k partitioner
     """
     require_clone("tests", "./klamm test")
     pytest_arguments = list(context.args)

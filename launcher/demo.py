@@ -1,4 +1,4 @@
-"""The demonstration: records go in while the leader's agent and the active controller are killed, and all come back.
+"""The demonstration: produce while the leader's broker and the active controller are killed, then read all back.
 
 It produces lines of a file to a topic with three replicas, kills processes with SIGKILL in the middle of it,
 starts them again, and compares what was acknowledged with what can be read.
@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 class Outcome(Struct):
-    """What the demonstration found, before the audit. Counts are of lines, durations in ms."""
+    """Result of the demonstration, before the audit. Counts are of lines, durations in ms."""
 
     topic: str
     acknowledged: int = 0
@@ -58,7 +58,7 @@ class Outcome(Struct):
 
 
 class Comparison(Struct, frozen=True):
-    """What was read against what was acknowledged; see `compare`."""
+    """Comparison of the records read with those acknowledged; see `compare`."""
 
     read_back: int
     lost: int
@@ -67,7 +67,7 @@ class Comparison(Struct, frozen=True):
 
 
 class _Feed:
-    """Sends the lines of a file at a steady pace, never past a ceiling, and keeps what was acknowledged."""
+    """Sends the lines of a file at a steady rate, up to a limit, and keeps the acknowledged ones."""
 
     def __init__(self, producer_of: Callable[[Callable[[Delivery], None]], Producer], topic: str) -> None:
         self.producer = producer_of(self._delivered)
@@ -111,7 +111,7 @@ class _Feed:
 
 
 def write_lines(file: Path, count: int = LINES) -> None:
-    """Numbered lines, no two alike."""
+    """Write numbered, unique lines."""
     with file.open("w") as lines:
         for number in range(count):
             lines.write(f"{number:08d} {hashlib.sha256(str(number).encode()).hexdigest()[:40]}\n")
@@ -193,7 +193,7 @@ async def _kill_and_restart(
     await until_serving(cluster, _STEP_TIMEOUT_S)
     await _until(lambda: _is_in_sync(client, outcome.topic))
     outcome.in_sync_again_ms = _ms_since(began)
-    say(f"both started again: all replicas in sync after {outcome.in_sync_again_ms:,} ms")
+    say(f"both restarted: all replicas in sync after {outcome.in_sync_again_ms:,} ms")
 
 
 async def _kill_leader(cluster: LocalCluster, client: AdminClient, outcome: Outcome, say: Say) -> None:
@@ -202,7 +202,7 @@ async def _kill_leader(cluster: LocalCluster, client: AdminClient, outcome: Outc
     victim = described.partitions[0].leader
     led = {p.partition for p in described.partitions if p.leader == victim}
     outcome.killed_broker = victim
-    say(f"kill -9 of broker {victim}, which leads {len(led)} of {PARTITIONS} partitions, while lines go in")
+    say(f"kill -9 of broker {victim}, which leads {len(led)} of {PARTITIONS} partitions, under load")
     began = asyncio.get_running_loop().time()
     cluster.kill(f"{BROKER}-{victim}")
     survivors = [m.address for m in cluster.members(BROKER) if m.id != victim]
@@ -261,7 +261,7 @@ async def _is_in_sync(client: AdminClient, topic: str) -> bool | None:
 
 
 async def _until(probe: Callable[[], Awaitable[_T | None]]) -> _T:
-    """Look until there is something; raises TimeoutError when it takes too long."""
+    """Poll until there is a result. Raises TimeoutError."""
     async with asyncio.timeout(_STEP_TIMEOUT_S):
         while True:
             seen = await probe()

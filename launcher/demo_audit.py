@@ -1,4 +1,4 @@
-"""The end of the demonstration: the logs are audited, and a copy with a lie in it, which the audit must find."""
+"""The end of the demonstration: an audit of the logs, and of a tampered copy in which it must find a second leader."""
 
 import os
 import shutil

@@ -23,4 +23,4 @@ def require_extras(*extras: str) -> None:
 def require_clone(folder: str, command: str) -> None:
     """Raises StartupError where there is no such folder, as in a wheel. `command`: what to run in a clone."""
     if not (ROOT / folder).is_dir():
-        raise StartupError(f"{folder} are in the repository only: run {command} in a clone")
+        raise StartupError(f"this command needs the folder {folder} of the repository: run {command} in a clone")

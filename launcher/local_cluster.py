@@ -1,14 +1,14 @@
-"""`klamm up|down|status`: the embedded cluster of a folder."""
+"""`klamm up|down|status`: a cluster of processes on this machine."""
 
 import asyncio
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, DataOption, FormatOption
+from admin.cli.options import DEFAULT_DATA, DataOption, FormatOption, examples
 from admin.cli.output import say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
@@ -18,38 +18,48 @@ if TYPE_CHECKING:
     from deploy.local.cluster import LocalCluster
 
 _WATCH_S = 0.5
+UP_EXAMPLES: Final = examples(
+    "klamm up --detach",
+    "klamm up --brokers 5 --config min.insync.replicas=2 --data /tmp/klamm",
+    exit_codes="0 up, or stopped by Ctrl-C; 1 not up in time; 2 wrong usage.",
+)
+DOWN_EXAMPLES: Final = examples("klamm down", "klamm down --data /tmp/klamm")
+STATUS_EXAMPLES: Final = examples(
+    "klamm status", "klamm status -o json", exit_codes="0 shown; 1 no cluster there; 2 wrong usage."
+)
 _SetAclOption = Annotated[
-    bool, typer.Option("--zookeeper-set-acl", help="Let nodes in ZooKeeper belong to this cluster; others may read.")
+    bool, typer.Option("--zookeeper-set-acl", help="Create znodes with ACLs: this cluster may write, others only read.")
 ]
 _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "data": "data"}
-"""What a configuration needs besides its settings."""
+"""The fields that a configuration must have, to validate settings."""
 
 
 def up(
     *,
-    controllers: Annotated[int | None, typer.Option(min=1, help="Default: as before; 3 in a new folder.")] = None,
-    brokers: Annotated[int | None, typer.Option(min=1, help="Default: as before; 3 in a new folder.")] = None,
+    controllers: Annotated[int | None, typer.Option(min=1, help="How many. Default: as before, or 3.")] = None,
+    brokers: Annotated[int | None, typer.Option(min=1, help="How many. Default: as before, or 3.")] = None,
     data: DataOption = DEFAULT_DATA,
     zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper.")] = None,
     zookeeper_set_acl: _SetAclOption = False,
     config: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A setting of every process from its next start on; may be repeated."),
+        typer.Option(metavar="KEY=VALUE", help="A setting of every process, from its next start. Repeatable."),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster serves.")] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds until it must serve.")] = 120,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the cluster is up.")] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait until the cluster is up.")] = 120,
 ) -> None:
-    """Start a cluster: a real ZooKeeper, controllers 1001… and brokers 1…, each a process of its own.
+    """Start a cluster on this machine: ZooKeeper, controllers 1001… and brokers 1…, one process each.
 
-    In the foreground it watches over them until Ctrl-C, which ends all. On a
-    folder with a cluster it starts those that do not run, on their data.
+    In the foreground it restarts processes that exit, and Ctrl-C stops all.
+    If the data folder has a cluster already, its missing processes are
+    started on their data. Needs the extra 'embedded'.
     """
     from cluster.process.config import load_config
     from deploy.local.cluster import LocalCluster
     from launcher.serving import wait_until_serving
 
     settings = parse_configs(config)
-    # Mistakes are told here, all at once, and not by processes that do not start.
+    # Validated here, so that all errors are reported at once and not by processes that fail to start.
     load_config(None, {**_SOME_NODE, **({} if zookeeper is None else {"zookeeper": zookeeper}), "settings": settings})
     cluster = LocalCluster.create_or_open(
         data,
@@ -66,11 +76,11 @@ def up(
             cluster.start_all()
             wait_until_serving(cluster, timeout)
         except StartupError:
-            say("what did start goes on: 'klamm status' shows it, 'klamm down' ends it")
+            say("some processes are running: see 'klamm status', stop them with 'klamm down'")
             raise
         _announce(cluster, time.monotonic() - started, data)
         return
-    # SIGTERM, which 'klamm down' sends, ends like Ctrl-C, which a shell makes background jobs ignore.
+    # SIGTERM, sent by 'klamm down', stops like Ctrl-C, which shells make background jobs ignore.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -78,7 +88,7 @@ def up(
         cluster.claim_supervision()
         wait_until_serving(cluster, timeout)
         _announce(cluster, time.monotonic() - started, data)
-        say("Ctrl-C ends it")
+        say("Ctrl-C stops it")
         _watch(cluster)
     except KeyboardInterrupt:
         say("stopping …")
@@ -87,17 +97,20 @@ def up(
 
 
 def down(data: DataOption = DEFAULT_DATA) -> None:
-    """End the processes of a cluster, and nothing else; its data stays."""
+    """Stop the processes of a cluster. Its data stays; 'klamm up' starts it again."""
     from deploy.local.cluster import LocalCluster
 
     cluster = LocalCluster.open(data)
     running = [m.name for m in cluster.state.members if cluster.state_of(m.name) != "stopped"]
     cluster.stop_all()
-    say(f"stopped {', '.join(running)}" if running else "nothing was running")
+    say(f"stopped {', '.join(running)}" if running else "no process was running")
 
 
 def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -> None:
-    """Show each process of a cluster, who is active, and where the logs are. Works on half-dead clusters."""
+    """Show every process of a cluster: state, pid, addresses, and which controller is active.
+
+    Also works while processes are down. -o json has the paths of the logs.
+    """
     from deploy.local.cluster import LocalCluster
     from launcher.serving import describe_status
 
@@ -115,15 +128,15 @@ def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[objec
 
 
 def _announce(cluster: "LocalCluster", seconds: float, data: Path) -> None:
-    say(f"serving after {seconds:.1f} s; clients find it with --bootstrap {cluster.bootstrap[0]} or --data {data}")
+    say(f"cluster is up after {seconds:.1f} s; connect with --bootstrap {cluster.bootstrap[0]} or --data {data}")
 
 
 def _watch(cluster: "LocalCluster") -> None:
-    """Start again what gave up by itself, and say what else ended."""
+    """Restart processes that exited by themselves, and report every change of state."""
     states = {m.name: cluster.state_of(m.name) for m in cluster.state.members}
     while True:
         for name in cluster.restart_exited():
-            say(f"{name} gave up and was started again: {cluster.log_tail(name, lines=1)}")
+            say(f"{name} exited and was restarted: {cluster.log_tail(name, lines=1)}")
         for name, before in states.items():
             now = cluster.state_of(name)
             if now != before:

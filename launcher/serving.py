@@ -1,4 +1,4 @@
-"""How an embedded cluster is: what each of its processes says, and waiting until it serves."""
+"""Status of an embedded cluster, from the answers of its processes, and waiting until it is up."""
 
 import asyncio
 import time
@@ -19,32 +19,32 @@ _POLL_S = 0.2
 
 
 class ClusterStatus(Struct, frozen=True):
-    """One look at a cluster. `answers` has what each process said, by member name; None: nothing."""
+    """Status of a cluster at one moment. `answers`: response by member name, or None."""
 
     answers: dict[str, DescribeClusterResponse | None]
 
     def active(self) -> DescribeClusterResponse | None:
-        """What the active controller says of the cluster."""
+        """The description of the cluster by the active controller."""
         for name, answer in self.answers.items():
             if answer is not None and name == f"{CONTROLLER}-{answer.controller_id}":
                 return answer
         return None
 
     def registered_brokers(self) -> set[int]:
-        """Brokers that the active controller knows to be alive."""
+        """Brokers that are live by the active controller."""
         active = self.active()
         return set() if active is None else {int(b.id) for b in active.brokers}
 
 
 async def probe(cluster: LocalCluster, client: AdminClient) -> ClusterStatus:
-    """Ask every running controller and agent at once."""
+    """Ask every running controller and agent concurrently."""
     asked = [m for m in cluster.state.members if m.role != ZOOKEEPER]
     answers = await asyncio.gather(*(_ask(cluster, client, m) for m in asked))
     return ClusterStatus({m.name: answer for m, answer in zip(asked, answers, strict=True)})
 
 
 def wait_until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
-    """Wait until a controller is active and knows every broker that is to run; what it says then.
+    """Wait until a controller is active and every broker has registered. Returns the controller's description.
 
     Brokers that give up meanwhile are started again. Raises StartupError, with the last words of whoever failed.
     """
@@ -135,13 +135,13 @@ def _zookeeper_state(cluster: LocalCluster) -> str:
 
 def _why_not(cluster: LocalCluster, status: ClusterStatus, seconds: float) -> str:
     missing = [name for name, answer in sorted(status.answers.items()) if answer is None]
-    reasons = [f"the cluster does not serve after {seconds:.0f} s"]
+    reasons = [f"the cluster is not up after {seconds:.0f} s"]
     if missing:
         reasons.append(f"no answer from {', '.join(missing)}")
     elif status.active() is None:
         reasons.append("no controller is active")
     else:
         wanted = {m.id for m in cluster.members(BROKER)}
-        reasons.append(f"the controller does not know brokers {sorted(wanted - status.registered_brokers())}")
+        reasons.append(f"brokers {sorted(wanted - status.registered_brokers())} are not registered")
     reasons += cluster.failures()
     return "\n  ".join([*reasons, f"logs are in {cluster.folder / 'logs'}"])

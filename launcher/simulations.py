@@ -1,4 +1,4 @@
-"""`klamm simulate`: whole clusters on virtual time, and everything that can go wrong with one."""
+"""`klamm simulate`: simulated clusters on virtual time, under random faults."""
 
 import os
 import sys
@@ -17,37 +17,34 @@ SIMULATE_EXAMPLES = examples(
     "klamm simulate --seed 7 --output runs    keep its logs in runs/seed-7",
     "klamm story t1-0 --log-dir runs/seed-7",
     "klamm audit run --once --log-dir runs/seed-7 --output report",
+    exit_codes="0 no violation; 1 a run failed; 2 wrong usage; 3 violations found.",
 )
 
 
 def simulate(
     *,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, show_default="1", help="The run to make.")] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="A..B", help="Several runs: all seeds from A to B.")] = None,
-    minutes: Annotated[
-        float, typer.Option(metavar="M", help="Virtual minutes during which requests and faults are injected.")
-    ] = 3,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, show_default="1", help="Simulate this seed.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="A..B", help="Simulate all seeds from A to B.")] = None,
+    minutes: Annotated[float, typer.Option(metavar="M", help="Virtual minutes of requests and faults.")] = 3,
     jobs: Annotated[
-        int | None, typer.Option(min=1, show_default="one per core", help="Processes that share the seeds.")
+        int | None, typer.Option(min=1, show_default="one per core", help="Number of parallel processes.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(file_okay=False, help="Keep each run's state-change logs here, in a folder seed-N of its own."),
+        typer.Option(file_okay=False, help="Write the state-change logs of each run to seed-N in this folder."),
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Search for violations of the protocol in simulated clusters.
+    """Run simulated clusters under random faults and check the protocol's invariants.
 
-    The real controllers and agents run in one process, on an in-memory
+    The real controller and broker code runs in one process on an in-memory
     ZooKeeper, network and disk, while processes crash and hang, sessions
     expire, links break and power fails. Time is virtual: minutes take seconds.
 
-    The seed decides everything that happens, so a run can be repeated exactly;
-    equal trace hashes mean equal runs. When the faults have ended the cluster
-    must converge, with every acknowledged record where it belongs.
-
-    Exit codes: 0 nothing found, 2 wrong usage, 3 a violation, which is shown
-    with the command that replays it.
+    The seed determines the whole run: equal trace hashes mean equal runs.
+    Once the faults end, the cluster must converge without losing an
+    acknowledged record. A violation is printed with the command that replays
+    it. Needs neither Java nor a network. See docs/simulator.md.
     """
     from simulator.command import Order, execute
     from simulator.seeds import parse_seeds

@@ -1,4 +1,4 @@
-"""Broker agents in one process on virtual time, under a controller that a test plays by hand.
+"""Broker agents in one process on virtual time, with a controller that the test scripts.
 
 The agents are the real ones, on the simulated network, ZooKeeper and disk. The played controller keeps one
 leadership per partition, tells it to whom the test says, and answers AlterPartition.

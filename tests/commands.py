@@ -1,4 +1,4 @@
-"""The command line as a subprocess, for tests that use a cluster as a person does."""
+"""Runs `klamm` as a subprocess, for tests of the command line on a cluster."""
 
 import json
 import subprocess

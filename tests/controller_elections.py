@@ -29,7 +29,7 @@ async def owner(world: World) -> int | None:
 
 
 def withhold_the_election(c: RunningController) -> list[list[Op]]:
-    """Withhold the first transaction that would win the election, as a lost connection does; where it is kept."""
+    """Withhold the first transaction that would win the election, as a lost connection does. Returns where it is."""
     withheld: list[list[Op]] = []
     original = c.zookeeper.multi
 

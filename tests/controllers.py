@@ -1,4 +1,4 @@
-"""A controller under test: the real one on the in-memory ZooKeeper, with brokers that only answer and remember."""
+"""A controller under test: the real one on the in-memory ZooKeeper, with brokers that record requests and respond."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence

@@ -1,4 +1,4 @@
-"""What tests of elections share: a running controller, brokers that leave and come back into the ISRs, requests."""
+"""Shared by tests of elections: a running controller, brokers that leave and join the ISRs, requests."""
 
 from typing import Any
 

@@ -25,9 +25,9 @@ _FULL_RUNS = ("", "not deep")
 
 class Rule(NamedTuple):
     id: str
-    sense: str
+    text: str
     source: str
-    record: str
+    note: str
     """Empty; or a deviation; or "untested: " and why no test can or need hold the rule."""
 
     @property
@@ -36,11 +36,11 @@ class Rule(NamedTuple):
 
     @property
     def exempt(self) -> bool:
-        return self.record.startswith(UNTESTED)
+        return self.note.startswith(UNTESTED)
 
     @property
     def deviating(self) -> bool:
-        return bool(self.record) and not self.exempt
+        return bool(self.note) and not self.exempt
 
 
 def read_book(text: str) -> list[Rule]:
@@ -82,10 +82,10 @@ class Coverage(NamedTuple):
         return f"{len(rules)}, tested {len(rules) - untested}, deviating {deviating}, untested {untested}"
 
     def table(self) -> str:
-        lines = ["| id | sense | tests that passed | note |", "|---|---|---|---|"]
+        lines = ["| id | rule | tests that passed | note |", "|---|---|---|---|"]
         for rule in self.rows:
             tests = "<br>".join(self.tests.get(rule.id, ())) or "none"
-            lines.append(f"| {rule.id} | {rule.sense} | {tests} | {rule.record} |")
+            lines.append(f"| {rule.id} | {rule.text} | {tests} | {rule.note} |")
         return "\n".join(lines)
 
 
@@ -150,7 +150,7 @@ class RuleCoverage:
         return whole_tree and finished and not selected and option("markexpr") in _FULL_RUNS
 
     def _find_problems(self) -> list[str]:
-        return [f"no passing test holds rule {r.id}: {r.sense}" for n in STRICT for r in self._books[n].missing()]
+        return [f"no passing test holds rule {r.id}: {r.text}" for n in STRICT for r in self._books[n].missing()]
 
     def _write_tables(self) -> None:
         build = ROOT / "build"
@@ -158,7 +158,7 @@ class RuleCoverage:
         parts = [f"# Rules of the {n}: {c.summary()}\n\n{c.table()}\n" for n, c in self._books.items()]
         (build / "rules.md").write_text("\n".join(parts), "utf-8")
         document = {
-            name: {r.id: {"note": r.record, "tests": coverage.tests.get(r.id, [])} for r in coverage.rows}
+            name: {r.id: {"note": r.note, "tests": coverage.tests.get(r.id, [])} for r in coverage.rows}
             for name, coverage in self._books.items()
         }
         (build / "rules.json").write_text(json.dumps(document, indent=1), "utf-8")

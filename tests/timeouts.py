@@ -1,4 +1,4 @@
-"""How long tests wait for what must come."""
+"""Timeouts of tests."""
 
 from typing import Final
 

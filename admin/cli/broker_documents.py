@@ -1,4 +1,4 @@
-"""Brokers as they are written: what they are, what they carry, what their leaving would do."""
+"""Output of brokers: description, load, and the impact of a controlled shutdown."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def broker_document(b: "DescribedBroker") -> dict[str, Any]:
 
 
 def load_of_brokers(topics: "Sequence[DescribedTopic]") -> dict[int, dict[str, int]]:
-    """Per broker: partitions it leads, would lead by preference, hosts, and hosts out of sync."""
+    """Counts per broker: partitions it leads, is preferred leader of, hosts, and hosts out of sync."""
     load: dict[int, dict[str, int]] = defaultdict(
         lambda: {"leaders": 0, "preferred_leaders": 0, "replicas": 0, "out_of_sync": 0}
     )
@@ -32,7 +32,7 @@ def load_of_brokers(topics: "Sequence[DescribedTopic]") -> dict[int, dict[str, i
 
 
 def threat_documents(plan: "PlanControlledShutdownResponse") -> dict[str, list[dict[str, Any]]]:
-    """`leaderless[]` and `below_min_isr[]`: what would suffer."""
+    """`leaderless[]` and `below_min_isr[]`: the partitions a shutdown would affect."""
     return {
         "leaderless": [_threat(t) for t in plan.leaderless],
         "below_min_isr": [_threat(t) for t in plan.below_min_isr],

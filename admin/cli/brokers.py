@@ -1,4 +1,4 @@
-"""`klamm brokers`: who is there, what they carry, how they are configured, and how one leaves."""
+"""`klamm brokers`: list, describe, configure and shut down brokers."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from cluster.requests.elections import PlanControlledShutdownResponse
     from cluster.requests.plans import Plan
 
-app = typer.Typer(no_args_is_help=True, help="Look at the brokers, configure them, let one leave.")
+app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut down brokers.")
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0)]
 _POLL_S = 0.2
 _THREATS_SHOWN = 20
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm brokers list", "klamm brokers list -o json"))
 @talks_to_cluster()
 def list_(
     *,
     cluster: Cluster,
 ) -> None:
-    """List the live brokers."""
+    """List the registered brokers with address, rack, broker epoch and state."""
 
     async def main() -> "list[DescribedBroker]":
         async with cluster.connect() as client:
@@ -57,19 +57,25 @@ def list_(
 )
 @talks_to_cluster()
 def describe(
-    ids: Annotated[list[int] | None, typer.Argument(metavar="ID", help="Default: all live brokers.")] = None,
+    ids: Annotated[
+        list[int] | None, typer.Argument(metavar="ID", help="Broker ids. Default: all registered brokers.")
+    ] = None,
     *,
-    configs: Annotated[bool, typer.Option("--configs", help="Show what is configured, and where.")] = False,
+    configs: Annotated[bool, typer.Option("--configs", help="Show the configs in effect and their source.")] = False,
     cluster: Cluster,
 ) -> None:
-    """Show what each broker carries: leaderships, replicas, and those that are out of sync."""
+    """Show per broker how many partitions it leads, is preferred leader of, hosts, and hosts out of sync."""
 
     async def main() -> list[dict[str, Any]]:
         async with cluster.connect() as client:
             live = {b.id: b for b in (await client.describe_controller()).brokers}
             missing = [broker for broker in ids or () if broker not in live]
             if missing:
-                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"brokers {missing} are not alive", field="broker")
+                raise ApiError(
+                    ErrorCode.BROKER_NOT_AVAILABLE,
+                    f"brokers {missing} are not registered; 'klamm brokers list' shows those that are",
+                    field="broker",
+                )
             load = load_of_brokers((await client.describe_topics()).topics)
             chosen = [broker for _, broker in sorted(live.items()) if not ids or broker.id in ids]
             described = [broker_document(b) | load[b.id] for b in chosen]
@@ -87,7 +93,7 @@ def describe(
             write(
                 {},
                 cluster.form,
-                ("config", "value", "from"),
+                ("config", "value", "source"),
                 ((c["name"], c["value"], c["source"]) for c in broker["configs"]),
             )
 
@@ -100,23 +106,28 @@ def describe(
 )
 @talks_to_cluster()
 def alter(
-    broker: Annotated[str, typer.Argument(metavar="ID|default", help="One broker, or the default of all of them.")],
+    broker: Annotated[
+        str, typer.Argument(metavar="ID|default", help="A broker id, or 'default' for the cluster-wide default.")
+    ],
     *,
-    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set this; may be repeated.")] = None,
+    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a config. Repeatable.")] = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Go back to what it is without; may be repeated.")
+        list[str] | None, typer.Option(metavar="KEY", help="Remove a dynamic config. Repeatable.")
     ] = None,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Change the configuration of a running broker, or of all."""
+    """Change the dynamic configs of one broker, or the cluster-wide default of all.
+
+    Takes effect at once, without a restart; keys that need one are refused.
+    """
     from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource
 
     if broker != "default" and not broker.isdecimal():
-        raise typer.BadParameter(f"{broker!r}: must be a broker id or 'default'")
+        raise typer.BadParameter(f"broker {broker!r}: must be a broker id or 'default'")
     configs, deleted = parse_configs(config), list(delete_config or ())
     if not configs and not deleted:
-        raise typer.BadParameter("nothing to change: give --config or --delete-config")
+        raise typer.BadParameter("nothing to change: pass --config KEY=VALUE or --delete-config KEY")
     name = "" if broker == "default" else broker
 
     async def main() -> "tuple[Plan | None, list[dict[str, Any]]]":
@@ -136,7 +147,7 @@ def alter(
 
     plan, present = run(main())
     if plan is None or plan.settings:
-        say(f"configuration of broker {broker} {'would be ' if dry_run else ''}changed")
+        say(f"configs of broker {broker} {'would be ' if dry_run else ''}changed")
     if plan is not None and cluster.form is Format.TABLE:
         write_plan(plan)
         return
@@ -148,7 +159,9 @@ def alter(
         "configs": present,
         "plan": None if plan is None else plan_document(plan),
     }
-    write(document, cluster.form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in present))
+    write(
+        document, cluster.form, ("config", "value", "source"), ((c["name"], c["value"], c["source"]) for c in present)
+    )
 
 
 @app.command(
@@ -156,22 +169,24 @@ def alter(
         "klamm brokers shutdown 2 --dry-run",
         "klamm brokers shutdown 2 --timeout 120",
         "klamm brokers shutdown 2 --force",
+        exit_codes="0 stopped; 1 refused or timed out; 2 wrong usage; 3 --dry-run: it would be refused.",
     )
 )
 @talks_to_cluster(timeout=60)
 def shutdown(
     broker: BrokerArgument,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Go on although partitions would suffer.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Shut down even if partitions would go offline.")] = False,
     wait: WaitOption = True,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Move a broker's leaderships away and let it end, as SIGTERM does.
+    """Controlled shutdown of a broker: move its leaderships away, then stop the process, as SIGTERM does.
 
-    Refuses when partitions would be left without a leader or fall below
-    min.insync.replicas, and says which. --dry-run shows every move (exit
-    code 3 when it would refuse).
+    Refuses if a partition would have no leader or fewer in-sync replicas
+    than min.insync.replicas, and lists those partitions. --dry-run shows
+    every leader change. To remove a broker for good, move its replicas
+    first: 'klamm reassign generate'.
     """
     from cluster.broker import BrokerId
 
@@ -201,20 +216,20 @@ def shutdown(
     _say_threats(threats)
     if any(threats.values()) and not begun:
         say(
-            f"broker {broker} should not leave now"
+            f"broker {broker} would not be shut down without --force"
             if dry_run
-            else f"broker {broker} goes on; --force ends it all the same"
+            else f"broker {broker} was not shut down; --force shuts it down anyway"
         )
         raise typer.Exit(ExitCode.FINDINGS if dry_run else ExitCode.REFUSED)
     if begun:
-        say(f"broker {broker} {'is gone' if wait else 'is leaving'}")
+        say(f"broker {broker} {'has shut down' if wait else 'is shutting down'}")
 
 
 async def _begin_shutdown(client: "AdminClient", broker_id: int) -> "DescribedBroker":
     live = {int(b.id): b for b in (await client.describe_controller()).brokers}
     broker = live.get(broker_id)
     if broker is None:
-        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is not alive", field="broker", value=broker_id)
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is not registered", field="broker", value=broker_id)
     answer = await client.shut_down_broker(broker)
     if answer.error_code is not ErrorCode.NONE:
         raise ApiError(answer.error_code, "the broker refused to shut down", field="broker", value=broker_id)
@@ -222,7 +237,7 @@ async def _begin_shutdown(client: "AdminClient", broker_id: int) -> "DescribedBr
 
 
 async def _wait_until_gone(client: "AdminClient", broker: "DescribedBroker", limit_s: float) -> None:
-    """Until this incarnation is not registered any more."""
+    """Wait until this incarnation of the broker is no longer registered."""
     try:
         async with asyncio.timeout(limit_s):
             while True:
@@ -231,7 +246,7 @@ async def _wait_until_gone(client: "AdminClient", broker: "DescribedBroker", lim
                     return
                 await asyncio.sleep(_POLL_S)
     except TimeoutError:
-        message = f"broker {broker.id} has begun to leave, but was not gone within {limit_s:g} s"
+        message = f"broker {broker.id} is shutting down, but is still registered after {limit_s:g} s; raise --timeout"
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
 
@@ -240,7 +255,9 @@ async def _configs(client: "AdminClient", broker: str) -> list[dict[str, Any]]:
 
     (result,) = (await client.describe_configs([ConfigResource(BROKER_RESOURCE, broker)])).results
     if result.error_code is not ErrorCode.NONE:
-        raise ApiError(result.error_code, result.error_message or "configuration of the broker", value=broker)
+        raise ApiError(
+            result.error_code, result.error_message or "cannot describe the configs of the broker", value=broker
+        )
     return config_documents(result.configs)
 
 
@@ -254,4 +271,4 @@ def _say_threats(threats: dict[str, list[dict[str, Any]]]) -> None:
     for line in lines[:_THREATS_SHOWN]:
         say(line)
     if len(lines) > _THREATS_SHOWN:
-        say(f"… and {len(lines) - _THREATS_SHOWN} more partitions; -o json lists all")
+        say(f"… and {len(lines) - _THREATS_SHOWN} more partitions; use -o json to list all")

@@ -1,4 +1,4 @@
-"""`klamm cluster`: who is active, and what is wrong."""
+"""`klamm cluster`: description of the cluster and health check."""
 
 from typing import TYPE_CHECKING
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from admin.health import HealthIssue
     from cluster.requests.cluster import DescribeClusterResponse
 
-app = typer.Typer(no_args_is_help=True, help="Look at the whole cluster.")
+app = typer.Typer(no_args_is_help=True, help="Describe the cluster, check its health.")
 
 
-@app.command()
+@app.command(epilog=examples("klamm cluster describe", "klamm cluster describe --bootstrap localhost:9092 -o json"))
 @talks_to_cluster()
 def describe(
     *,
     cluster: Cluster,
 ) -> None:
-    """Show the cluster id, the active controller and the live brokers."""
+    """Show the cluster id, the active controller with its epoch, and the live brokers."""
 
     async def main() -> "DescribeClusterResponse":
         async with cluster.connect() as client:
@@ -45,7 +45,9 @@ def describe(
 
 @app.command(
     epilog=examples(
-        "until klamm cluster health; do sleep 1; done   (exit code 0: nothing found, 3: findings)",
+        "klamm cluster health",
+        "until klamm cluster health; do sleep 1; done   (wait until healthy)",
+        exit_codes="0 healthy; 1 no answer; 2 wrong usage; 3 issues found.",
     )
 )
 @talks_to_cluster()
@@ -53,12 +55,12 @@ def health(
     *,
     cluster: Cluster,
 ) -> None:
-    """Look for trouble, the worst first.
+    """Check the health of the cluster. Lists issues, most severe first.
 
-    Partitions without a leader, below min.insync.replicas or under-
-    replicated; brokers that host replicas and are not alive; reassignments
-    and deletions that are stuck; leaderships that are not where they should
-    be.
+    Reports offline and under-replicated partitions, partitions below
+    min.insync.replicas, brokers that host replicas but are not registered,
+    stuck reassignments and topic deletions, and brokers that lost more than
+    10 % of their preferred leaderships.
     """
     findings, counts = run(_examine(cluster))
     document = {
@@ -77,9 +79,9 @@ def health(
     }
     rows = ((f.trouble.value, _place(f), f.detail) for f in findings)
     if findings or cluster.form is not Format.TABLE:
-        write(document, cluster.form, ("trouble", "where", "detail"), rows)
+        write(document, cluster.form, ("issue", "where", "detail"), rows)
     seen = ", ".join(counted(counts[f"{thing}s"], thing) for thing in ("broker", "topic", "partition"))
-    say(f"{seen}: {counted(len(findings), 'finding') if findings else 'nothing is wrong'}")
+    say(f"{seen}: {counted(len(findings), 'issue') if findings else 'no issues'}")
     if findings:
         raise typer.Exit(ExitCode.FINDINGS)
 

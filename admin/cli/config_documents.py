@@ -1,4 +1,4 @@
-"""Settings of topics and brokers, with the place where each is made."""
+"""Configs of topics and brokers, each with its source."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final

@@ -1,4 +1,4 @@
-"""`klamm consume`: writes the records of a topic, one line each."""
+"""`klamm consume`: print the records of a topic, one per line."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, run
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, examples, run
 from admin.cli.output import say
 from cluster.errors import ApiError, ErrorCode
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Order(Struct, frozen=True):
-    """What is to be read, from where, and how far."""
+    """What to read, from where, and up to where."""
 
     topic: str
     partition: int | None
@@ -33,26 +33,39 @@ class _Order(Struct, frozen=True):
     timeout_s: float
 
 
+CONSUME_EXAMPLES = examples(
+    "klamm consume orders --from-beginning --until-end",
+    "klamm consume orders --partition 0 --offset 1000 --max-messages 10 --with-keys",
+    exit_codes="0 done; 1 a partition cannot be read; 2 wrong usage; 130 Ctrl-C.",
+)
+
+
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic to read, all partitions of it.")],
+    topic: Annotated[str, typer.Argument(help="The topic to read.")],
     *,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Default: only what comes now.")] = False,
-    offset: Annotated[int | None, typer.Option(min=0, help="Start at this offset.")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Read this partition only.")] = None,
-    max_messages: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", help="Stop at the ends seen at the start.")] = False,
-    with_keys: Annotated[bool, typer.Option("--with-keys", help="Write KEY<TAB>VALUE.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to find the leaders in.")] = 30,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Start at the log start. Default: at the end.")
+    ] = False,
+    offset: Annotated[int | None, typer.Option(min=0, help="Start at this offset of each partition.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Read only this partition. Default: all.")] = None,
+    max_messages: Annotated[int | None, typer.Option(min=1, help="Stop after this many records.")] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop at the high watermarks seen at the start.")
+    ] = False,
+    with_keys: Annotated[bool, typer.Option("--with-keys", help="Print KEY<TAB>VALUE.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for partition leaders.")
+    ] = 30,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Write the records of a topic to stdout, one line each; follows new records until interrupted.
+    """Print the records of a topic to stdout, one per line, and follow new ones until Ctrl-C.
 
-    Within a partition the order is that of the log; partitions come
+    Records of one partition are in offset order; partitions are
     interleaved.
     """
     if from_beginning and offset is not None:
-        raise typer.BadParameter("--from-beginning and --offset exclude one another")
+        raise typer.BadParameter("--from-beginning and --offset cannot be combined")
     order = _Order(topic, partition, from_beginning, offset, max_messages, until_end, with_keys, timeout)
     run(_consume(order, bootstrap, data))
 
@@ -70,14 +83,14 @@ async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
             async for number in copied:
                 count += number
     except asyncio.CancelledError:
-        # Ctrl-C is how following a topic ends.
+        # Ctrl-C is the normal way to stop following a topic.
         tell()
         raise
     tell()
 
 
 async def _copy(order: _Order, bootstrap: str | None, data: Path) -> AsyncGenerator[int]:
-    """Write the records to stdout; after each part, how many it had."""
+    """Write the records to stdout, yielding the number of records after each write."""
     from admin.consumer import Consumer
     from admin.topology import Topology
 

@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 
 DELETE_RECORDS_EXAMPLES = examples(
     "klamm topics delete-records orders-0 --before-offset 1000 --dry-run",
-    "klamm topics delete-records orders-0 orders-1 --before-offset -1 --yes  (all that is committed)",
+    "klamm topics delete-records orders-0 orders-1 --before-offset -1 --yes  (up to the high watermark)",
     "klamm topics delete-records --offset-json-file offsets.json",
+    exit_codes="0 deleted; 1 a partition was refused or timed out; 2 wrong usage.",
 )
 
 
 @talks_to_cluster()
 def delete_records(
     partitions: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC-PARTITION", help="With --before-offset, which holds for all.")
+        list[str] | None,
+        typer.Argument(metavar="TOPIC-PARTITION", help="Partitions such as orders-0; need --before-offset."),
     ] = None,
     *,
     before_offset: Annotated[
-        int | None, typer.Option(min=-1, help="The first offset that is to stay; -1: delete all that is committed.")
+        int | None, typer.Option(min=-1, help="Delete records below this offset; -1: below the high watermark.")
     ] = None,
     offset_json_file: Annotated[
         Path | None,
@@ -41,11 +43,11 @@ def delete_records(
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Delete the records below an offset, for good, and wait until no live replica has them any more.
+    """Delete the records below an offset for good, and wait until no live replica has them.
 
-    Files become free a little later: a segment goes as a whole, when
-    retention next looks at it. LOW_WATERMARK is the first offset that any
-    live replica still has.
+    LOW_WATERMARK is the lowest log start offset of the live replicas. Disk
+    space is freed later, when retention removes segments that lie wholly
+    below it.
     """
     offsets = _wanted(partitions, before_offset, offset_json_file)
     if not dry_run:
@@ -73,16 +75,16 @@ def delete_records(
 def _wanted(
     partitions: Sequence[str] | None, before_offset: int | None, file: Path | None
 ) -> "dict[TopicPartition, Offset]":
-    """The partitions that were named, each with the first offset that is to stay."""
+    """The chosen partitions, each with the new log start offset."""
     from admin.partition_files import parse_offsets
     from cluster.broker import Offset
 
     if file is not None:
         if partitions or before_offset is not None:
-            raise typer.BadParameter("--offset-json-file goes without partitions and --before-offset")
+            raise typer.BadParameter("--offset-json-file cannot be combined with partitions or --before-offset")
         return parse_offsets(read_input(file), str(file))
     if not partitions or before_offset is None:
-        raise typer.BadParameter("give partitions and --before-offset, or --offset-json-file")
+        raise typer.BadParameter("pass partitions with --before-offset, or --offset-json-file")
     return dict.fromkeys(parse_partition_names(partitions), Offset(before_offset))
 
 

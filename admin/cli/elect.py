@@ -1,4 +1,4 @@
-"""`klamm elect`: leaders on demand. The file is that of Kafka's kafka-leader-election."""
+"""`klamm elect`: leader elections on request. The file format is that of kafka-leader-election."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from cluster.partition import TopicPartition
     from cluster.requests.elections import ElectLeadersResponse
 
-app = typer.Typer(no_args_is_help=True, help="Elect leaders: the preferred ones, or unclean ones where there is none.")
+app = typer.Typer(no_args_is_help=True, help="Trigger preferred or unclean leader elections.")
 
 _OUTCOMES = {"NONE": "elected"}
-TopicOption = Annotated[str | None, typer.Option(help="Partitions of this topic.")]
+TopicOption = Annotated[str | None, typer.Option(help="All partitions of this topic, unless --partition is set.")]
 PartitionOption = Annotated[int | None, typer.Option(min=0, help="Only this partition of --topic.")]
 AllOption = Annotated[bool, typer.Option("--all-topic-partitions", help="All partitions of the cluster.")]
 FileOption = Annotated[
@@ -47,7 +47,11 @@ def preferred(
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Give leadership back to the first replica of each partition, where it is in sync."""
+    """Elect the preferred leader, the first replica, of each partition where it is alive and in sync.
+
+    Loses no records. Partitions that their preferred replica leads already
+    are skipped.
+    """
     from cluster.requests.elections import PREFERRED
 
     _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
@@ -77,16 +81,17 @@ def unclean(
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Let a replica lead that is not in sync, where no one in sync is alive.
+    """Elect an out-of-sync replica where no in-sync replica is alive.
 
-    LOSES the acknowledged records that it does not have. Partitions with a
-    living leader are left alone.
+    DATA LOSS: acknowledged records that the new leader does not have are
+    gone. Partitions with a live leader are skipped. Try to restart a broker
+    of the ISR first ('klamm topics describe' shows it).
     """
     from cluster.requests.elections import UNCLEAN
 
     _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
     if not dry_run:
-        confirm("An unclean election loses acknowledged records. Go on?", yes)
+        confirm("An unclean election loses acknowledged records. Continue?", yes)
 
     async def main() -> "ElectLeadersResponse":
         async with cluster.connect() as client:
@@ -98,15 +103,15 @@ def unclean(
 
 def _check_choice(topic: str | None, partition: int | None, all_: bool, file: Path | None) -> None:
     if (topic is not None) + all_ + (file is not None) != 1:
-        raise typer.BadParameter("choose one: --topic, --all-topic-partitions or --path-to-json-file")
+        raise typer.BadParameter("pass exactly one of --topic, --all-topic-partitions and --path-to-json-file")
     if partition is not None and topic is None:
-        raise typer.BadParameter("--partition goes with --topic")
+        raise typer.BadParameter("--partition needs --topic")
 
 
 async def _chosen(
     client: "AdminClient", topic: str | None, partition: int | None, file: Path | None
 ) -> "list[TopicPartition] | None":
-    """The partitions that were named; None for all."""
+    """The chosen partitions; None for all."""
     from admin.partition_files import parse_partitions
     from cluster.partition import TopicPartition
 
@@ -118,7 +123,7 @@ async def _chosen(
         return [TopicPartition(topic, partition)]
     (described,) = (await client.describe_topics([topic])).topics
     if described.error_code is not ErrorCode.NONE:
-        raise ApiError(described.error_code, f"topic {topic!r}; 'klamm topics list' shows what there is")
+        raise ApiError(described.error_code, f"topic {topic!r}; 'klamm topics list' shows the existing ones")
     return [TopicPartition(topic, p.partition) for p in described.partitions]
 
 

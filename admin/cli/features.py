@@ -1,4 +1,4 @@
-"""`klamm features`: the levels that all of a cluster must support, as Kafka's kafka-features shows and moves them."""
+"""`klamm features`: finalized feature levels, as kafka-features shows and changes them."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
         UpdateFeaturesResponse,
     )
 
-app = typer.Typer(no_args_is_help=True, help="Look at finalized features, raise, lower and remove them.")
+app = typer.Typer(no_args_is_help=True, help="Describe, upgrade, downgrade and disable features.")
 
-FeatureOption = Annotated[list[str], typer.Option("--feature", metavar="NAME=LEVEL", help="May be repeated.")]
-NameOption = Annotated[list[str], typer.Option("--feature", metavar="NAME", help="May be repeated.")]
-UnsafeOption = Annotated[bool, typer.Option("--unsafe", help="Although something may be lost.")]
+FeatureOption = Annotated[
+    list[str], typer.Option("--feature", metavar="NAME=LEVEL", help="Feature and level. Repeatable.")
+]
+NameOption = Annotated[list[str], typer.Option("--feature", metavar="NAME", help="Feature to disable. Repeatable.")]
+UnsafeOption = Annotated[bool, typer.Option("--unsafe", help="Allow a downgrade that may lose metadata.")]
 _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2
 _UNSAFE_DOWNGRADE: Final = 3
 
 
-@app.command()
+@app.command(epilog=examples("klamm features describe", "klamm features describe -o json"))
 @talks_to_cluster()
 def describe(*, cluster: Cluster) -> None:
-    """Show every feature: its finalized level, and what the controller and each broker support."""
+    """Show each feature: its finalized level, and the levels that the controller and each broker support."""
 
     async def main() -> "DescribeFeaturesResponse":
         async with cluster.connect() as client:
@@ -65,15 +67,15 @@ def describe(*, cluster: Cluster) -> None:
         document = {"enabled": described.enabled, "features": features}
         write(document, cluster.form, ("feature", "finalized", "controller", "brokers"), rows)
     if not described.enabled:
-        say("the protocol version of this cluster does not version features")
+        say("inter.broker.protocol.version of this cluster does not support feature versioning")
     elif not features:
-        say("no feature is known")
+        say("no features")
 
 
 @app.command(epilog=examples("klamm features upgrade --feature group.version=1 --dry-run"))
 @talks_to_cluster()
 def upgrade(feature: FeatureOption, *, dry_run: DryRunOption = False, cluster: Cluster) -> None:
-    """Raise levels. Every registered broker must support them."""
+    """Raise finalized feature levels. Every registered broker must support the new level."""
     _update([(name, level, _UPGRADE) for name, level in map(_parse, feature)], dry_run, cluster)
 
 
@@ -82,7 +84,7 @@ def upgrade(feature: FeatureOption, *, dry_run: DryRunOption = False, cluster: C
 def downgrade(
     feature: FeatureOption, *, unsafe: UnsafeOption = False, dry_run: DryRunOption = False, cluster: Cluster
 ) -> None:
-    """Lower levels."""
+    """Lower finalized feature levels. --unsafe allows a downgrade that may lose metadata."""
     kind = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
     _update([(name, level, kind) for name, level in map(_parse, feature)], dry_run, cluster)
 
@@ -92,7 +94,7 @@ def downgrade(
 def disable(
     feature: NameOption, *, unsafe: UnsafeOption = False, dry_run: DryRunOption = False, cluster: Cluster
 ) -> None:
-    """Remove features: brokers need not support them any more."""
+    """Remove finalized features, so that brokers need not support them."""
     _update([(name, 0, _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE) for name in feature], dry_run, cluster)
 
 
@@ -122,7 +124,7 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
 async def _ask(
     updates: "list[FeatureUpdate]", dry_run: bool, cluster: Cluster
 ) -> "tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]":
-    """Levels before, and the results."""
+    """The finalized levels before the update, and the response."""
     async with cluster.connect() as client:
         described = (await client.describe_features()).features
         before = {f.feature: f.finalized_level for f in described if f.finalized_level is not None}
@@ -132,7 +134,7 @@ async def _ask(
 
 
 def _level_after(update: "FeatureUpdate", result: "UpdatableFeatureResult", before: dict[str, int]) -> int | None:
-    """None: not finalized. What is refused stays as it is."""
+    """The finalized level afterwards; None if it is not finalized. A refused update changes nothing."""
     if result.error_code is not ErrorCode.NONE:
         return before.get(update.feature)
     return update.max_version_level if update.max_version_level > 0 else None
@@ -141,7 +143,7 @@ def _level_after(update: "FeatureUpdate", result: "UpdatableFeatureResult", befo
 def _parse(text: str) -> tuple[str, int]:
     name, equals, level = text.rpartition("=")
     if not (name.strip() and equals and level.strip().isdecimal()):
-        raise typer.BadParameter(f"{text!r}: must be NAME=LEVEL", param_hint="--feature")
+        raise typer.BadParameter(f"{text!r}: must be NAME=LEVEL, such as group.version=1", param_hint="--feature")
     return name.strip(), int(level)
 
 

@@ -47,7 +47,7 @@ async def _stdin_chunks() -> AsyncIterator[bytes]:
             await asyncio.sleep(0)
         return
     if os.isatty(descriptor):
-        # A description of our own: making that of the shell non-blocking would make stdout non-blocking too.
+        # A separate open file description: making the shell's non-blocking would make stdout non-blocking too.
         descriptor = os.open(os.ttyname(descriptor), os.O_RDONLY | os.O_NOCTTY)
     else:
         descriptor = os.dup(descriptor)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the way from them to a cluster."""
+"""Options that several commands share, and the connection to a cluster that they describe."""
 
 import asyncio
 import functools
@@ -24,7 +24,7 @@ DEFAULT_DATA = Path(".klamm")
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as acknowledged."""
+    """Kafka's acks: which replicas must have a record before it is acknowledged."""
 
     NONE = "0"
     LEADER = "1"
@@ -34,7 +34,7 @@ class Acks(StrEnum):
 DataOption = Annotated[
     Path,
     typer.Option(
-        "--data", envvar="KLAMM_CLUSTER", help="Folder of the embedded cluster ('klamm up').", show_default=True
+        "--data", envvar="KLAMM_CLUSTER", help="Data folder of the cluster that 'klamm up' started.", show_default=True
     ),
 ]
 BootstrapOption = Annotated[
@@ -43,18 +43,18 @@ BootstrapOption = Annotated[
         "--bootstrap",
         envvar="KLAMM_BOOTSTRAP",
         metavar="HOST:PORT[,…]",
-        help="Any controllers or agents of the cluster; instead of --data.",
+        help="Addresses of any controllers or brokers of the cluster. Overrides --data.",
     ),
 ]
 TIMEOUT_MAX_S: Final = 2_000_000
-"""Some three weeks: as milliseconds it still fits where requests carry it."""
+"""About three weeks; in milliseconds it fits into the int32 fields of requests."""
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, max=TIMEOUT_MAX_S, help="Give up after so many seconds.")
+    float, typer.Option("--timeout", min=0.1, max=TIMEOUT_MAX_S, help="Give up after this many seconds.")
 ]
-FormatOption = Annotated[Format, typer.Option("-o", "--format", help="How to write the result.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, change nothing.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done, at most --timeout seconds.")]
+FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, without changing anything.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
+WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for completion, up to --timeout seconds.")]
 
 
 def connect(bootstrap: str | None, data: Path, timeout_s: float) -> "AdminClient":
@@ -67,9 +67,11 @@ def connect(bootstrap: str | None, data: Path, timeout_s: float) -> "AdminClient
     if bootstrap is None:
         return AdminClient(bootstrap_of(data), timeout_ms=int(timeout_s * 1000))
     addresses = [a.strip() for a in bootstrap.split(",") if a.strip()]
-    errors = [f"--bootstrap: {a!r}: must be host:port" for a in addresses if not _is_address(a)]
+    errors = [
+        f"--bootstrap: {a!r}: must be HOST:PORT with a port from 1 to 65535" for a in addresses if not _is_address(a)
+    ]
     if not addresses:
-        errors = ["--bootstrap: names no address"]
+        errors = [f"--bootstrap: {bootstrap!r}: must be HOST:PORT[,HOST:PORT…]"]
     if errors:
         raise ConfigError(errors)
     return AdminClient(addresses, timeout_ms=int(timeout_s * 1000))
@@ -81,7 +83,7 @@ def bootstrap_of(data: Path) -> list[str]:
         return (data / "bootstrap").read_text().strip().split(",")
     except OSError:
         raise StartupError(
-            f"there is no cluster in {data}: start one with 'klamm up --detach', or name one with --bootstrap HOST:PORT"
+            f"no cluster in {data}: start one with 'klamm up --detach', or connect to one with --bootstrap HOST:PORT"
         ) from None
 
 
@@ -126,7 +128,7 @@ def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Cal
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
             for name, annotation in _OPTIONS_OF_CLUSTER.items()
         ]
-        # The command line is made from what the function says of itself.
+        # Typer builds the command line from the signature and the annotations.
         with_options.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
         with_options.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
         return with_options
@@ -138,8 +140,8 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
     """Run one command's coroutine; KeyboardInterrupt when Ctrl-C ended it.
 
     The event loop listens for the signal itself. asyncio.run alone would miss one that comes just as the loop goes to
-    sleep, or that the system delivers to a thread of gRPC, until something else happens. A process that a shell started
-    in the background, deaf to Ctrl-C, stays so.
+    sleep, or that the system delivers to a thread of gRPC, until something else happens. A process started with SIGINT
+    ignored, as shells start background jobs, keeps ignoring it.
     """
 
     async def interruptible() -> _T:
@@ -155,13 +157,13 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
         raise KeyboardInterrupt from None
 
 
-def examples(*lines: str) -> str:
-    """The end of a command's help: one line per example."""
-    return "\n".join(("Examples:", *(f"  {line}" for line in lines)))
+def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed out; 2 wrong usage.") -> str:
+    """The end of a command's help: one line per example, and the exit codes."""
+    return "\n".join(("Examples:", *(f"  {line}" for line in lines), f"Exit codes: {exit_codes}"))
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask a person at a terminal, who may say no (exit 1). Scripts are taken at their word."""
+    """Ask for confirmation at a terminal; "no" exits with 1. Without a terminal, as in scripts, do not ask."""
     if not yes and sys.stdin.isatty():
         typer.confirm(question, abort=True, err=True)
 

@@ -17,8 +17,8 @@ def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: 
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Plain columns without lines, as other command-line tools write them. No value is ever cut, so that an
-    address can be copied from a narrow terminal; a line that is too long wraps there.
+    """Write aligned columns without borders. Values are never truncated, so that an address can be copied from a
+    narrow terminal, where long lines wrap.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     header = [column.upper() for column in columns]
@@ -32,7 +32,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def say(message: str) -> None:
-    """A message for the person at the terminal, on stderr."""
+    """Print a message to stderr."""
     typer.echo(message, err=True)
 
 

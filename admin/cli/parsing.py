@@ -1,4 +1,4 @@
-"""Values of options that are more than a word: configs, brokers, partitions, files."""
+"""Parsers for option values: configs, brokers, partitions, files."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
-    """`KEY=VALUE` each, every key once; all errors are told."""
+    """Parse `KEY=VALUE` pairs, each key once. Raises BadParameter with all errors."""
     configs: dict[str, str] = {}
     errors: list[str] = []
     for pair in pairs if pairs is not None else ():
@@ -24,7 +24,7 @@ def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
         if not key or not equals:
             errors.append(f"{pair!r}: must be KEY=VALUE")
         elif key in configs:
-            errors.append(f"{key!r}: is given twice")
+            errors.append(f"{key!r}: given more than once")
         configs[key] = value
     if errors:
         raise typer.BadParameter("; ".join(errors), param_hint="--config")
@@ -51,7 +51,9 @@ def parse_assignment(text: str | None) -> dict[int, tuple[BrokerId, ...]]:
             for index, replicas in enumerate(text.split(","))
         }
     except ValueError:
-        raise typer.BadParameter(f"{text!r}: must be like 1:2:3,2:3:1", param_hint="--replica-assignment") from None
+        raise typer.BadParameter(
+            f"{text!r}: must be broker ids like 1:2:3,2:3:1, one group per partition", param_hint="--replica-assignment"
+        ) from None
 
 
 def parse_brokers(text: str) -> list[BrokerId]:
@@ -59,11 +61,11 @@ def parse_brokers(text: str) -> list[BrokerId]:
     try:
         return [BrokerId(int(broker)) for broker in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"{text!r}: must be like 1,2,3", param_hint="--broker-list") from None
+        raise typer.BadParameter(f"{text!r}: must be broker ids like 1,2,3", param_hint="--broker-list") from None
 
 
 def parse_partition_names(names: Sequence[str]) -> list[TopicPartition]:
-    """`orders-0` each, every one once; all errors are told."""
+    """Parse names like `orders-0`, dropping duplicates. Raises BadParameter with all errors."""
     partitions: list[TopicPartition] = []
     errors: list[str] = []
     for name in names:
@@ -86,7 +88,7 @@ def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
 
 
 def read_input(file: Path) -> bytes:
-    """The content of a file, of standard input where it is called `-`. Raises StartupError."""
+    """The content of a file, or of standard input if it is named `-`. Raises StartupError."""
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:

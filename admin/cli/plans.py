@@ -1,4 +1,4 @@
-"""Plans of a controller, written for people and programs."""
+"""Output of a plan, the result of a dry run."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -59,9 +59,9 @@ def partition_document(p: "DescribedPartition") -> dict[str, Any]:
 
 
 def write_plan(plan: "Plan") -> None:
-    """Up to three tables: settings and partitions that would change in ZooKeeper, and who would be told."""
+    """Write up to three tables: settings and partitions that would change, and the requests brokers would get."""
     if not (plan.changes or plan.settings):
-        typer.echo("nothing would change")
+        typer.echo("no changes")
     tables = [_settings(plan), _changes(plan), _requests(plan)]
     for number, (columns, rows) in enumerate(table for table in tables if table[1]):
         if number:
@@ -70,7 +70,7 @@ def write_plan(plan: "Plan") -> None:
 
 
 def join_plans(plans: "Iterable[Plan | None]") -> "Plan":
-    """What several requests would do, in this order; those without a plan do nothing."""
+    """The plans of several requests, concatenated; None counts as an empty plan."""
     from cluster.requests.plans import Plan
 
     there = [plan for plan in plans if plan is not None]
@@ -93,7 +93,7 @@ def _settings(plan: "Plan") -> _Table:
         )
         for s in plan.settings
     ]
-    return ("of", "config", "value"), rows
+    return ("resource", "config", "value"), rows
 
 
 def _changes(plan: "Plan") -> _Table:

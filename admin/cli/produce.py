@@ -1,4 +1,4 @@
-"""`klamm produce`: lines become records; the last number on stdout is how many were acknowledged."""
+"""`klamm produce`: one record per line; prints the number of acknowledged records to stdout."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, run
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, examples, run
 from admin.cli.output import say
 from cluster.errors import ApiError, ClusterError, ErrorCode
 
@@ -24,7 +24,7 @@ _ACKS = {Acks.NONE: 0, Acks.LEADER: 1, Acks.ALL: -1}
 
 
 class _Order(Struct, frozen=True):
-    """What is to be produced, and how."""
+    """What to produce, and how."""
 
     topic: str
     partition: int | None
@@ -37,35 +37,46 @@ class _Order(Struct, frozen=True):
     timeout_s: float
 
 
+PRODUCE_EXAMPLES = examples(
+    "seq 1000 | klamm produce orders",
+    "klamm produce orders --file lines.txt --no-keys --acks 1",
+    "klamm produce orders --count 100   (is the topic writable?)",
+    exit_codes="0 all acknowledged; 1 some not acknowledged; 2 wrong usage; 130 Ctrl-C.",
+)
+
+
 def produce(
-    topic: Annotated[str, typer.Argument(help="Must exist: 'klamm topics create'.")],
+    topic: Annotated[str, typer.Argument(help="An existing topic; 'klamm topics create' makes one.")],
     *,
-    file: Annotated[Path | None, typer.Option(help="Read lines from here instead of stdin.")] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="Make this many small records; reads no input.")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Send everything to this partition.")] = None,
-    acks: Annotated[Acks, typer.Option(help="Who must have a record before it counts.")] = Acks.ALL,
-    keys: Annotated[bool, typer.Option(help="A tab separates key and value; --no-keys: lines are values.")] = True,
-    batch_size: Annotated[int, typer.Option(min=1, help="Bytes of one batch.")] = 262_144,
-    linger_ms: Annotated[int, typer.Option(min=0, help="How long a batch may wait for more records.")] = 5,
+    file: Annotated[Path | None, typer.Option(help="Read lines from this file instead of stdin.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Generate this many small records instead of reading input.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Send all records to this partition.")] = None,
+    acks: Annotated[Acks, typer.Option(help="0 none, 1 the leader, all the in-sync replicas.")] = Acks.ALL,
+    keys: Annotated[bool, typer.Option(help="Split lines at the first tab into key and value.")] = True,
+    batch_size: Annotated[int, typer.Option(min=1, help="Maximum bytes per batch.")] = 262_144,
+    linger_ms: Annotated[int, typer.Option(min=0, help="Milliseconds a batch waits for more records.")] = 5,
     timeout: Annotated[
         float | None,
         typer.Option(
             min=0.1,
             max=TIMEOUT_MAX_S,
-            help="Seconds until a record that nobody acknowledges fails: 120, with --count 15.",
+            help="Seconds until an unacknowledged record fails. Default: 120, or 15 with --count.",
         ),
     ] = None,
     bootstrap: BootstrapOption = None,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Produce lines, or KEY<TAB>VALUE, from stdin or a file.
+    """Produce one record per line of stdin or of a file; a tab separates key and value.
 
-    Records with a key go to the partition that its hash names, others to
-    all partitions in turn. Retries after a failure may store a record
-    twice. Exit code 1 when something was not acknowledged.
+    A record with a key goes to the partition its key hashes to, as with
+    Kafka's clients; records without a key are spread over all partitions.
+    The producer is not idempotent: retries may store a record twice. Prints
+    the number of acknowledged records to stdout.
     """
     if count is not None and file is not None:
-        raise typer.BadParameter("--count makes records of its own: it goes without --file")
+        raise typer.BadParameter("--count generates its records: it cannot be combined with --file")
     default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
     order = _Order(
         topic=topic,
@@ -106,7 +117,7 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
                     await producer.flush()
                     progress.cancel()
         except* ClusterError as group:
-            # What was acknowledged before stays so, and the caller counts on the number.
+            # The number of records acknowledged before the failure is printed all the same.
             refused = next(e for e in group.exceptions if isinstance(e, ClusterError))
     totals = producer.totals
     if refused is None:
@@ -121,7 +132,7 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
 
 @contextmanager
 def _reported_on_interrupt(producer: "Producer") -> Iterator[None]:
-    """Ctrl-C does not take back what was acknowledged, and the caller counts on the number."""
+    """Print the number of acknowledged records on Ctrl-C too."""
     try:
         yield
     except asyncio.CancelledError:
@@ -130,7 +141,7 @@ def _reported_on_interrupt(producer: "Producer") -> Iterator[None]:
 
 
 async def _send_all(producer: "Producer", order: _Order) -> int:
-    """Send every record; the bytes of their values and keys."""
+    """Send every record. Returns the bytes of their keys and values."""
     size = 0
     async for records in _records(order):
         for key, value in records:
@@ -138,7 +149,7 @@ async def _send_all(producer: "Producer", order: _Order) -> int:
             try:
                 await producer.send(order.topic, key, value, order.partition)
             except ApiError as error:
-                # One record that is too large is refused; the lines around it are none the worse for it.
+                # A record that is too large is refused alone; the others are sent.
                 if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
                     raise
                 producer.refuse(1, error)
@@ -154,7 +165,7 @@ async def _records(order: _Order) -> AsyncIterator[list[tuple[bytes | None, byte
             await asyncio.sleep(0)
         return
     if order.file is None and sys.stdin.isatty():
-        say("reading lines from the terminal; end with Ctrl-D")
+        say("reading lines from the terminal; Ctrl-D ends the input")
     async for lines in read_lines(order.file):
         yield [_split(line) for line in lines] if order.split_keys else [(None, line) for line in lines]
 
@@ -165,7 +176,7 @@ def _split(line: bytes) -> tuple[bytes | None, bytes]:
 
 
 async def _show_progress(producer: "Producer", total: int | None) -> None:
-    """A bar on a terminal; nothing where stderr goes to a file, nor over what a person types."""
+    """Show a progress bar, if stderr is a terminal and lines are not typed on one."""
     if not sys.stderr.isatty() or (total is None and sys.stdin.isatty()):
         return
     from rich.console import Console

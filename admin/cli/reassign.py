@@ -1,4 +1,4 @@
-"""`klamm reassign`: move partitions between brokers. Files are those of Kafka's kafka-reassign-partitions."""
+"""`klamm reassign`: move partitions between brokers. File formats are those of kafka-reassign-partitions."""
 
 import json
 from pathlib import Path
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
     from cluster.partition import TopicPartition
     from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
 
-app = typer.Typer(no_args_is_help=True, help="Move partitions between brokers; Kafka's JSON files.")
+app = typer.Typer(
+    no_args_is_help=True, help="Move partitions between brokers, with the JSON files of kafka-reassign-partitions."
+)
 
-FileArgument = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="A reassignment file; '-' reads standard input.")
-]
+FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", help="Reassignment file; '-' reads stdin.")]
 FileOption = Annotated[
-    Path | None, typer.Option("--reassignment-json-file", metavar="FILE", help="The same, as Kafka's tool names it.")
+    Path | None,
+    typer.Option("--reassignment-json-file", metavar="FILE", help="Same as FILE, under the name Kafka's tool uses."),
 ]
 WaitForMoves = Annotated[
-    bool, typer.Option("--wait", help="Wait until all partitions have arrived, at most --timeout seconds.")
+    bool, typer.Option("--wait", help="Wait until all partitions have moved, up to --timeout seconds.")
 ]
 
 
@@ -54,22 +55,21 @@ WaitForMoves = Annotated[
 @talks_to_cluster()
 def generate(
     *,
-    broker_list: Annotated[str, typer.Option(metavar="B,B,…", help="The brokers that are to host the topics.")],
-    topic: Annotated[list[str] | None, typer.Option(help="A topic to spread anew; may be repeated.")] = None,
+    broker_list: Annotated[str, typer.Option(metavar="ID,ID,…", help="Brokers to spread the topics over.")],
+    topic: Annotated[list[str] | None, typer.Option(help="Topic to move. Repeatable.")] = None,
     topics_to_move_json_file: Annotated[
         Path | None, typer.Option(help='Kafka\'s file of topics: {"topics": [{"topic": "orders"}], "version": 1}.')
     ] = None,
-    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Pay no heed to racks.")] = False,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     rollback: Annotated[
-        Path | None, typer.Option(help="Write what is there now to this file; executing it moves everything back.")
+        Path | None, typer.Option(help="Save the current assignment to this file; executing it rolls back.")
     ] = None,
     cluster: Cluster,
 ) -> None:
-    """Propose where the partitions of some topics could go. Changes nothing.
+    """Propose an assignment that spreads topics over a list of brokers. Changes nothing.
 
-    Writes a reassignment file to standard output, to be looked at, changed
-    and executed; with -o json an object of two such files, `current` and
-    `proposed`.
+    Prints a reassignment file to review, edit and pass to 'klamm reassign
+    execute'. With -o json: an object with `current` and `proposed`.
     """
     from admin.partition_files import parse_topics, reassignment_document
 
@@ -77,7 +77,7 @@ def generate(
     if topics_to_move_json_file is not None:
         names += parse_topics(read_input(topics_to_move_json_file), str(topics_to_move_json_file))
     if not names:
-        raise typer.BadParameter("name topics with --topic or --topics-to-move-json-file")
+        raise typer.BadParameter("no topics: pass --topic or --topics-to-move-json-file")
     brokers = parse_brokers(broker_list)
 
     async def main() -> "Proposal":
@@ -88,7 +88,7 @@ def generate(
     current, proposed = (reassignment_document(side) for side in proposal)
     if rollback is not None:
         rollback.write_text(json.dumps(current) + "\n")
-        say(f"what is there now is in {rollback}")
+        say(f"current assignment saved to {rollback}")
     say(f"{counted(len(proposal.proposed), 'partition')} would move")
     if cluster.form is Format.TABLE:
         typer.echo(json.dumps(proposed))
@@ -109,16 +109,20 @@ def execute(
     *,
     reassignment_json_file: FileOption = None,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Begin although others are going on; replace those in the file.")
+        bool, typer.Option("--additional", help="Start although reassignments are in progress; replace those of FILE.")
     ] = False,
     wait: WaitForMoves = False,
     rollback: Annotated[
-        Path | None, typer.Option(help="Write what is there now to this file; executing it moves everything back.")
+        Path | None, typer.Option(help="Save the current assignment to this file; executing it rolls back.")
     ] = None,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Begin the moves of a reassignment file. Without --wait it returns when they are accepted and recorded."""
+    """Start the reassignments of a file.
+
+    Returns once they are accepted and stored in ZooKeeper; they continue
+    through controller failovers. --wait waits until they are complete.
+    """
     moves = _read_moves(_one_file(file, reassignment_json_file))
 
     async def main() -> "tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]":
@@ -131,7 +135,7 @@ def execute(
                 present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
                 here = {tp: present[tp] for tp in moves if tp in present}
                 rollback.write_text(json.dumps(reassignment_document(here)) + "\n")
-                say(f"what is there now is in {rollback}")
+                say(f"current assignment saved to {rollback}")
             response = await _alter(client, moves, dry_run)
             left = await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
             return response, left
@@ -142,7 +146,8 @@ def execute(
 
 @app.command(
     epilog=examples(
-        "klamm reassign verify moves.json  (exit code 3 while anything is not as the file says)",
+        "klamm reassign verify moves.json",
+        exit_codes="0 all complete; 1 no answer; 2 wrong usage; 3 not yet, or different from the file.",
     )
 )
 @talks_to_cluster()
@@ -152,7 +157,7 @@ def verify(
     reassignment_json_file: FileOption = None,
     cluster: Cluster,
 ) -> None:
-    """Compare a reassignment file with the cluster: what has arrived, what is on its way and what it waits for."""
+    """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different."""
     from admin.replica_moves import compare
 
     moves = _read_moves(_one_file(file, reassignment_json_file))
@@ -188,14 +193,17 @@ def cancel(
     file: FileArgument = None,
     *,
     reassignment_json_file: FileOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="Cancel everything that is going on.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Cancel all ongoing reassignments.")] = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Bring partitions back to the replicas they had. New replicas are deleted, in sync or not."""
+    """Cancel ongoing reassignments: partitions go back to their original replicas.
+
+    Adding replicas are stopped and deleted, whether in sync or not.
+    """
     named = file is not None or reassignment_json_file is not None
     if named == all_:
-        raise typer.BadParameter("name the file that was executed, or --all")
+        raise typer.BadParameter("pass either the executed file or --all")
     chosen = list(_read_moves(_one_file(file, reassignment_json_file))) if named else None
 
     async def main() -> "AlterPartitionReassignmentsResponse":
@@ -221,7 +229,7 @@ def list_(
     *,
     cluster: Cluster,
 ) -> None:
-    """Show what is being moved, how far it is, and what it waits for."""
+    """List ongoing reassignments: how many targets are in sync, and why one is stuck."""
 
     async def main() -> "list[DescribedReassignment]":
         async with cluster.connect() as client:
@@ -233,13 +241,13 @@ def list_(
             {"reassignments": [move_document(r) for r in going_on]}, cluster.form, MOVE_COLUMNS, map(move_row, going_on)
         )
     if not going_on:
-        say("nothing is being reassigned")
+        say("no reassignments in progress")
 
 
 def _one_file(argument: Path | None, option: Path | None) -> Path:
     named = [file for file in (argument, option) if file is not None]
     if len(named) != 1:
-        raise typer.BadParameter("name one reassignment file")
+        raise typer.BadParameter("pass one reassignment file, as FILE or with --reassignment-json-file")
     return named[0]
 
 
@@ -257,11 +265,11 @@ async def _propose(client: "AdminClient", names: list[str], brokers: "list[Broke
     topics = (await client.describe_topics(names)).topics
     for topic in topics:
         if topic.error_code is not ErrorCode.NONE:
-            raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows what there is")
+            raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows the existing ones")
     live = {b.id: b for b in (await client.describe_controller()).brokers}
     unknown = [b for b in brokers if b not in live]
     if unknown:
-        raise ConfigError([f"--broker-list: broker {b} is not alive; alive are {sorted(live)}" for b in unknown])
+        raise ConfigError([f"--broker-list: broker {b} is not registered; registered: {sorted(live)}" for b in unknown])
     return propose_moves(topics, [live[b] for b in dict.fromkeys(brokers)], SystemRandom(), rack_aware=rack_aware)
 
 
@@ -276,23 +284,23 @@ async def _present_assignment(client: "AdminClient", names: list[str]) -> "Assig
 
 
 async def _refuse_others(client: "AdminClient", dry_run: bool) -> None:
-    """A dry run goes on, and says that the real thing would not."""
+    """Refuse while reassignments are in progress; a dry run only prints that they would cause a refusal."""
     going_on = await describe_moves(client, None)
     if not going_on:
         return
     why = (
         f"{counted(len(going_on), 'partition')} being reassigned already ('klamm reassign list');"
-        " --additional begins all the same"
+        " pass --additional to start anyway"
     )
     if not dry_run:
         raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, why)
-    say(f"would be refused now: {why}")
+    say(f"would be refused: {why}")
 
 
 async def _alter(
     client: "AdminClient", moves: "Mapping[TopicPartition, tuple[BrokerId, ...] | None]", dry_run: bool
 ) -> "AlterPartitionReassignmentsResponse":
-    """Ask for these targets; None cancels."""
+    """Request these target replicas; None cancels."""
     from cluster.requests.reassignments import ReassignablePartition, ReassignableTopic
 
     topics: dict[str, list[ReassignablePartition]] = {}
@@ -332,6 +340,6 @@ def _report(
         if response.plan is not None:
             write_plan(response.plan)
     if left:
-        say("not arrived in time: the moves go on by themselves; 'klamm reassign list' shows them")
+        say("timed out: the reassignments continue; 'klamm reassign list' shows their progress")
     if refused or left:
         raise typer.Exit(ExitCode.REFUSED)

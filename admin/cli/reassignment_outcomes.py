@@ -1,4 +1,4 @@
-"""Moves of partitions as they are shown and waited for."""
+"""Progress of partition reassignments: output and waiting."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from cluster.partition import TopicPartition
     from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
 
-MOVE_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "adding", "removing", "arrived", "stuck because")
+MOVE_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "adding", "removing", "in sync", "stuck reason")
 _POLL_S = 0.5
 
 
 async def describe_moves(client: "AdminClient", names: list[str] | None) -> "list[DescribedReassignment]":
-    """What is being reassigned of these topics, of all with None, sorted."""
+    """Ongoing reassignments of these topics, of all topics with None, sorted."""
     response = await client.describe_reassignments(names)
     return sorted(response.reassignments, key=lambda r: (r.topic, r.partition))
 
@@ -24,7 +24,7 @@ async def describe_moves(client: "AdminClient", names: list[str] | None) -> "lis
 async def wait_for_moves(
     client: "AdminClient", partitions: "set[TopicPartition]", limit_s: float
 ) -> "list[DescribedReassignment]":
-    """Those of the partitions that have not arrived when the time is up. Progress is told meanwhile."""
+    """Wait up to `limit_s`, printing progress to stderr. Returns the reassignments that are still in progress."""
     from admin.progress import Progress
 
     loop = asyncio.get_running_loop()
@@ -39,7 +39,7 @@ async def wait_for_moves(
             return left
         progress.update(len(partitions) - len(left), now)
         stuck = ((f"{r.topic}-{r.partition}", r.stuck_reason) for r in left if r.stuck_reason)
-        text = progress.describe("partitions have arrived", stuck)
+        text = progress.describe("partitions moved", stuck)
         if text != said:
             say(text)
             said = text
@@ -76,7 +76,7 @@ def move_document(r: "DescribedReassignment") -> dict[str, Any]:
 
 
 def refusals(response: "AlterPartitionReassignmentsResponse") -> list[dict[str, Any]]:
-    """Partitions whose change was refused, with the reason."""
+    """Partitions whose reassignment was refused, with the reason."""
     return [
         {
             "topic": t.name,

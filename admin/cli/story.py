@@ -1,11 +1,11 @@
-"""`klamm story TOPIC-PARTITION`: who led when, and why it changed, from the state-change logs of all nodes."""
+"""`klamm story TOPIC-PARTITION`: leaders and changes of one partition, from the state-change logs of all nodes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, run
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, examples, run
 from admin.cli.output import say, write, write_table
 from admin.cli.parsing import parse_partition_names
 from cluster.errors import PeerUnreachableError, StartupError
@@ -21,25 +21,32 @@ if TYPE_CHECKING:
     from state_log.story import StoryLine
 
 
+STORY_EXAMPLES = examples(
+    "klamm story orders-0",
+    "klamm story orders-0 --bootstrap localhost:9092 -o json",
+    "klamm story t1-0 --log-dir runs/seed-60",
+    exit_codes="0 done; 1 no logs, or no answer; 2 wrong usage.",
+)
+
+
 def story(
-    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-0.")],
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
     *,
     log_dir: Annotated[
-        list[Path] | None, typer.Option(help="Read the state-change logs in this folder; may be repeated.")
+        list[Path] | None, typer.Option(help="Read the state-change logs in this folder. Repeatable.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", envvar="KLAMM_CLUSTER", help="Read the logs of the embedded cluster in this folder."),
+        typer.Option("--data", envvar="KLAMM_CLUSTER", help="Read the logs of the cluster in this data folder."),
     ] = None,
     bootstrap: BootstrapOption = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Tell the history of one partition, oldest first.
+    """Show the history of one partition: its leaders, and every recorded change with its cause.
 
-    Reads files with --log-dir or --data, which works on a cluster that is
-    down; with --bootstrap it asks every live node. Without any of them: the
-    embedded cluster in .klamm.
+    --log-dir and --data read files, which works while the cluster is down;
+    --bootstrap asks every live node. Default: --data .klamm
     """
     (wanted,) = parse_partition_names([partition])
     missing: list[str] = []
@@ -50,13 +57,13 @@ def story(
         records, missing = run(_ask_nodes(bootstrap, timeout, wanted))
     _tell(records, missing, form)
     for node in missing:
-        say(f"without the records of {node}, which did not answer")
+        say(f"incomplete: {node} did not answer")
     if not records:
-        say(f"nothing is known of {partition}")
+        say(f"no records of {partition}; 'klamm topics list' shows the existing topics")
 
 
 def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) -> None:
-    """Print who led when, which is what is asked most, and then every record."""
+    """Print the leaders over time first, because they are asked for most, then every record."""
     import msgspec
 
     from state_log.causes import utc_text
@@ -85,11 +92,9 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
     ]
     if not lines:
         return
-    write_table(("leader", "epoch", "from (UTC)", "until", "why"), rows)
+    write_table(("leader", "epoch", "from (UTC)", "until", "reason"), rows)
     typer.echo("")
-    write_table(
-        ("time (UTC)", "node", "what happened"), [(utc_text(line.at_ms), line.node, line.message) for line in lines]
-    )
+    write_table(("time (UTC)", "node", "event"), [(utc_text(line.at_ms), line.node, line.message) for line in lines])
 
 
 def _with_call(line: "StoryLine") -> dict[str, Any]:
@@ -110,7 +115,7 @@ def _read_files(folders: "Sequence[Path]", wanted: "TopicPartition") -> "list[Lo
     absent = [str(folder) for folder in folders if not folder.is_dir()]
     if absent:
         raise StartupError(
-            f"no state-change logs: {', '.join(absent)} is not a folder; see --data, --log-dir, --bootstrap"
+            f"no state-change logs: {', '.join(absent)} is not a folder; pass --data, --log-dir or --bootstrap"
         )
     return list(read_state_changes(folders, wanted.topic, wanted.partition))
 
@@ -118,7 +123,7 @@ def _read_files(folders: "Sequence[Path]", wanted: "TopicPartition") -> "list[Lo
 async def _ask_nodes(
     bootstrap: str, timeout_s: float, wanted: "TopicPartition"
 ) -> "tuple[list[LoggedStateChange], list[str]]":
-    """Records of all nodes that answered, merged, and the names of those that did not."""
+    """The records of all nodes that answered, merged, and the names of those that did not."""
     from state_log.reader import merge
 
     lines: list[bytes] = []
@@ -135,14 +140,14 @@ async def _ask_nodes(
                 continue
             lines += answer.lines
             if answer.truncated:
-                missing.append(f"{address} (its oldest)")
+                missing.append(f"{address} (oldest records)")
     return list(merge(lines, wanted.topic, wanted.partition)), missing
 
 
 def _nodes(described: "DescribeClusterResponse", bootstrap: str) -> list[str]:
-    """The nodes that were named, all registered controllers and all live brokers.
+    """The bootstrap addresses, all registered controllers and all live brokers.
 
-    A controller that was active before has records that its successors do not have.
+    Every controller is asked: each has the records of the epochs in which it was active.
     """
     nodes = [a.strip() for a in bootstrap.split(",")]
     nodes += [c.address for c in described.controllers]
@@ -151,11 +156,11 @@ def _nodes(described: "DescribeClusterResponse", bootstrap: str) -> list[str]:
 
 
 async def _dead_hosts(client: "AdminClient", wanted: "TopicPartition") -> list[str]:
-    """Brokers that host the partition and cannot be asked, as their records name them."""
+    """Names of the offline brokers that host the partition."""
     try:
         described = await client.describe_topics([wanted.topic])
     except PeerUnreachableError:
-        # The controller hangs or has just died: it will be missing itself, and the others have much to tell.
+        # The controller does not answer: it will be reported as missing, and the other nodes are asked.
         return []
     return [
         f"broker-{broker}"

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 ALTER_EXAMPLES = examples(
     "klamm topics alter orders --partitions 12",
-    "klamm topics alter orders --partitions 4 --replica-assignment 2:3,3:1  (the brokers of two new partitions)",
+    "klamm topics alter orders --partitions 4 --replica-assignment 2:3,3:1  (replicas of two new partitions)",
     "klamm topics alter orders --config retention.ms=60000 --delete-config min.insync.replicas",
 )
 DELETE_EXAMPLES = examples(
     "klamm topics delete orders",
     "klamm topics delete a b c --yes --timeout 120",
-    "klamm topics delete orders --no-wait.  Repeat it to see how far a deletion is and what it waits for.",
+    "klamm topics delete orders --no-wait   (repeat it to see the progress)",
+    exit_codes="0 deleted, or accepted with --no-wait; 1 refused or timed out; 2 wrong usage.",
 )
 _POLL_S = 0.5
 
@@ -44,31 +45,37 @@ _POLL_S = 0.5
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
-    partitions: Annotated[int | None, typer.Option(min=1, help="How many there are to be; more than now.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="New number of partitions, larger than the current one.")
+    ] = None,
     replica_assignment: Annotated[
         str | None,
-        typer.Option(metavar="B:B,B:B", help="Brokers of each new partition, or of all partitions as in Kafka's tool."),
+        typer.Option(metavar="B:B,B:B", help="Replicas of each new partition, or of all as in Kafka's tool."),
     ] = None,
-    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set this; may be repeated.")] = None,
+    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a config. Repeatable.")] = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Go back to the default; may be repeated.")
+        list[str] | None, typer.Option(metavar="KEY", help="Reset a config to its default. Repeatable.")
     ] = None,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Add partitions to a topic, or change its configuration."""
+    """Add partitions to a topic, or change its configs.
+
+    Partitions cannot be removed. Adding some changes which partition a key
+    hashes to.
+    """
     configs, deleted = parse_configs(config), list(delete_config or ())
     if replica_assignment is not None and partitions is None:
-        raise typer.BadParameter("--replica-assignment goes with --partitions")
+        raise typer.BadParameter("--replica-assignment needs --partitions")
     if partitions is None and not configs and not deleted:
-        raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
+        raise typer.BadParameter("nothing to change: pass --partitions, --config or --delete-config")
 
     async def main() -> "tuple[CreatePartitionsResponse | None, AlterConfigsResponse | None]":
         async with cluster.connect() as client:
             wanted = None
             if partitions is not None:
                 wanted = await _new_partitions(client, name, partitions, replica_assignment)
-                # A refusal must not come when the settings are changed already.
+                # Validated first, so that it cannot be refused after the configs have changed.
                 await _add(client, wanted, dry_run=True)
             altered = None
             if configs or deleted:
@@ -83,7 +90,7 @@ def alter(
         document["added"] = [{"partition": p, "replicas": list(r)} for p, r in sorted(placed.items())]
         say(f"{counted(len(placed), 'partition')} of {name} {would}added")
     if altered is not None and (altered.plan is None or altered.plan.settings):
-        say(f"configuration of {name} {would}changed")
+        say(f"configs of {name} {would}changed")
     plan = join_plans(answer.plan for answer in (altered, added) if answer is not None) if dry_run else None
     rows = [(p["partition"], p["replicas"]) for p in document["added"]]
     if plan is not None and cluster.form is Format.TABLE:
@@ -102,18 +109,18 @@ def delete(
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Delete topics with all their records, and wait until they are gone everywhere.
+    """Delete topics with all their records, and wait until every replica is deleted.
 
-    A replica on a broker that is down cannot be deleted: the topic stays
-    pending and is deleted when the broker returns. Until then the reason is
-    shown.
+    While a broker that hosts a replica is down, the topic stays marked for
+    deletion; the deletion completes when the broker returns. A timeout does
+    not undo it: repeat the command to see the progress.
     """
     if not dry_run:
         confirm(f"Delete {', '.join(names)} with all records?", yes)
 
     async def main() -> "tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]":
         async with cluster.connect() as client:
-            # Without waiting, a time-out says that the deletion is under way.
+            # With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun.
             response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
             fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
             refused = {str(r.name): r for r in response.responses if r.error_code not in fine}
@@ -133,7 +140,7 @@ def delete(
         elif document["name"] not in left:
             say(f"topic {document['name']} {document['state']}")
     if left or cluster.form is not Format.TABLE:
-        columns = ("topic", "state", "deleted replicas", "waits for")
+        columns = ("topic", "state", "deleted replicas", "waiting for")
         plan = None if response.plan is None else plan_document(response.plan)
         whole = {"topics": documents, "dry_run": dry_run, "plan": plan}
         write(whole, cluster.form, columns, map(_deletion_row, pending))
@@ -142,7 +149,7 @@ def delete(
         write_plan(response.plan)
     late = left and wait and not dry_run
     if late:
-        say("not deleted in time: the deletion goes on by itself as soon as what it waits for is there")
+        say("timed out: the deletion continues by itself once what it waits for is back")
     if refused or late:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -167,7 +174,7 @@ async def _new_partitions(
         return NewPartitions(name, count)
     assigned = [NewPartitionsAssignment(brokers) for brokers in parse_assignment(replica_assignment).values()]
     if len(assigned) == count:
-        # As Kafka's tool takes it: the existing partitions are listed too, and stay as they are.
+        # As with Kafka's tool: the list covers existing partitions too, which stay as they are.
         (described,) = (await client.describe_topics([name])).topics
         _raise_if_refused(name, described.error_code, None)
         assigned = assigned[len(described.partitions) :]
@@ -181,7 +188,7 @@ async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool
 
 
 async def _preview(client: "AdminClient", names: "Sequence[str]") -> "list[DescribedTopicDeletion]":
-    """What would be deleted, and what it would have to wait for."""
+    """The deletions that would start, and what each would wait for."""
     from cluster.requests.topics import DescribedTopicDeletion, WaitingReplica
 
     previews = []
@@ -199,7 +206,7 @@ async def _preview(client: "AdminClient", names: "Sequence[str]") -> "list[Descr
 async def _watch_deletions(
     client: "AdminClient", names: "Sequence[str]", limit_s: float
 ) -> "list[DescribedTopicDeletion]":
-    """What is left of these topics when the time is up. Progress is told meanwhile."""
+    """Wait up to `limit_s`, printing progress to stderr. Returns the deletions that are still pending."""
     from admin.progress import Progress
 
     loop = asyncio.get_running_loop()
@@ -214,7 +221,7 @@ async def _watch_deletions(
         if progress is None:
             progress = Progress(sum(d.replicas for d in left), now)
         progress.update(max(0, progress.total - sum(d.replicas - d.deleted_replicas for d in left)), now)
-        text = progress.describe("replicas are deleted", ((d.topic, d.reason) for d in left if d.reason))
+        text = progress.describe("replicas deleted", ((d.topic, d.reason) for d in left if d.reason))
         if text != said:
             say(text)
             said = text

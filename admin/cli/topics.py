@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cluster.requests.plans import Plan
     from cluster.requests.topics import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
 
-app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 app.command(epilog=ALTER_EXAMPLES)(alter)
 app.command(epilog=DELETE_EXAMPLES)(delete)
 app.command("delete-records", epilog=DELETE_RECORDS_EXAMPLES)(delete_records)
@@ -36,13 +36,15 @@ _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "
 )
 @talks_to_cluster()
 def create(
-    name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'; at most 249 of them.")],
+    name: Annotated[str, typer.Argument(help="Up to 249 letters, digits, '.', '_' and '-'.")],
     *,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Default: num.partitions of the controller.")] = None,
-    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: the controller's default.")] = None,
-    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="May be repeated.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Number of partitions. Default: num.partitions.")
+    ] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, help="Default: default.replication.factor.")] = None,
+    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A topic config. Repeatable.")] = None,
     replica_assignment: Annotated[
-        str | None, typer.Option(metavar="B:B,B:B", help="Brokers of each partition, the preferred leader first.")
+        str | None, typer.Option(metavar="B:B,B:B", help="Replicas per partition, preferred leader first.")
     ] = None,
     dry_run: DryRunOption = False,
     cluster: Cluster,
@@ -51,7 +53,7 @@ def create(
     from cluster.requests.topics import NewTopic
 
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
-        raise typer.BadParameter("--replica-assignment goes without --partitions and --replication-factor")
+        raise typer.BadParameter("--replica-assignment cannot be combined with --partitions or --replication-factor")
     topic = NewTopic(
         name,
         -1 if partitions is None else partitions,
@@ -74,13 +76,13 @@ def create(
         write(document, cluster.form, list(row), [list(row.values())])
 
 
-@app.command("list")
+@app.command("list", epilog=examples("klamm topics list", "klamm topics list -o json"))
 @talks_to_cluster()
 def list_(
     *,
     cluster: Cluster,
 ) -> None:
-    """List all topics."""
+    """List all topics with id, number of partitions and replication factor."""
     listed = run(_list(cluster))
     rows = [
         {
@@ -106,12 +108,10 @@ def list_(
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.")] = None,
     *,
-    configs: Annotated[
-        bool, typer.Option("--configs", help="Show the settings in force, and where they are made.")
-    ] = False,
+    configs: Annotated[bool, typer.Option("--configs", help="Show the configs in effect and their source.")] = False,
     cluster: Cluster,
 ) -> None:
-    """Show who leads, who is in sync and who hosts each partition."""
+    """Show leader, leader epoch, ISR and replicas of each partition."""
 
     async def main() -> "tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]":
         async with cluster.connect() as client:
@@ -142,13 +142,15 @@ def describe(
     if configs and cluster.form is Format.TABLE:
         for name, found in settings.items():
             typer.echo(f"\ntopic {name}")
-            write({}, cluster.form, ("config", "value", "from"), ((c["name"], c["value"], c["source"]) for c in found))
+            write(
+                {}, cluster.form, ("config", "value", "source"), ((c["name"], c["value"], c["source"]) for c in found)
+            )
     for topic in known:
         if topic.queued_for_deletion:
-            say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' tells how far that is")
+            say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' shows the progress")
     for topic in described:
         if topic.error_code is not ErrorCode.NONE:
-            raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows what there is")
+            raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows the existing ones")
 
 
 async def _create(cluster: Cluster, topic: "NewTopic", dry_run: bool) -> "tuple[CreatableTopicResult, Plan | None]":

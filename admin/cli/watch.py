@@ -1,4 +1,4 @@
-"""`klamm watch`: what happens in the cluster, as it happens."""
+"""`klamm watch`: stream cluster events."""
 
 import asyncio
 import contextlib
@@ -19,24 +19,27 @@ WATCH_EXAMPLES = examples(
     "klamm watch",
     "klamm watch --topic orders -o json",
     "klamm watch --max-events 1  (wait for a change)",
+    exit_codes="0 ended; 1 no active controller within --timeout; 2 wrong usage.",
 )
 
 
 @talks_to_cluster()
 def watch(
     *,
-    topic: Annotated[list[str] | None, typer.Option(help="Only this topic and the brokers; may be repeated.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic, and broker events. Repeatable.")] = None,
     since: Annotated[
-        str, typer.Option(metavar="CURSOR", help="Begin behind this place: a cursor of an earlier -o json.")
+        str, typer.Option(metavar="CURSOR", help="Resume after this cursor, taken from an earlier -o json.")
     ] = "",
-    max_events: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
-    for_: Annotated[float | None, typer.Option("--for", min=0.1, metavar="SECONDS", help="End after so long.")] = None,
+    max_events: Annotated[int | None, typer.Option(min=1, help="Stop after this many events.")] = None,
+    for_: Annotated[
+        float | None, typer.Option("--for", min=0.1, metavar="SECONDS", help="Stop after this many seconds.")
+    ] = None,
     cluster: Cluster,
 ) -> None:
-    """Print leader changes, brokers that come and go, topics and reassignments as they happen. End with Ctrl-C.
+    """Stream changes of leaders, ISRs, brokers, topics, reassignments and configs until Ctrl-C.
 
-    Goes on through failovers of the controller; --timeout says for how long
-    nobody may be active. With -o json, one object per line.
+    Survives controller failovers; gives up when no controller is active for
+    --timeout seconds. -o json prints one object per line.
     """
 
     async def main() -> None:
@@ -63,7 +66,7 @@ def watch(
 
 def _show(response: "WatchResponse", events: "tuple[ClusterEvent, ...]", form: Format) -> None:
     if response.missed:
-        say("some events may be missing before these: the controller changed, or they are too long ago")
+        say("events before these may be missing: the controller changed, or the cursor is too old")
     for event in events:
         if form is Format.TABLE:
             typer.echo(event_line(event))
@@ -72,7 +75,7 @@ def _show(response: "WatchResponse", events: "tuple[ClusterEvent, ...]", form: F
 
 
 def event_document(event: "ClusterEvent", cursor: str) -> dict[str, Any]:
-    """The fields that mean something for this kind of event, and the cursor behind it."""
+    """The fields that apply to this kind of event, and the cursor after it."""
     document: dict[str, Any] = {"kind": event.kind, "at_ms": event.at_ms, "controller_epoch": event.controller_epoch}
     if event.controller >= 0:
         document["controller"] = event.controller
@@ -94,7 +97,7 @@ def event_document(event: "ClusterEvent", cursor: str) -> dict[str, Any]:
 
 
 def event_line(event: "ClusterEvent") -> str:
-    """One line for a person."""
+    """The event as one line of text."""
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
     parts = [at, event.kind.replace("_", " ")]
     if event.kind == "controller_changed":

@@ -1,4 +1,4 @@
-"""A whole cluster whose nodes are its own: real ZooKeeper, real processes, strangers at the door."""
+"""A whole cluster with ACLs: real ZooKeeper, real processes, clients without credentials."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def files_of(folder: Path) -> Iterator[tuple[Path, bytes]]:
                 yield path, path.read_bytes()
 
 
-def test_every_node_of_a_working_cluster_is_its_own(cluster: LocalCluster, owner: KazooClient) -> None:
+def test_every_znode_of_a_cluster_has_its_acl(cluster: LocalCluster, owner: KazooClient) -> None:
     klamm(cluster, "topics", "create", "owned", "--partitions", "2", "--replication-factor", "2")
     klamm(cluster, "topics", "alter", "owned", "--config", "retention.ms=60000")
     klamm(cluster, "produce", "owned", stdin="a\nb\n")
@@ -88,7 +88,7 @@ def test_every_node_of_a_working_cluster_is_its_own(cluster: LocalCluster, owner
             assert acl == {("digest", 31), ("world", 1)}, path
 
 
-def test_strangers_read_and_change_nothing(cluster: LocalCluster, stranger: KazooClient) -> None:
+def test_clients_without_credentials_can_read_but_not_write(cluster: LocalCluster, stranger: KazooClient) -> None:
     eventually(
         lambda: json.loads(stranger.get("/controller")[0])["brokerid"] == active_controller(cluster),
         "it says who it is",
@@ -106,14 +106,14 @@ def test_strangers_read_and_change_nothing(cluster: LocalCluster, stranger: Kazo
             stranger.get_children(path)
 
 
-def test_the_password_is_for_the_owner_of_the_folder_alone(cluster: LocalCluster) -> None:
+def test_the_password_file_is_readable_by_its_owner_only(cluster: LocalCluster) -> None:
     login = cluster.folder / LOGIN_FILE
     assert stat.S_IMODE(login.stat().st_mode) == 0o600
     password = login.read_text().split('password="')[1].split('"')[0]
     assert [path for path, content in files_of(cluster.folder) if password.encode() in content] == [login]
 
 
-def test_a_failover_and_the_death_of_an_agent_go_as_ever(cluster: LocalCluster, stranger: KazooClient) -> None:
+def test_failover_and_broker_failure_work_with_acls(cluster: LocalCluster, stranger: KazooClient) -> None:
     klamm(cluster, "topics", "create", "lasting", "--partitions", "2", "--replication-factor", "2")
     before = as_json(cluster, "cluster", "describe")["controller"]["id"]
     cluster.kill(f"controller-{before}")
@@ -132,7 +132,7 @@ def test_a_failover_and_the_death_of_an_agent_go_as_ever(cluster: LocalCluster, 
 
 
 @pytest.mark.parametrize("role", [CONTROLLER, BROKER])
-def test_a_process_without_the_clusters_user_says_so_and_ends(cluster: LocalCluster, tmp_path: Path, role: str) -> None:
+def test_a_process_without_credentials_reports_it_and_exits(cluster: LocalCluster, tmp_path: Path, role: str) -> None:
     guest = LocalCluster.create_or_open(tmp_path / "guest", controllers=3, brokers=3, zookeeper=cluster.state.zookeeper)
     name = "controller-1003" if role == CONTROLLER else "broker-3"
     guest.start(name)

@@ -1,4 +1,4 @@
-"""Brokers that leave a real cluster in order, under load: by command and by signal."""
+"""Controlled shutdown of brokers of a real cluster under load, by command and by signal."""
 
 import json
 import re
@@ -81,7 +81,7 @@ def log_of(cluster: LocalCluster, broker: int) -> str:
 
 
 @pytest.mark.rule("R12.1", "R12.2", "R12.3", "R12.6", "CS-8", "CS-10", "CS-17")
-def test_two_brokers_leave_under_load_and_nothing_acknowledged_is_lost(cluster: LocalCluster) -> None:
+def test_two_controlled_shutdowns_under_load_lose_no_acknowledged_record(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "load", "--partitions", "12", "--replication-factor", "3")
     wait_for_isr(cluster, "load", 3)
     before = partitions(cluster, "load")
@@ -114,7 +114,7 @@ def leave_one_after_the_other(cluster: LocalCluster, before: list[dict[str, Any]
 
 
 @pytest.mark.rule("CS-14", "R12.1")
-def test_a_broker_whom_nobody_can_follow_is_named_and_ends_all_the_same(cluster: LocalCluster) -> None:
+def test_a_broker_that_no_other_can_replace_is_reported_and_exits_on_sigterm(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "alone", "--replica-assignment", "3")
     planned = klamm(cluster, "brokers", "shutdown", "3", "--dry-run", "-o", "json", code=3)
     assert [(p["topic"], p["partition"]) for p in json.loads(planned.stdout)["leaderless"]] == [("alone", 0)]
@@ -129,7 +129,7 @@ def test_a_broker_whom_nobody_can_follow_is_named_and_ends_all_the_same(cluster:
 
 
 @pytest.mark.rule("R15.2")
-def test_a_changed_setting_of_a_topic_holds_for_the_next_record(cluster: LocalCluster) -> None:
+def test_a_changed_topic_config_applies_to_the_next_record(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "strict", "--replica-assignment", "1")
     klamm(cluster, "produce", "strict", "--count", "1")
     klamm(cluster, "topics", "alter", "strict", "--config", "max.message.bytes=10")

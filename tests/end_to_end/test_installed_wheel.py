@@ -1,4 +1,4 @@
-"""klamm where it is installed from its wheel, and where a clone has neighbours with its names."""
+"""klamm installed from its wheel, and a clone beside distributions that own its package names."""
 
 import json
 import subprocess
@@ -119,11 +119,16 @@ def test_a_command_without_its_extra_names_it(wheel: Path, tmp_path: Path, argum
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("bench control-plane", "klamm: benchmarks are in the repository only: run ./klamm bench in a clone\n"),
-        ("test", "klamm: tests are in the repository only: run ./klamm test in a clone\n"),
+        (
+            "bench control-plane",
+            "klamm: this command needs the folder benchmarks of the repository: run ./klamm bench in a clone\n",
+        ),
+        ("test", "klamm: this command needs the folder tests of the repository: run ./klamm test in a clone\n"),
     ],
 )
-def test_what_only_a_clone_can_do_says_so(installed: Environment, tmp_path: Path, arguments: str, message: str) -> None:
+def test_commands_that_need_a_clone_report_it(
+    installed: Environment, tmp_path: Path, arguments: str, message: str
+) -> None:
     answer = installed.klamm(*arguments.split(), folder=tmp_path)
     assert (answer.returncode, answer.stderr) == (1, message)
 

@@ -1,4 +1,4 @@
-"""On real processes leadership goes back where it belongs by itself, through the death of the controller too."""
+"""Automatic leader rebalance on real processes, across a controller failover."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def preferred(cluster: LocalCluster) -> dict[int, int]:
     return {p["partition"]: p["replicas"][0] for p in partitions(cluster, "orders")}
 
 
-def test_leaders_come_back_after_a_broker_and_the_controller_died(cluster: LocalCluster) -> None:
+def test_preferred_leaders_are_restored_after_a_broker_and_the_controller_failed(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "orders", "--partitions", str(PARTITIONS), "--replication-factor", "3")
     wanted = preferred(cluster)
     assert leaders(cluster) == wanted

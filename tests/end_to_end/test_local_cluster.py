@@ -158,7 +158,7 @@ def test_describe_agrees_with_the_znodes(cluster: LocalCluster) -> None:
             assert (state["isr"], stat.version) == (partition["isr"], partition["partition_epoch"])
 
 
-def test_100_000_lines_go_in_and_come_out(cluster: LocalCluster) -> None:
+def test_100_000_lines_are_produced_and_consumed(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "many", "--partitions", "6", "--replication-factor", "3")
     assert acknowledged(klamm(cluster, "produce", "many", stdin=lines(0, 100_000))) == 100_000
     read = consumed(cluster, "many")
@@ -193,9 +193,7 @@ def test_keys_keep_their_order_and_offsets_and_limits_hold(cluster: LocalCluster
         (["consume", "no-such-topic", "--until-end"], "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_what_the_cluster_refuses_is_said_by_kafkas_name(
-    cluster: LocalCluster, arguments: list[str], message: str
-) -> None:
+def test_refusals_name_kafkas_error(cluster: LocalCluster, arguments: list[str], message: str) -> None:
     assert message in klamm(cluster, *arguments, code=1).stderr
 
 
@@ -205,7 +203,7 @@ def test_a_topic_that_exists_or_collides_is_refused(cluster: LocalCluster) -> No
     assert "collides" in klamm(cluster, "topics", "create", "one_name", code=1).stderr
 
 
-def test_nothing_acknowledged_is_lost_when_the_leader_is_killed_between(cluster: LocalCluster) -> None:
+def test_killing_the_leader_loses_no_acknowledged_record(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "killed", "--partitions", "6", "--replication-factor", "3")
     assert acknowledged(klamm(cluster, "produce", "killed", stdin=lines(0, 20_000))) == 20_000
     victim = partitions(cluster, "killed")[0]["leader"]
@@ -239,7 +237,7 @@ def test_a_killed_controller_is_followed_by_one_with_the_next_epoch(cluster: Loc
     assert tellers >= {f"controller-{before['id']}", f"controller-{after['id']}"}
 
 
-def test_a_broker_started_within_its_old_session_comes_back(cluster: LocalCluster) -> None:
+def test_a_broker_restarted_within_its_old_session_registers_again(cluster: LocalCluster) -> None:
     cluster.kill(f"{BROKER}-2")
     cluster.start(f"{BROKER}-2")
     described = wait_until_serving(cluster, TIMEOUT_S)
@@ -323,7 +321,7 @@ def test_every_process_says_where_its_state_change_log_ends(cluster: LocalCluste
     eventually(agree, "files and heads agree")
 
 
-def test_a_story_is_given_without_those_who_are_silent(cluster: LocalCluster) -> None:
+def test_a_story_names_the_nodes_that_did_not_answer(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "silence", "--partitions", "1", "--replication-factor", "3")
     known = cluster.member(f"{BROKER}-1").address
 
@@ -348,7 +346,7 @@ def test_a_story_is_given_without_those_who_are_silent(cluster: LocalCluster) ->
 
 
 @pytest.mark.deep
-def test_down_ends_everything_and_up_brings_the_records_back(tmp_path: Path) -> None:
+def test_down_stops_every_process_and_up_keeps_the_records(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     klamm(folder, "up", "--detach", "--controllers", "1", "--brokers", "2")
     own = LocalCluster.open(folder)
@@ -365,7 +363,7 @@ def test_down_ends_everything_and_up_brings_the_records_back(tmp_path: Path) -> 
 
 
 @pytest.mark.deep
-def test_up_in_the_foreground_ends_its_processes_when_it_is_interrupted(tmp_path: Path) -> None:
+def test_up_in_the_foreground_stops_its_processes_on_ctrl_c(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     command = [
         sys.executable,

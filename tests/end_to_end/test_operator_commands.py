@@ -106,7 +106,7 @@ def test_a_topic_gets_partitions_and_settings_after_its_creation(cluster: LocalC
         (["brokers", "alter", "default", "--config", "unclean.leader.election.enable=true"], [], set(), ["unclean"]),
     ],
 )
-def test_every_change_can_be_seen_before_it_is_made(
+def test_every_change_has_a_dry_run(
     cluster: LocalCluster, arguments: list[str], changed: list[int], informed: set[int], settings: list[str]
 ) -> None:
     if not any(t["name"] == "planned" for t in as_json(cluster, "topics", "list")["topics"]):
@@ -161,7 +161,7 @@ def test_all_errors_of_a_request_are_reported_at_once(cluster: LocalCluster) -> 
     assert [line.split(":")[1].strip() for line in refused.stderr.splitlines()[1:]] == ["a", "b"]
 
 
-def test_features_are_shown_and_an_update_nobody_supports_is_refused(cluster: LocalCluster) -> None:
+def test_features_are_described_and_an_unsupported_level_is_refused(cluster: LocalCluster) -> None:
     assert as_json(cluster, "features", "describe") == {"enabled": True, "features": []}
     for dry_run in ([], ["--dry-run"]):
         answer = klamm(cluster, "features", "upgrade", "--feature", "f=1", "-o", "json", *dry_run, code=1)
@@ -169,7 +169,7 @@ def test_features_are_shown_and_an_update_nobody_supports_is_refused(cluster: Lo
         assert (row["feature"], row["error"], row["before"], row["after"]) == ("f", "INVALID_REQUEST", None, None)
 
 
-def test_what_waits_for_a_dead_broker_says_so_and_goes_on_when_it_returns(
+def test_reassignments_and_deletions_name_the_dead_broker_and_resume_when_it_is_back(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     klamm(cluster, "topics", "create", "leaving", "--replica-assignment", "1:3,3:2")
@@ -223,7 +223,7 @@ def test_what_waits_for_a_dead_broker_says_so_and_goes_on_when_it_returns(
     assert left == []
 
 
-def test_a_broker_leaves_only_when_nobody_suffers(cluster: LocalCluster) -> None:
+def test_shutdown_is_refused_while_partitions_are_at_risk(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "lonely", "--replica-assignment", "2")
     klamm(cluster, "topics", "create", "strict", "--replica-assignment", "2:1", "--config", "min.insync.replicas=2")
     before = partitions(cluster, "strict")
@@ -249,7 +249,7 @@ def test_a_broker_leaves_only_when_nobody_suffers(cluster: LocalCluster) -> None
     assert partitions(cluster, "strict")[0]["leader"] == 2
 
 
-def test_clients_that_are_interrupted_say_how_far_they_came(cluster: LocalCluster) -> None:
+def test_interrupted_clients_report_their_progress(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "interrupted")
     command = [*LAUNCHER, "produce", "interrupted", "--data", str(cluster.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as producer:
@@ -272,7 +272,7 @@ def test_clients_that_are_interrupted_say_how_far_they_came(cluster: LocalCluste
                 producer.kill()
 
 
-def test_a_program_is_informed_of_what_happens(cluster: LocalCluster) -> None:
+def test_watch_streams_events_to_a_program(cluster: LocalCluster) -> None:
     command = [*LAUNCHER, "watch", "-o", "json", "--data", str(cluster.folder)]
     with subprocess.Popen([*command, "--topic", "watched"], stdout=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None

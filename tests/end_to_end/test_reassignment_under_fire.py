@@ -1,4 +1,4 @@
-"""Two hundred partitions move while the controller and a target are killed: nothing acknowledged is lost."""
+"""Two hundred partitions move while the controller and a target are killed: no acknowledged record is lost."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Real controllers and brokers do what Kafka did, step by step, in ZooKeeper's own eyes."""
+"""Real controllers and brokers write to ZooKeeper what Kafka did, step by step."""
 
 import itertools
 import pathlib

@@ -1,4 +1,4 @@
-"""Agents leave real controllers in order, in memory: under load, and while controllers die around them."""
+"""Controlled shutdown of agents with real controllers, in memory: under load, and during controller failovers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

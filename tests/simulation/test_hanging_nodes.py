@@ -1,4 +1,4 @@
-"""Nodes that stand still (SIGSTOP) and go on: what they miss, what waits for them, and what they find."""
+"""Nodes that hang (SIGSTOP) and continue: what they miss, what waits for them, and what they find."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Topics come, grow and go while controllers and agents die: in the end there is what was asked for, no more."""
+"""Topics are created, expanded and deleted while nodes crash: in the end exactly the requested ones exist."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Random moves, cancellations, deaths, returns, ISR changes and failovers: nothing is lost on the way."""
+"""Random reassignments, cancellations, crashes, restarts, ISR changes and failovers lose no record."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Two controllers at once, one of which does not know yet that it was replaced: its late orders harm nobody."""
+"""Two controllers at once, one of which does not know yet that it was replaced: its late requests do no harm."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What documents say about the code is what the code says."""
+"""Documents agree with the code."""
 
 import importlib.util
 import re

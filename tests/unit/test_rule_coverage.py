@@ -1,11 +1,11 @@
-"""The rule book is read as written, and what no passing test holds is found."""
+"""The rule books are parsed as written, and rules without a passing test are found."""
 
 import pytest
 
 from tests.rule_coverage import Coverage, read_book
 
 BOOK = """
-| id | sense | source | note |
+| id | rule | source | note |
 |---|---|---|---|
 | PS-8 | begins at epoch 0 | a class | |
 | IS-9a | unknown id | a class | D-6 |

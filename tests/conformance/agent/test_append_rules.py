@@ -1,4 +1,4 @@
-"""What a leader accepts of clients, what a follower accepts of its leader, and idempotent producers."""
+"""Appends: what a leader accepts from clients, what a follower accepts from its leader, idempotent producers."""
 
 from contextlib import suppress
 from typing import Any

@@ -1,4 +1,4 @@
-"""Partitions that received records lately are fetched beside the long poll for the quiet ones."""
+"""Partitions with recent records are fetched apart from the long poll for idle ones."""
 
 import asyncio
 from typing import Any

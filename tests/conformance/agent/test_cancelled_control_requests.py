@@ -1,4 +1,4 @@
-"""What becomes of an order whose sender hangs up, of an interrupted long poll, and of questions about a failed log."""
+"""Control requests whose sender disconnects, interrupted long polls, and requests for a failed log."""
 
 import asyncio
 

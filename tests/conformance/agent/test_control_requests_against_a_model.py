@@ -1,4 +1,4 @@
-"""Random orders of a controller, some stale, some strange, to one agent; a model says what each must do."""
+"""Random control requests, some stale or malformed, to one agent, compared with a model."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What data requests leave in the meters of their topic, and whom they are refused to."""
+"""Metrics of data requests per topic, and requests that are refused."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What an agent leaves on its disk while it works, and what it makes of it after a crash."""
+"""What an agent keeps on disk, and what it restores after a crash."""
 
 import asyncio
 import re

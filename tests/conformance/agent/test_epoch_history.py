@@ -1,4 +1,4 @@
-"""The epoch cache by its rules, and the worked example of two diverging logs."""
+"""The leader epoch cache, rule by rule, and the worked example of two diverging logs."""
 
 import pytest
 

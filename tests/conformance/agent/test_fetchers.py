@@ -1,4 +1,4 @@
-"""Which task fetches which partition: new addresses, other numbers of fetchers, failures, back-offs."""
+"""Assignment of partitions to fetchers: new addresses, resizing, failures, back-off."""
 
 import asyncio
 

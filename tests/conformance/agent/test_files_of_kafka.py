@@ -1,4 +1,4 @@
-"""The files of a log are Kafka's, byte for byte: held against a log directory that Apache Kafka 3.9.1 wrote."""
+"""Log files are Kafka's, byte for byte: compared with a log directory written by Apache Kafka 3.9.1."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""With `flush.messages` 1 nothing is acknowledged, committed or read that a power failure could still take away."""
+"""With `flush.messages=1` nothing that a power failure could lose is acknowledged, committed or read."""
 
 import asyncio
 

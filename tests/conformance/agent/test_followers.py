@@ -1,4 +1,4 @@
-"""Replica fetchers: where they start, what they drop, what makes them wait or give up."""
+"""Replica fetchers: initial offset, dropped responses, delays and failed partitions."""
 
 import asyncio
 

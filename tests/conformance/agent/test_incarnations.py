@@ -1,4 +1,4 @@
-"""Lives of one broker: states from start to end, registrations in each other's way, orders for an earlier life."""
+"""Incarnations of one broker: broker states, conflicting registrations, requests for an earlier incarnation."""
 
 import asyncio
 from random import Random

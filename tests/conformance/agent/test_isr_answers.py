@@ -1,4 +1,4 @@
-"""What a leader does with each answer to its ISR change, and what it never does while one is on its way."""
+"""A leader's reaction to each AlterPartition response, and what it does not do while a change is in flight."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""In-sync replica sets: who is proposed, and what becomes of a proposal."""
+"""ISR changes: which replicas are proposed, and how a proposal ends."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What one operation on a log does to its other offsets, files and memories."""
+"""How each operation on a log changes its offsets, files and caches."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""An I/O error takes one log directory out of service: once, for ever, and without disturbing the others."""
+"""An I/O error takes one log directory offline for good, without affecting the others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which segments retention takes."""
+"""Which segments retention deletes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Orders that are carried out only in part, and what comes of the part that was."""
+"""Control requests that succeed only for some partitions, and their effect."""
 
 import asyncio
 from typing import Any

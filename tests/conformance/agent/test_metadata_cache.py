@@ -1,4 +1,4 @@
-"""What an agent knows of the cluster: snapshots that are swapped, and what clients are told of it."""
+"""The metadata cache of an agent: immutable snapshots, and metadata responses to clients."""
 
 import pytest
 import structlog

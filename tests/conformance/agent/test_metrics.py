@@ -1,4 +1,4 @@
-"""What an agent exposes about its partitions and logs: the names of section 14, and when they come and go."""
+"""Metrics of partitions and logs: their names, and when they are registered and removed."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Nothing touches a directory that has failed: no client, no order, no periodic task, no end of the process."""
+"""A failed log directory is not touched by clients, control requests, periodic tasks or shutdown."""
 
 import asyncio
 

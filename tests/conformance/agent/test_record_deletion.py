@@ -1,4 +1,4 @@
-"""Records below an offset are deleted on the leader and then on its followers, and who asked is told when all have."""
+"""DeleteRecords on the leader and then on its followers; the response waits for all of them."""
 
 import asyncio
 from typing import Any

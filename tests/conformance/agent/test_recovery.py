@@ -1,4 +1,4 @@
-"""Loading logs after a clean end, a crash and a torn write, on real files."""
+"""Loading logs after a clean shutdown, a crash and a torn write, on real files."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An agent's place in ZooKeeper, over expiries and lost answers."""
+"""Registration of an agent in ZooKeeper, across session expiries and lost responses."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Parts two and three of LeaderAndIsr: in which order roles change, what they take over, what is tidied up."""
+"""Role changes by LeaderAndIsr: their order, the state they take over, and what is removed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""When a log begins a new segment, and what becomes of the old one."""
+"""When a log rolls a new segment, and what happens to the former one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How an agent takes its leave: the dialogue with the controller, what it still does meanwhile, and its end."""
+"""Controlled shutdown of an agent: requests to the controller, what it still serves, and the order of steps."""
 
 import asyncio
 from itertools import pairwise

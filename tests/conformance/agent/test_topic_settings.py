@@ -1,4 +1,4 @@
-"""Settings of topics that change while their logs are in use, and announcements that nobody could hear."""
+"""Topic configs that change while logs are open, and change notifications that were missed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How a follower's log is brought into agreement with its leader's, in both modes, and what may go wrong with it."""
+"""Truncation of a follower's log to its leader's, in both modes, with failures."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What ends the waiting of a fetch, and what does not."""
+"""What completes a delayed fetch, and what does not."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""When high watermarks move, which waiting requests that wakes, and what an acknowledgement waits for."""
+"""When high watermarks advance, which delayed requests complete, and what acks wait for."""
 
 import asyncio
 

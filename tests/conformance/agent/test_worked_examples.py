@@ -1,4 +1,4 @@
-"""Replication step by step, on two or three real agents."""
+"""Worked examples that span several rules, on two or three real agents."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Whatever a znode holds, its decoder gives a value or says what is wrong: anything else would end a controller."""
+"""Whatever a znode contains, its decoder returns a value or a MalformedZnodeError, which stops no controller."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""Agents and controllers before nodes of somebody else: one clear error, and nothing is tried without end."""
+"""Agents and controllers that ZooKeeper refuses access to: one clear error, and no endless retries."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""Node contents against literal JSON as Kafka's ZooKeeper mode writes it (R1.6)."""
+"""Znode contents against literal JSON as written by Kafka in ZooKeeper mode (R1.6)."""
 
 import json
 from collections.abc import Iterator

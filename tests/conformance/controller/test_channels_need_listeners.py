@@ -1,4 +1,4 @@
-"""Which brokers the controller can talk to, and what becomes of those that it cannot."""
+"""Which brokers get a channel, and what happens to those without the listener."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Settings that change while the controller runs, written by tools or asked for through the API."""
+"""Configs that change while the controller runs, written by tools or through the API."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A broker asks to leave: refusals, what moves, what is told, and what the answer says."""
+"""ControlledShutdown: refusals, moved leaderships, requests to brokers, and the response."""
 
 import asyncio
 from typing import Any

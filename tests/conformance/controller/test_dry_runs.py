@@ -1,4 +1,4 @@
-"""A dry run tells what then happens: the same leaders and epochs, the same requests to the same brokers in order."""
+"""A dry run shows what then happens: the same leaders and epochs, the same requests to the same brokers in order."""
 
 from typing import Any
 

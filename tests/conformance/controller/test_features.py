@@ -1,4 +1,4 @@
-"""Finalized features: how they are judged, written and described."""
+"""Finalized features: validation, update and description."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Automatic rebalancing: when it looks, whom it finds too far from what they were meant to lead, what it moves."""
+"""Automatic rebalance of leaders: when it runs, which brokers it finds imbalanced, what it moves."""
 
 import asyncio
 from typing import Any

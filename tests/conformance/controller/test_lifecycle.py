@@ -1,4 +1,4 @@
-"""The basic scenarios on the in-memory ZooKeeper: creation, death, return, failover, and their epochs."""
+"""Basic scenarios on the in-memory ZooKeeper: topic creation, broker failure and return, failover, and epochs."""
 
 import pytest
 

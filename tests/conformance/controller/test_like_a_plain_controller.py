@@ -1,4 +1,4 @@
-"""The controller beside a plain one: after every step of a random life both have written and told the same."""
+"""The controller compared with a plain one: after every random step both have written and sent the same."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable

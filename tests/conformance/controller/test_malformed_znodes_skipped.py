@@ -1,4 +1,4 @@
-"""Znodes made malformed by hand are logged by path and skipped, and processed once repaired; no process exits."""
+"""Znodes made malformed by hand are logged and skipped, and processed once they are repaired; no process exits."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which metrics a controller shows, under Kafka's names, and when they come and go."""
+"""Metrics of a controller under Kafka's names, and when they are registered and removed."""
 
 import pytest
 

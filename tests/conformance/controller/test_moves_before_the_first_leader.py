@@ -1,4 +1,4 @@
-"""Partitions that are to move before anybody has led them: refused, recorded all the same, and carried out later."""
+"""Reassignments of partitions that never had a leader: refused or stored, and carried out later."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Failed log directories, and leaders that write their ISRs themselves: announced in ZooKeeper or in answers."""
+"""Notifications of failed log directories and of ISR changes, in znodes and in responses."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Producer ids: blocks that brokers get, each once."""
+"""Allocation of producer id blocks, each once."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Partitions move between brokers: epochs, ISRs, lists in ZooKeeper, and what brokers are told, step by step."""
+"""Reassignments step by step: epochs, ISRs, replica lists in ZooKeeper, requests to brokers."""
 
 from collections.abc import Sequence
 

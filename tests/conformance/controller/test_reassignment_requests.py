@@ -1,4 +1,4 @@
-"""Who asks for moves of partitions and how it is answered: the API, the request node, lists and dry runs."""
+"""Requests for reassignments and their responses: API, znode, listing, dry runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Leaders on request: through the API and through `/admin/preferred_replica_election`."""
+"""Requested leader elections: through the API and through `/admin/preferred_replica_election`."""
 
 import asyncio
 

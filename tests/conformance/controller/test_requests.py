@@ -1,4 +1,4 @@
-"""What agents and administrators ask of the active controller."""
+"""Requests of agents and administrators to the active controller."""
 
 import asyncio
 

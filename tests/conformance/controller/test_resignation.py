@@ -1,4 +1,4 @@
-"""A controller that cannot stay active resigns, a controller znode without one is deleted, the registered compete."""
+"""A controller that cannot stay active resigns and deletes `/controller`, and registered candidates compete."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rules that ordinary life seldom touches: modified brokers, features, queued topics, old protocols, batches."""
+"""Rare cases: modified brokers, features, queued topics, old protocol versions, batches."""
 
 from typing import Any
 

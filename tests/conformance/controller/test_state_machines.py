@@ -1,4 +1,4 @@
-"""What a call of either state machine does as a whole: nothing, one batch, an error for each, or the event's end."""
+"""One call of a state machine as a whole: no effect, one batch, an error per partition, or the end of the event."""
 
 import asyncio
 from itertools import pairwise

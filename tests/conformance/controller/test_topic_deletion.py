@@ -1,4 +1,4 @@
-"""Topics marked for deletion, with brokers that only answer: who is told what, what holds it, what ends it."""
+"""Topic deletion with brokers that only respond: requests to brokers, what blocks it, what completes it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Topics deleted and expanded through the API: what is refused item by item, and when the answer comes."""
+"""DeleteTopics and CreatePartitions through the API: refusals per item, and when the response is sent."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The stream of cluster events: what is told, to whom, and how a follower learns that it missed something."""
+"""The stream of cluster events: which events, for which clients, and how a client learns that it missed some."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing

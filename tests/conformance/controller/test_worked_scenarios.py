@@ -1,4 +1,4 @@
-"""Scenarios that go through several rules at once, replayed number by number: requests, epochs, states."""
+"""Worked scenarios that span several rules, number by number: requests, epochs, states."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

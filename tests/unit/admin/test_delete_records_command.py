@@ -1,4 +1,4 @@
-"""What `klamm topics delete-records` refuses before it talks to anybody."""
+"""Command lines that `klamm topics delete-records` refuses before it connects."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ from launcher.__main__ import app
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "give partitions and --before-offset"),
-        (["orders-0"], "give partitions and --before-offset"),
-        (["--before-offset", "1"], "give partitions and --before-offset"),
+        ([], "pass partitions with --before-offset"),
+        (["orders-0"], "pass partitions with --before-offset"),
+        (["--before-offset", "1"], "pass partitions with --before-offset"),
         (["orders-0", "--before-offset", "-2"], "greater than or equal to -1"),
-        (["orders-0", "--offset-json-file", "f"], "goes without partitions"),
-        (["--before-offset", "1", "--offset-json-file", "f"], "goes without partitions"),
+        (["orders-0", "--offset-json-file", "f"], "cannot be combined with partitions"),
+        (["--before-offset", "1", "--offset-json-file", "f"], "cannot be combined with partitions"),
     ],
 )
-def test_a_choice_that_is_none_is_wrong_usage(arguments: list[str], why: str) -> None:
+def test_partitions_need_an_offset_or_a_file(arguments: list[str], why: str) -> None:
     answer = CliRunner().invoke(app, ["topics", "delete-records", *arguments], env={"COLUMNS": "200"})
     assert answer.exit_code == 2
     assert why in answer.stderr
@@ -39,4 +39,4 @@ def test_a_file_that_says_nothing_sensible_is_wrong_usage(tmp_path: Path) -> Non
     file.write_text('{"partitions": []}')
     answer = CliRunner().invoke(app, ["topics", "delete-records", "--offset-json-file", str(file)])
     assert answer.exit_code != 0
-    assert "lists no partition" in str(answer.exception)
+    assert "partitions: must list at least one partition" in str(answer.exception)

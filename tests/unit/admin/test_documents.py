@@ -76,7 +76,7 @@ def test_configs_and_assignments_are_parsed() -> None:
 def test_configs_without_a_value_and_those_given_twice_are_all_named() -> None:
     with pytest.raises(typer.BadParameter) as refused:
         parse_configs(["a=1", "b", "=2", "a=3", "c=4"])
-    assert refused.value.message == "'b': must be KEY=VALUE; '=2': must be KEY=VALUE; 'a': is given twice"
+    assert refused.value.message == "'b': must be KEY=VALUE; '=2': must be KEY=VALUE; 'a': given more than once"
 
 
 async def test_lines_of_a_file_come_whole_and_the_last_needs_no_newline(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_plan_shows_settings_that_are_made_changed_and_removed(capsys: pytest.
 
 def test_a_plan_without_changes_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(Plan())
-    assert capsys.readouterr().out == "nothing would change\n"
+    assert capsys.readouterr().out == "no changes\n"
 
 
 def test_the_load_of_brokers_counts_what_they_lead_and_host() -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster is found, and nothing else."""
+"""The health check finds every kind of issue, and no others."""
 
 from collections.abc import Iterable
 
@@ -32,7 +32,7 @@ def kinds(*topics: DescribedTopic, brokers: list[DescribedBroker] = BROKERS) -> 
     return [(f.trouble, f.partition, f.broker) for f in find_trouble(topics, brokers, [], [])]
 
 
-def test_a_cluster_in_order_has_no_findings() -> None:
+def test_a_healthy_cluster_has_no_issues() -> None:
     assert kinds(topic(partition(0, 1, [1, 2, 3], [1, 2, 3]), partition(1, 2, [2], [2]), min_isr=2)) == []
 
 
@@ -58,7 +58,7 @@ def test_a_dead_broker_is_named_once_with_what_it_hosts() -> None:
     topics = [topic(partition(0, 1, [1, 3], [1, 3]), partition(1, 1, [1, 3], [3, 1]))]
     found = find_trouble(topics, BROKERS[:2], [], [])
     assert [(f.trouble, f.broker, f.detail) for f in found] == [
-        (Trouble.DEAD_BROKER, 3, "is not alive and hosts 2 replicas")
+        (Trouble.DEAD_BROKER, 3, "not registered, hosts 2 replicas")
     ]
 
 
@@ -68,7 +68,7 @@ def test_leaderships_elsewhere_count_from_more_than_a_tenth() -> None:
     assert kinds(topic(*fine[:9])) == [(Trouble.IMBALANCED_LEADERS, -1, 1)]
 
 
-def test_a_topic_on_its_way_out_is_not_checked_but_its_deletion_is() -> None:
+def test_of_a_topic_queued_for_deletion_only_the_deletion_is_checked() -> None:
     leaving = topic(partition(0, -1, [1], [1, 2]), leaving=True)
     held = DescribedTopicDeletion("t", "on hold", "replicas are offline", 1, 2)
     under_way = DescribedTopicDeletion("u", "in progress", "", 1, 2)
@@ -77,7 +77,7 @@ def test_a_topic_on_its_way_out_is_not_checked_but_its_deletion_is() -> None:
     ]
 
 
-def test_only_reassignments_that_are_stuck_are_trouble() -> None:
+def test_only_stuck_reassignments_are_issues() -> None:
     going_on = DescribedReassignment("t", 0, BrokerId(1), (), (), (), (), ())
     stuck = DescribedReassignment("t", 1, BrokerId(1), (), (), (), (), (), "target 9 is not alive")
     assert find_trouble([], BROKERS, [going_on, stuck], []) == [
@@ -85,7 +85,7 @@ def test_only_reassignments_that_are_stuck_are_trouble() -> None:
     ]
 
 
-def test_the_worst_comes_first() -> None:
+def test_the_most_severe_issue_comes_first() -> None:
     topics = [topic(partition(0, 2, [2], [1, 2]), partition(1, -1, [], [1]))]
     assert [f.trouble for f in find_trouble(topics, BROKERS, [], [])] == [
         Trouble.OFFLINE,

@@ -1,4 +1,4 @@
-"""How commands run, on the way from the command line to a cluster."""
+"""How commands run: options, the connection, and interrupts."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_command_hears_an_interrupt_whichever_thread_the_system_gives_it_to() -> None:
+def test_a_command_notices_sigint_on_any_thread() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
     )

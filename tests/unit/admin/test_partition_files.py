@@ -1,4 +1,4 @@
-"""Kafka's JSON files are taken as they are, and errors in them are named."""
+"""Kafka's JSON files are accepted unchanged, and errors in them are named."""
 
 import json
 
@@ -48,21 +48,24 @@ def test_what_is_written_can_be_read_again() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "f: cannot be understood: Input data was truncated"),
+        (b"", "f: not a valid file: Input data was truncated"),
         (b"not json", "malformed"),
         (b'{"partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]}', r"\$.partitions\[0\].partition"),
         (b'{"partitions": [{"topic": "t", "partition": 0}]}', "replicas"),
-        (b'{"partitions": []}', "lists no partition"),
-        (b'{"version": 2, "partitions": []}', "version 2 is not known"),
-        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "t-0: has no replicas"),
-        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "name a broker twice"),
+        (b'{"partitions": []}', "partitions: must list at least one partition"),
+        (b'{"version": 2, "partitions": []}', "version 2: must be 1"),
+        (
+            b'{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}',
+            "t-0: replicas: must name at least one broker",
+        ),
+        (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "a broker is listed more than once"),
         (
             b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}',
-            "only 'any' is possible",
+            "must all be 'any'",
         ),
         (
             b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any"]}]}',
-            r"t-0: log_dirs \['any'\] are not as many as replicas \[1, 2\]",
+            r"t-0: log_dirs \['any'\]: must have one entry per replica of \[1, 2\]",
         ),
         (b'{"partitions": [{"topic": "t", "partition": 2147483648, "replicas": [1]}]}', r"<= 2147483647.*partition`"),
         (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2147483648]}]}', r"<= 2147483647.*replicas"),
@@ -90,15 +93,15 @@ def test_files_of_another_kind_are_refused(parse: object, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "errors"),
     [
-        (b'{"partitions": []}', ["f: lists no partition"]),
-        (b'{"partitions": [], "version": 2}', ["f: version 2 is not known, only 1"]),
+        (b'{"partitions": []}', ["f: partitions: must list at least one partition"]),
+        (b'{"partitions": [], "version": 2}', ["f: version 2: must be 1"]),
         (
             b'{"partitions": [{"topic":"t","partition":0,"offset":3}, {"topic":"t","partition":0,"offset":-2}]}',
-            ["f: t-0: is listed twice", "f: t-0: offset -2 is below -1, the high watermark"],
+            ["f: t-0: listed more than once", "f: t-0: offset -2 must be at least -1, which means the high watermark"],
         ),
         (
             b'{"partitions": [{"topic":"t","partition":0,"offset":9223372036854775808}]}',
-            ["f: cannot be understood: Expected `int` <= 9223372036854775807 - at `$.partitions[0].offset`"],
+            ["f: not a valid file: Expected `int` <= 9223372036854775807 - at `$.partitions[0].offset`"],
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""How long it takes is judged by how fast it went."""
+"""The estimate of the remaining time."""
 
 from admin.progress import Progress
 

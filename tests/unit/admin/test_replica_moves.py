@@ -82,8 +82,8 @@ def test_each_partition_of_a_file_is_held_against_where_it_is() -> None:
     ]
     assert [(a.topic_partition.partition, a.state, a.detail) for a in compare(wanted, present, moving)] == [
         (0, "completed", ""),
-        (1, "different", "is on 4,3 and not being moved"),
+        (1, "different", "is on 4,3 and not being reassigned"),
         (2, "in progress", ""),
         (3, "stuck", "broker 4 is dead"),
-        (4, "unknown", "there is no such partition"),
+        (4, "unknown", "no such partition"),
     ]

@@ -1,4 +1,4 @@
-"""The benchmark's judge: an agent that was told anything else than what ZooKeeper holds is found out."""
+"""The benchmark's check finds an agent that was sent anything else than what ZooKeeper has."""
 
 import pytest
 

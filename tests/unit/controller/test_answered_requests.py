@@ -1,4 +1,4 @@
-"""A mutation that is asked for twice under one id happens once."""
+"""A mutation that is sent twice under one request id is carried out once."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who came, went and bounced; and which brokers fit the finalized features."""
+"""New, dead and bounced brokers, and which brokers are compatible with the finalized features."""
 
 import pytest
 from msgspec.structs import replace

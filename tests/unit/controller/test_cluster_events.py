@@ -1,4 +1,4 @@
-"""Which events each kind of state change is told as."""
+"""Which events each kind of state change becomes."""
 
 from typing import Any
 

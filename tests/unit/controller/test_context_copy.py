@@ -1,4 +1,4 @@
-"""A copy of some topics answers as the original does, and what becomes of it is nothing to the original."""
+"""A copy of some topics answers as the original does, and changes of the copy do not affect the original."""
 
 import copy as copies
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Who may leave, what it leads and follows, and what its absence would cost: values in, values out."""
+"""Decisions of a controlled shutdown: refusals, led and followed partitions, partitions at risk."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The single writer: order, preemption, what errors lead to, and its figures."""
+"""The event loop: order, preemption, errors, and metrics."""
 
 import asyncio
 from collections.abc import Callable

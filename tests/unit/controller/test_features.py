@@ -1,4 +1,4 @@
-"""Finalized features: what a new cluster starts with, who may take part, and which levels may be asked for."""
+"""Finalized features: those of a new cluster, compatible brokers, and allowed levels."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Every verdict on a proposed ISR, and the order in which the reasons win."""
+"""Every result of validating a proposed ISR, and the order of the checks."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""The election strategies: the specification's example table, each as values in and values out."""
+"""The election strategies, case by case, as values in and values out."""
 
 import copy
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The arithmetic of moving partitions: what may be asked, what is written, when it is done, what is said of it."""
+"""Decisions of a reassignment: validation, assignments to write, completion, description."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What is said of moves: those under way, and why they are stuck."""
+"""Descriptions of ongoing reassignments, and why they are stuck."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every (state, target) pair of both machines, and the plans that go with the moves."""
+"""Every (state, target) pair of both state machines, and the plans of the transitions."""
 
 import pytest
 

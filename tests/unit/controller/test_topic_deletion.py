@@ -1,4 +1,4 @@
-"""What queued topics are ready for, which replicas take part, and why some wait."""
+"""Topic deletion: which topics and replicas are ready, and why others wait."""
 
 from collections import Counter
 from collections.abc import Mapping

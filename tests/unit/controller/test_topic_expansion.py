@@ -1,4 +1,4 @@
-"""More partitions for a topic, and settings altered key by key: values in, values out."""
+"""CreatePartitions, and configs altered key by key: values in, values out."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Names, numbers and deletions of topics, and elections: the cases beside those that everybody thinks of."""
+"""Validation of topic names, numbers, deletions and elections: the rare cases."""
 
 from random import Random
 

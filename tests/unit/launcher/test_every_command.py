@@ -1,4 +1,4 @@
-"""What holds for all commands alike: help, options that say which cluster, and a dry run of whatever changes it."""
+"""Requirements on all commands: help, options that select the cluster, and --dry-run of every change."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -58,7 +58,7 @@ def options(command: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_every_command_explains_itself(name: str) -> None:
+def test_every_command_has_help(name: str) -> None:
     answer = CliRunner().invoke(app, [*name.split(), "--help"])
     assert answer.exit_code == 0
     assert "Usage:" in answer.stdout
@@ -70,10 +70,10 @@ def test_every_command_of_a_group_is_known_here() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(READS | CHANGES))
-def test_what_talks_to_a_cluster_says_alike_which_one_and_how_it_answers(name: str) -> None:
+def test_all_cluster_commands_have_the_same_options(name: str) -> None:
     assert options(ALL[name]) >= OF_THE_CLUSTER
 
 
 @pytest.mark.parametrize("name", sorted(CHANGES))
-def test_what_changes_a_cluster_can_show_it_first(name: str) -> None:
+def test_every_command_that_changes_a_cluster_has_a_dry_run(name: str) -> None:
     assert "--dry-run" in options(ALL[name])

@@ -1,4 +1,4 @@
-"""The judge of the recorded scenarios finds what differs, and only that."""
+"""The comparison of recorded scenarios finds every difference, and no others."""
 
 from typing import Any
 

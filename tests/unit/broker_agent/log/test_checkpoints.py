@@ -1,4 +1,4 @@
-"""Formats of the small files, and that they are never half there."""
+"""Formats of checkpoint files, and their atomic replacement."""
 
 from random import Random
 

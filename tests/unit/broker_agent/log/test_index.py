@@ -1,4 +1,4 @@
-"""Sparse indexes: the greatest entry at or below the target, and nothing that a file could make us believe."""
+"""Sparse indexes: lookup of the greatest entry at or below the target, and corrupt files."""
 
 import pytest
 from hypothesis import given

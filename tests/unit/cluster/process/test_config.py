@@ -1,4 +1,4 @@
-"""Configuration: layers, Kafka's keys, and every mistake at once."""
+"""Configuration: precedence, Kafka's keys, and all errors at once."""
 
 import importlib.util
 import json

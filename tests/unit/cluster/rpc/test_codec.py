@@ -1,4 +1,4 @@
-"""Every message there is, to bytes and back."""
+"""Every message is encoded and decoded without loss."""
 
 import builtins
 import types

@@ -1,4 +1,4 @@
-"""Which access list each node of Kafka's layout gets."""
+"""The ACL of each znode of Kafka's layout."""
 
 import pytest
 

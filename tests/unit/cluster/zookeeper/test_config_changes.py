@@ -1,4 +1,4 @@
-"""Announced changes of settings: in their order, each at least once, whatever happens to session and reader."""
+"""Config change notifications: in order, each at least once, across session expiries and failing readers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
