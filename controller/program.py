@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from random import SystemRandom
+from random import Random
 
 import structlog
 
@@ -63,7 +63,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             sink=state_changes,
             registry=metrics,
             clock=clock,
-            random=SystemRandom(),
+            # Not the SystemRandom, whose state cannot be copied: a dry run draws what the real one would.
+            random=Random(),
         )
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
         _log.info("Controller started", address=endpoint.address, zookeeper=config.zookeeper)
