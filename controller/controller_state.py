@@ -31,22 +31,12 @@ class ControllerState(IntEnum):
 
 
 TIMER_OF_STATE: Final[dict[ControllerState, str]] = {
-    ControllerState.CONTROLLER_CHANGE: "ControllerChangeRateAndTimeMs",
+    state: f"{state.name.title().replace('_', '')}RateAndTimeMs"
+    for state in ControllerState
+    if state not in {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
+} | {
     # These two keep their historical names.
     ControllerState.BROKER_CHANGE: "LeaderElectionRateAndTimeMs",
     ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignmentRateAndTimeMs",
-    ControllerState.TOPIC_CHANGE: "TopicChangeRateAndTimeMs",
-    ControllerState.TOPIC_DELETION: "TopicDeletionRateAndTimeMs",
-    ControllerState.AUTO_LEADER_BALANCE: "AutoLeaderBalanceRateAndTimeMs",
-    ControllerState.MANUAL_LEADER_BALANCE: "ManualLeaderBalanceRateAndTimeMs",
-    ControllerState.CONTROLLED_SHUTDOWN: "ControlledShutdownRateAndTimeMs",
-    ControllerState.ISR_CHANGE: "IsrChangeRateAndTimeMs",
-    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED: "LeaderAndIsrResponseReceivedRateAndTimeMs",
-    ControllerState.LOG_DIR_CHANGE: "LogDirChangeRateAndTimeMs",
-    ControllerState.CONTROLLER_SHUTDOWN: "ControllerShutdownRateAndTimeMs",
-    ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE: "UncleanLeaderElectionEnableRateAndTimeMs",
-    ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE: "TopicUncleanLeaderElectionEnableRateAndTimeMs",
-    ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignmentRateAndTimeMs",
-    ControllerState.UPDATE_FEATURES: "UpdateFeaturesRateAndTimeMs",
 }
 """Idle and UpdateMetadataResponseReceived are not timed."""
