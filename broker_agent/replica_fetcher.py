@@ -52,11 +52,7 @@ class ReplicaFetcher:
         self._window_start: float | None = None
         self._window_requests = 0
         registry = setup.metrics.registry
-        self._tags = {
-            "clientId": name,
-            "brokerHost": leader.endpoint.host,
-            "brokerPort": str(leader.endpoint.port),
-        }
+        self._tags = {"clientId": name, "brokerHost": leader.endpoint.host, "brokerPort": str(leader.endpoint.port)}
         self._requests = registry.meter(*_STATS, "RequestsPerSec", **self._tags)
         self._bytes = registry.meter(*_STATS, "BytesPerSec", **self._tags)
 

@@ -30,13 +30,10 @@ class ControllerState(IntEnum):
     UPDATE_FEATURES = 17
 
 
+_UNTIMED: Final = (ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED)
 TIMER_OF_STATE: Final[dict[ControllerState, str]] = {
-    state: f"{state.name.title().replace('_', '')}RateAndTimeMs"
-    for state in ControllerState
-    if state not in {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
-} | {
+    **{s: f"{s.name.title().replace('_', '')}RateAndTimeMs" for s in ControllerState if s not in _UNTIMED},
     # These two keep their historical names.
     ControllerState.BROKER_CHANGE: "LeaderElectionRateAndTimeMs",
     ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignmentRateAndTimeMs",
 }
-"""Idle and UpdateMetadataResponseReceived are not timed."""

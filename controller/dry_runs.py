@@ -10,20 +10,8 @@ from msgspec.structs import replace
 
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.requests import configs, elections
 from cluster.requests.agents import ControlledShutdownRequest
-from cluster.requests.configs import (
-    TOPIC_RESOURCE,
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    PlanFeatureUpdatesRequest,
-    PlanFeatureUpdatesResponse,
-    UpdateFeaturesRequest,
-)
-from cluster.requests.elections import (
-    ElectLeadersRequest,
-    PlanControlledShutdownRequest,
-    PlanControlledShutdownResponse,
-)
 from cluster.requests.plans import Plan
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from cluster.requests.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -49,7 +37,7 @@ Planned = TypeVar(
     CreatePartitionsDecision,
     DeleteTopicsDecision,
     ElectLeadersDecision,
-    AlterConfigsResponse,
+    configs.AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
 )
 """Results of handlers for requests with `validate_only`."""
@@ -71,8 +59,8 @@ async def rehearse(
 
 
 async def plan_controlled_shutdown(
-    active: ActiveController, request: PlanControlledShutdownRequest
-) -> PlanControlledShutdownResponse:
+    active: ActiveController, request: elections.PlanControlledShutdownRequest
+) -> elections.PlanControlledShutdownResponse:
     """Plan the controlled shutdown of a broker. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
     context, broker = active.context, request.broker_id
     if broker not in context.broker_epochs:
@@ -93,18 +81,18 @@ async def plan_controlled_shutdown(
         for topic, found in overrides.items()
     }
     threats = shutdown_threats(context, rehearsal.after, broker, required)
-    return PlanControlledShutdownResponse(threats.leaderless, threats.below_min_isr, rehearsal.plan())
+    return elections.PlanControlledShutdownResponse(threats.leaderless, threats.below_min_isr, rehearsal.plan())
 
 
 async def plan_feature_updates(
-    active: ActiveController, request: PlanFeatureUpdatesRequest
-) -> PlanFeatureUpdatesResponse:
+    active: ActiveController, request: configs.PlanFeatureUpdatesRequest
+) -> configs.PlanFeatureUpdatesResponse:
     """Plan UpdateFeatures; raises what UpdateFeatures raises."""
     rehearsal = Rehearsal(active, ())
-    updates = UpdateFeaturesRequest(request.feature_updates)
+    updates = configs.UpdateFeaturesRequest(request.feature_updates)
     answer = await rehearsal.run(update_features(rehearsal.active, updates))
     levels = finalized_levels(await rehearsal.active.unfenced.read_features())
-    return PlanFeatureUpdatesResponse(answer.results, levels)
+    return configs.PlanFeatureUpdatesResponse(answer.results, levels)
 
 
 def named_topics(
@@ -119,13 +107,13 @@ def topics_to_delete(context: ControllerContext, request: DeleteTopicsRequest) -
     return [name for name in names if name is not None]
 
 
-def topics_to_elect(context: ControllerContext, request: ElectLeadersRequest) -> Iterable[str]:
+def topics_to_elect(context: ControllerContext, request: elections.ElectLeadersRequest) -> Iterable[str]:
     return dict.fromkeys(tp.topic for tp in requested_partitions(context, request))
 
 
-def topics_to_alter(context: ControllerContext, request: AlterConfigsRequest) -> Iterable[str]:
+def topics_to_alter(context: ControllerContext, request: configs.AlterConfigsRequest) -> Iterable[str]:
     """The topics of the request, and those for which a config may allow an election."""
-    named = [r.resource_name for r in request.resources if r.resource_type == TOPIC_RESOURCE]
+    named = [r.resource_name for r in request.resources if r.resource_type == configs.TOPIC_RESOURCE]
     return dict.fromkeys((*named, *(tp.topic for tp in context.partitions_awaiting_leader())))
 
 

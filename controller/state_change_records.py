@@ -46,22 +46,6 @@ def _brokers(registered: Iterable[RegisteredBroker], to_state: str, record: _Rec
     ]
 
 
-def _joined(change: changes.BrokersJoined, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _brokers(change.registered, "live", record) if change.recorded else []
-
-
-def _bounced(change: changes.BrokersBounced, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _brokers(change.registered, "bounced", record)
-
-
-def _died(change: changes.BrokersDied, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return [record(kind=Kind.BROKER, broker=broker, to_state="dead") for broker in change.brokers]
-
-
-def _modified(change: changes.BrokerModified, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _brokers([change.registered], "changed", record)
-
-
 def _shutting_down(
     change: changes.BrokerShuttingDown, _context: ControllerContext, record: _Record
 ) -> list[StateChange]:
@@ -74,10 +58,6 @@ def _topics(
 ) -> list[StateChange]:
     ids = context.topic_ids
     return [record(kind=kind, topic=topic, topic_id=ids.get(topic), to_state=to_state) for topic in topics]
-
-
-def _created(change: changes.TopicsCreated, context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _topics(change.topics, "created", context, record)
 
 
 def _removed(change: changes.TopicsRemoved, context: ControllerContext, record: _Record) -> list[StateChange]:
@@ -232,17 +212,17 @@ def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
 _NEVER_LED: Final = LeaderAndIsr(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
 
 
-def _resigned(change: changes.ControllerResigned, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return [record(kind=Kind.CONTROLLER, broker=change.controller, to_state="resigned")]
-
-
 _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[StateChange]]]] = {
-    changes.BrokersJoined: _joined,
-    changes.BrokersBounced: _bounced,
-    changes.BrokersDied: _died,
-    changes.BrokerModified: _modified,
+    changes.BrokersJoined: lambda change, _, record: (
+        _brokers(change.registered, "live", record) if change.recorded else []
+    ),
+    changes.BrokersBounced: lambda change, _, record: _brokers(change.registered, "bounced", record),
+    changes.BrokersDied: lambda change, _, record: [
+        record(kind=Kind.BROKER, broker=broker, to_state="dead") for broker in change.brokers
+    ],
+    changes.BrokerModified: lambda change, _, record: _brokers([change.registered], "changed", record),
     changes.BrokerShuttingDown: _shutting_down,
-    changes.TopicsCreated: _created,
+    changes.TopicsCreated: lambda change, context, record: _topics(change.topics, "created", context, record),
     changes.TopicsRemoved: _removed,
     changes.DeletionsQueued: _queued,
     changes.DeletionsStarted: _started,
@@ -253,5 +233,7 @@ _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[S
     changes.PartitionsMoved: _partitions_moved,
     changes.ReplicasMoved: _replicas_moved,
     changes.ControllerActivated: _activated,
-    changes.ControllerResigned: _resigned,
+    changes.ControllerResigned: lambda change, _, record: [
+        record(kind=Kind.CONTROLLER, broker=change.controller, to_state="resigned")
+    ],
 }

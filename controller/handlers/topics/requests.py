@@ -87,13 +87,11 @@ def _result(name: str, assignment: TopicAssignment, outcome: Outcome) -> Creatab
             taken = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists", field="name", value=name)
             return refused_topic(name, taken)
         case TooLarge(size):
-            return refused_topic(name, _too_many_partitions(len(assignment.partitions), size))
+            count = len(assignment.partitions)
+            why = ApiError(ErrorCode.INVALID_PARTITIONS, _too_large(size), field="num_partitions", value=count)
+            return refused_topic(name, why)
         case _:
             return refused_topic(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}"))
-
-
-def _too_many_partitions(count: int, size: int) -> ApiError:
-    return ApiError(ErrorCode.INVALID_PARTITIONS, _too_large(size), field="num_partitions", value=count)
 
 
 def _too_large(size: int) -> str:
@@ -189,9 +187,7 @@ def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -
 async def wait_for_new_partitions(
     decided: CreatePartitionsDecision, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Respond once all partitions of every grown topic have a leader, at the latest after the
-    request's timeout (TP-4).
-    """
+    """Respond once all partitions of every grown topic have a leader, at the latest after the timeout (TP-4)."""
     waiting = await late(decided.leaders_elected, request.timeout_ms)
     why = "the partitions are created, but not all had a leader in time"
     results = tuple(
