@@ -14,7 +14,14 @@ from cluster.requests import configs, elections
 from cluster.requests.agents import ControlledShutdownRequest
 from cluster.requests.plans import Plan
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
-from cluster.requests.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from cluster.requests.topics import (
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResult,
+    CreateTopicsRequest,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+)
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.decisions.brokers.controlled_shutdown import shutdown_threats
@@ -22,20 +29,15 @@ from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.partitions.requested_elections import requested_partitions
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.configs.features import finalized_levels, update_features
-from controller.handlers.waiting import (
-    CreatePartitionsDecision,
-    CreateTopicsDecision,
-    DeleteTopicsDecision,
-    ElectLeadersDecision,
-)
+from controller.handlers.waiting import ElectLeadersDecision, TopicsDecision
 from controller.rehearsal import Rehearsal
 
 _Request = TypeVar("_Request")
 Planned = TypeVar(
     "Planned",
-    CreateTopicsDecision,
-    CreatePartitionsDecision,
-    DeleteTopicsDecision,
+    TopicsDecision[CreatableTopicResult],
+    TopicsDecision[CreatePartitionsResult],
+    TopicsDecision[DeletableTopicResult],
     ElectLeadersDecision,
     configs.AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
@@ -119,13 +121,7 @@ def topics_to_alter(context: ControllerContext, request: configs.AlterConfigsReq
 
 def _as_planned(answer: Planned, plan: Plan) -> Planned:
     """The result without futures to wait for and without ids of topics that are not created."""
-    match answer:
-        case CreateTopicsDecision():
-            results = tuple(replace(result, topic_id=None) for result in answer.results)
-            return replace(answer, results=results, leaders_elected={}, plan=plan)
-        case CreatePartitionsDecision():
-            return replace(answer, leaders_elected={}, plan=plan)
-        case DeleteTopicsDecision():
-            return replace(answer, deleted={}, plan=plan)
-        case _:
-            return replace(answer, plan=plan)
+    if isinstance(answer, TopicsDecision):
+        results = tuple(replace(r, topic_id=None) if isinstance(r, CreatableTopicResult) else r for r in answer.results)
+        return replace(answer, results=results, pending={}, plan=plan)
+    return replace(answer, plan=plan)
