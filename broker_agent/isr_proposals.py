@@ -24,7 +24,6 @@ RETRY_MS: Final = 50
 
 Completion = Callable[[AlterPartitionResult], None]
 """Called once per submission, after it was removed from the queue: it may submit the next change."""
-
 _log = structlog.stdlib.get_logger()
 
 

@@ -25,7 +25,6 @@ BUSY_SUFFIX: Final = "-busy"
 _RATE_WINDOW_S: Final = 5.0
 _RETRIED_APPEND_ERRORS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
 _STATS: Final = ("kafka.server", "FetcherStats")
-
 _log = structlog.stdlib.get_logger()
 
 

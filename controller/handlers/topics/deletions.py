@@ -49,11 +49,6 @@ async def initialise_deletions(active: ActiveController) -> None:
         _log.info("Found topics marked for deletion", **_some(marked), on_hold=len(held | moving))
 
 
-async def try_deletions(active: ActiveController) -> None:
-    """Advance the queued deletions as far as possible, at the end of a failover (FO-13, TD-5)."""
-    await _resume_all(active)
-
-
 async def topic_deletion(active: ActiveController) -> None:
     """Handle topics newly marked for deletion and markers that were removed (TD-10 to TD-12)."""
     context = active.context
@@ -67,7 +62,7 @@ async def topic_deletion(active: ActiveController) -> None:
     moving = _queue(active, new, recorded=True)
     if new:
         _log.info("Topics queued for deletion", **_some(new), on_hold=len(moving))
-    await _resume_all(active)
+    await try_deletions(active)
 
 
 async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> None:
@@ -81,7 +76,7 @@ async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> N
         return
     ready = marked - topics_being_reassigned(context, marked)
     active.commit(changes.DeletionsEligible(tuple(sorted(ready))))
-    await _resume_all(active)
+    await try_deletions(active)
 
 
 async def brokers_with_deletions_started(active: ActiveController, brokers: Collection[BrokerId]) -> None:
@@ -112,7 +107,7 @@ async def deletions_failed(active: ActiveController, replicas: Replicas) -> None
         topics = sorted({tp.topic for partitions in failed.values() for tp in partitions})
         active.commit(changes.DeletionsIneligible(frozenset(topics)))
         _log.info("Topic deletion blocked", **_some(topics), brokers=sorted(failed))
-        await _resume_all(active)
+        await try_deletions(active)
 
 
 def deletion_answer(
@@ -147,11 +142,11 @@ async def _complete(active: ActiveController, replicas: Replicas) -> None:
     """Mark the broker's replicas as deleted, and finish topics without remaining replicas (TD-7)."""
     deleted = filter_queued(active.context, replicas)
     await move_replicas(active, deleted, ReplicaState.DELETION_SUCCESSFUL)
-    await _resume_all(active)
+    await try_deletions(active)
 
 
-async def _resume_all(active: ActiveController) -> None:
-    """Advance every queued topic as far as possible (TD-9)."""
+async def try_deletions(active: ActiveController) -> None:
+    """Advance every queued topic as far as possible (FO-13, TD-5, TD-9)."""
     steps = next_steps(active.context)
     if steps.finish:
         await _finish(active, steps.finish)
