@@ -27,7 +27,7 @@ def main(config: Path | None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Raise the soft limit of open files: each segment holds a descriptor, and 1024 last for few partitions."""
+    """Raise the soft limit of open files: each segment holds one, so 1024 end at the first thousand partitions."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -122,7 +122,7 @@ class Log(Protocol):
         ...
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Assign (epoch, start offset) in the epoch cache, durably before returning; fsync in a thread (R3.7a)."""
+        """Assign (epoch, start offset), durably before returning; fsync in a thread (R3.7a step 2)."""
         ...
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:

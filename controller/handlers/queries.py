@@ -64,16 +64,14 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
             described.append(DescribedTopic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         readable = {} if isinstance(overrides, MalformedZnodeError) else overrides
+        numbers = sorted(context.assignments.get(name, {}))
         described.append(
             DescribedTopic(
                 name,
                 ErrorCode.NONE,
                 context.topic_ids.get(name),
                 readable,
-                tuple(
-                    described_partition(context, TopicPartition(name, p))
-                    for p in sorted(context.assignments.get(name, {}))
-                ),
+                tuple(described_partition(context, TopicPartition(name, p)) for p in numbers),
                 queued_for_deletion=context.is_marked_for_deletion(name),
                 min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
             )
