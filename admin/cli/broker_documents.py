@@ -2,21 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from cluster.requests.cluster import DescribedBroker
-    from cluster.requests.elections import PlanControlledShutdownResponse, ThreatenedPartition
-    from cluster.requests.topics import DescribedTopic
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.elections import PlanControlledShutdownResponse, ThreatenedPartition
+from cluster.requests.topics import DescribedTopic
 
 BROKER_COLUMNS: Final = ("id", "address", "rack", "epoch", "state")
 
 
-def broker_document(b: "DescribedBroker") -> dict[str, Any]:
+def broker_document(b: DescribedBroker) -> dict[str, Any]:
     return {"id": b.id, "address": b.endpoint.address, "rack": b.rack, "epoch": b.epoch, "state": b.state}
 
 
-def load_of_brokers(topics: "Sequence[DescribedTopic]") -> dict[int, dict[str, int]]:
+def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int]]:
     """Counts per broker: partitions it leads, is preferred leader of, hosts, and hosts out of sync."""
     load: dict[int, dict[str, int]] = defaultdict(
         lambda: {"leaders": 0, "preferred_leaders": 0, "replicas": 0, "out_of_sync": 0}
@@ -31,7 +30,7 @@ def load_of_brokers(topics: "Sequence[DescribedTopic]") -> dict[int, dict[str, i
     return load
 
 
-def threat_documents(plan: "PlanControlledShutdownResponse") -> dict[str, list[dict[str, Any]]]:
+def threat_documents(plan: PlanControlledShutdownResponse) -> dict[str, list[dict[str, Any]]]:
     """`leaderless[]` and `below_min_isr[]`: the partitions a shutdown would affect."""
     return {
         "leaderless": [_threat(t) for t in plan.leaderless],
@@ -39,7 +38,7 @@ def threat_documents(plan: "PlanControlledShutdownResponse") -> dict[str, list[d
     }
 
 
-def _threat(t: "ThreatenedPartition") -> dict[str, Any]:
+def _threat(t: ThreatenedPartition) -> dict[str, Any]:
     return {
         "topic": t.topic,
         "partition": t.partition,

@@ -1,7 +1,7 @@
 """`klamm brokers`: list, describe, configure and shut down brokers."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,15 +16,15 @@ from admin.cli.options import Cluster, DryRunOption, WaitOption, examples, run, 
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
+from admin.client import AdminClient
+from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
-    from cluster.requests.cluster import DescribedBroker
-    from cluster.requests.elections import PlanControlledShutdownResponse
-    from cluster.requests.plans import Plan
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource, ConfigResource
+from cluster.requests.elections import PlanControlledShutdownResponse
+from cluster.requests.plans import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut down brokers.")
 
@@ -41,7 +41,7 @@ def list_(
 ) -> None:
     """List the registered brokers with address, rack, broker epoch and state."""
 
-    async def main() -> "list[DescribedBroker]":
+    async def main() -> list[DescribedBroker]:
         async with cluster.connect() as client:
             return list((await client.describe_controller()).brokers)
 
@@ -121,8 +121,6 @@ def alter(
 
     Takes effect at once, without a restart; keys that need one are refused.
     """
-    from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource
-
     if broker != "default" and not broker.isdecimal():
         raise typer.BadParameter(f"broker {broker!r}: must be a broker id or 'default'")
     configs, deleted = parse_configs(config), list(delete_config or ())
@@ -130,7 +128,7 @@ def alter(
         raise typer.BadParameter("nothing to change: pass --config KEY=VALUE or --delete-config KEY")
     name = "" if broker == "default" else broker
 
-    async def main() -> "tuple[Plan | None, list[dict[str, Any]]]":
+    async def main() -> tuple[Plan | None, list[dict[str, Any]]]:
         async with cluster.connect() as client:
             resource = AlterConfigsResource(BROKER_RESOURCE, name, alterations(configs, deleted))
             response = await client.alter_configs([resource], validate_only=dry_run)
@@ -188,9 +186,8 @@ def shutdown(
     every leader change. To remove a broker for good, move its replicas
     first: 'klamm reassign generate'.
     """
-    from cluster.broker import BrokerId
 
-    async def main() -> "tuple[PlanControlledShutdownResponse, bool]":
+    async def main() -> tuple[PlanControlledShutdownResponse, bool]:
         async with cluster.connect() as client:
             plan = await client.plan_controlled_shutdown(BrokerId(broker))
             if dry_run or ((plan.leaderless or plan.below_min_isr) and not force):
@@ -225,7 +222,7 @@ def shutdown(
         say(f"broker {broker} {'has shut down' if wait else 'is shutting down'}")
 
 
-async def _begin_shutdown(client: "AdminClient", broker_id: int) -> "DescribedBroker":
+async def _begin_shutdown(client: AdminClient, broker_id: int) -> DescribedBroker:
     live = {int(b.id): b for b in (await client.describe_controller()).brokers}
     broker = live.get(broker_id)
     if broker is None:
@@ -236,7 +233,7 @@ async def _begin_shutdown(client: "AdminClient", broker_id: int) -> "DescribedBr
     return broker
 
 
-async def _wait_until_gone(client: "AdminClient", broker: "DescribedBroker", limit_s: float) -> None:
+async def _wait_until_gone(client: AdminClient, broker: DescribedBroker, limit_s: float) -> None:
     """Wait until this incarnation of the broker is no longer registered."""
     try:
         async with asyncio.timeout(limit_s):
@@ -250,9 +247,7 @@ async def _wait_until_gone(client: "AdminClient", broker: "DescribedBroker", lim
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
 
-async def _configs(client: "AdminClient", broker: str) -> list[dict[str, Any]]:
-    from cluster.requests.configs import BROKER_RESOURCE, ConfigResource
-
+async def _configs(client: AdminClient, broker: str) -> list[dict[str, Any]]:
     (result,) = (await client.describe_configs([ConfigResource(BROKER_RESOURCE, broker)])).results
     if result.error_code is not ErrorCode.NONE:
         raise ApiError(

@@ -1,18 +1,14 @@
 """`klamm cluster`: description of the cluster and health check."""
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import Cluster, examples, run, talks_to_cluster
 from admin.cli.output import counted, say, write
+from admin.health import HealthIssue, find_trouble
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from admin.health import HealthIssue
-    from cluster.requests.cluster import DescribeClusterResponse
+from cluster.requests.cluster import DescribeClusterResponse
 
 app = typer.Typer(no_args_is_help=True, help="Describe the cluster, check its health.")
 
@@ -25,7 +21,7 @@ def describe(
 ) -> None:
     """Show the cluster id, the active controller with its epoch, and the live brokers."""
 
-    async def main() -> "DescribeClusterResponse":
+    async def main() -> DescribeClusterResponse:
         async with cluster.connect() as client:
             return await client.describe_controller()
 
@@ -86,9 +82,7 @@ def health(
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-async def _examine(cluster: Cluster) -> "tuple[list[HealthIssue], dict[str, int]]":
-    from admin.health import find_trouble
-
+async def _examine(cluster: Cluster) -> tuple[list[HealthIssue], dict[str, int]]:
     async with cluster.connect() as client:
         brokers = (await client.describe_controller()).brokers
         topics = (await client.describe_topics()).topics
@@ -104,7 +98,7 @@ async def _examine(cluster: Cluster) -> "tuple[list[HealthIssue], dict[str, int]
     return find_trouble(topics, brokers, reassignments, deletions), counts
 
 
-def _place(issue: "HealthIssue") -> str:
+def _place(issue: HealthIssue) -> str:
     if issue.topic:
         return issue.topic if issue.partition < 0 else f"{issue.topic}-{issue.partition}"
     return f"broker {issue.broker}"

@@ -1,15 +1,14 @@
 """Configs of topics and brokers, each with its source."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from cluster.requests.configs import DescribedConfig
+from cluster.requests.configs import DescribedConfig
 
 _SOURCES: Final = {1: "topic", 2: "broker", 3: "default of brokers", 4: "file", 5: "built in"}
 
 
-def config_documents(configs: "Sequence[DescribedConfig]") -> list[dict[str, Any]]:
+def config_documents(configs: Sequence[DescribedConfig]) -> list[dict[str, Any]]:
     return [
         {
             "name": c.name,

@@ -1,7 +1,7 @@
 """`klamm elect`: leader elections on request. The file format is that of kafka-leader-election."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -9,14 +9,13 @@ from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, example
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
+from admin.client import AdminClient
+from admin.partition_files import parse_partitions
 from cluster.errors import ApiError, ErrorCode
+from cluster.partition import TopicPartition
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
-    from cluster.partition import TopicPartition
-    from cluster.requests.elections import ElectLeadersResponse
+from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersResponse, ElectLeadersTopic
 
 app = typer.Typer(no_args_is_help=True, help="Trigger preferred or unclean leader elections.")
 
@@ -52,11 +51,9 @@ def preferred(
     Loses no records. Partitions that their preferred replica leads already
     are skipped.
     """
-    from cluster.requests.elections import PREFERRED
-
     _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
 
-    async def main() -> "ElectLeadersResponse":
+    async def main() -> ElectLeadersResponse:
         async with cluster.connect() as client:
             chosen = await _chosen(client, topic, partition, path_to_json_file)
             return await _elect(client, PREFERRED, chosen, dry_run)
@@ -87,13 +84,11 @@ def unclean(
     gone. Partitions with a live leader are skipped. Try to restart a broker
     of the ISR first ('klamm topics describe' shows it).
     """
-    from cluster.requests.elections import UNCLEAN
-
     _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
     if not dry_run:
         confirm("An unclean election loses acknowledged records. Continue?", yes)
 
-    async def main() -> "ElectLeadersResponse":
+    async def main() -> ElectLeadersResponse:
         async with cluster.connect() as client:
             chosen = await _chosen(client, topic, partition, path_to_json_file)
             return await _elect(client, UNCLEAN, chosen, dry_run)
@@ -109,12 +104,9 @@ def _check_choice(topic: str | None, partition: int | None, all_: bool, file: Pa
 
 
 async def _chosen(
-    client: "AdminClient", topic: str | None, partition: int | None, file: Path | None
-) -> "list[TopicPartition] | None":
+    client: AdminClient, topic: str | None, partition: int | None, file: Path | None
+) -> list[TopicPartition] | None:
     """The chosen partitions; None for all."""
-    from admin.partition_files import parse_partitions
-    from cluster.partition import TopicPartition
-
     if file is not None:
         return parse_partitions(read_input(file), str(file))
     if topic is None:
@@ -128,17 +120,15 @@ async def _chosen(
 
 
 async def _elect(
-    client: "AdminClient", election_type: int, chosen: "list[TopicPartition] | None", dry_run: bool
-) -> "ElectLeadersResponse":
-    from cluster.requests.elections import ElectLeadersTopic
-
+    client: AdminClient, election_type: int, chosen: list[TopicPartition] | None, dry_run: bool
+) -> ElectLeadersResponse:
     topics = None
     if chosen is not None:
         topics = [ElectLeadersTopic(name, tuple(partitions)) for name, partitions in by_topic(chosen).items()]
     return await client.elect_leaders(election_type, topics, validate_only=dry_run)
 
 
-def _report(response: "ElectLeadersResponse", dry_run: bool, form: Format) -> None:
+def _report(response: ElectLeadersResponse, dry_run: bool, form: Format) -> None:
     elections = [
         {
             "topic": t.topic,

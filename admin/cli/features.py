@@ -1,6 +1,6 @@
 """`klamm features`: finalized feature levels, as kafka-features shows and changes them."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -9,15 +9,13 @@ from admin.cli.output import say, write
 from cluster.errors import ErrorCode
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from cluster.requests.configs import (
-        DescribeFeaturesResponse,
-        FeatureUpdate,
-        PlanFeatureUpdatesResponse,
-        UpdatableFeatureResult,
-        UpdateFeaturesResponse,
-    )
+from cluster.requests.configs import (
+    DescribeFeaturesResponse,
+    FeatureUpdate,
+    PlanFeatureUpdatesResponse,
+    UpdatableFeatureResult,
+    UpdateFeaturesResponse,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Describe, upgrade, downgrade and disable features.")
 
@@ -36,7 +34,7 @@ _UNSAFE_DOWNGRADE: Final = 3
 def describe(*, cluster: Cluster) -> None:
     """Show each feature: its finalized level, and the levels that the controller and each broker support."""
 
-    async def main() -> "DescribeFeaturesResponse":
+    async def main() -> DescribeFeaturesResponse:
         async with cluster.connect() as client:
             return await client.describe_features()
 
@@ -99,8 +97,6 @@ def disable(
 
 
 def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster) -> None:
-    from cluster.requests.configs import FeatureUpdate
-
     updates = [FeatureUpdate(*update) for update in wanted]
     before, answer = run(_ask(updates, dry_run, cluster))
     rows: list[dict[str, Any]] = [
@@ -122,8 +118,8 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
 
 
 async def _ask(
-    updates: "list[FeatureUpdate]", dry_run: bool, cluster: Cluster
-) -> "tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]":
+    updates: list[FeatureUpdate], dry_run: bool, cluster: Cluster
+) -> tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]:
     """The finalized levels before the update, and the response."""
     async with cluster.connect() as client:
         described = (await client.describe_features()).features
@@ -133,7 +129,7 @@ async def _ask(
         return before, await client.update_features(updates)
 
 
-def _level_after(update: "FeatureUpdate", result: "UpdatableFeatureResult", before: dict[str, int]) -> int | None:
+def _level_after(update: FeatureUpdate, result: UpdatableFeatureResult, before: dict[str, int]) -> int | None:
     """The finalized level afterwards; None if it is not finalized. A refused update changes nothing."""
     if result.error_code is not ErrorCode.NONE:
         return before.get(update.feature)

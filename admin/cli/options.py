@@ -8,15 +8,13 @@ import sys
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
+from admin.client import AdminClient
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
 
 _T = TypeVar("_T")
 
@@ -57,13 +55,11 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmat
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for completion, up to --timeout seconds.")]
 
 
-def connect(bootstrap: str | None, data: Path, timeout_s: float) -> "AdminClient":
+def connect(bootstrap: str | None, data: Path, timeout_s: float) -> AdminClient:
     """A client for the named addresses, or else for the embedded cluster of the folder.
 
     Raises ConfigError for a malformed address and StartupError when the folder holds no cluster.
     """
-    from admin.client import AdminClient
-
     if bootstrap is None:
         return AdminClient(bootstrap_of(data), timeout_ms=int(timeout_s * 1000))
     addresses = [a.strip() for a in bootstrap.split(",") if a.strip()]
@@ -95,7 +91,7 @@ class Cluster(NamedTuple):
     timeout: float
     form: Format
 
-    def connect(self) -> "AdminClient":
+    def connect(self) -> AdminClient:
         return connect(self.bootstrap, self.data, self.timeout)
 
 

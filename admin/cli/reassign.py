@@ -1,8 +1,10 @@
 """`klamm reassign`: move partitions between brokers. File formats are those of kafka-reassign-partitions."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from random import SystemRandom
+from typing import Annotated
 
 import typer
 
@@ -18,18 +20,20 @@ from admin.cli.reassignment_outcomes import (
     refusals,
     wait_for_moves,
 )
+from admin.client import AdminClient
+from admin.partition_files import parse_reassignment, parse_topics, reassignment_document
+from admin.replica_moves import Assignment, Proposal, compare, propose_moves
+from cluster.broker import BrokerId
 from cluster.errors import ApiError, ConfigError, ErrorCode
+from cluster.partition import TopicPartition
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from admin.client import AdminClient
-    from admin.replica_moves import Assignment, Proposal
-    from cluster.broker import BrokerId
-    from cluster.partition import TopicPartition
-    from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
+from cluster.requests.reassignments import (
+    AlterPartitionReassignmentsResponse,
+    DescribedReassignment,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 
 app = typer.Typer(
     no_args_is_help=True, help="Move partitions between brokers, with the JSON files of kafka-reassign-partitions."
@@ -71,8 +75,6 @@ def generate(
     Prints a reassignment file to review, edit and pass to 'klamm reassign
     execute'. With -o json: an object with `current` and `proposed`.
     """
-    from admin.partition_files import parse_topics, reassignment_document
-
     names = list(topic or ())
     if topics_to_move_json_file is not None:
         names += parse_topics(read_input(topics_to_move_json_file), str(topics_to_move_json_file))
@@ -80,7 +82,7 @@ def generate(
         raise typer.BadParameter("no topics: pass --topic or --topics-to-move-json-file")
     brokers = parse_brokers(broker_list)
 
-    async def main() -> "Proposal":
+    async def main() -> Proposal:
         async with cluster.connect() as client:
             return await _propose(client, list(dict.fromkeys(names)), brokers, not disable_rack_aware)
 
@@ -125,9 +127,7 @@ def execute(
     """
     moves = _read_moves(_one_file(file, reassignment_json_file))
 
-    async def main() -> "tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]":
-        from admin.partition_files import reassignment_document
-
+    async def main() -> tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]:
         async with cluster.connect() as client:
             if not additional:
                 await _refuse_others(client, dry_run)
@@ -158,11 +158,9 @@ def verify(
     cluster: Cluster,
 ) -> None:
     """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different."""
-    from admin.replica_moves import compare
-
     moves = _read_moves(_one_file(file, reassignment_json_file))
 
-    async def main() -> "tuple[Assignment, list[DescribedReassignment]]":
+    async def main() -> tuple[Assignment, list[DescribedReassignment]]:
         async with cluster.connect() as client:
             names = sorted({tp.topic for tp in moves})
             return await _present_assignment(client, names), await describe_moves(client, names)
@@ -206,12 +204,10 @@ def cancel(
         raise typer.BadParameter("pass either the executed file or --all")
     chosen = list(_read_moves(_one_file(file, reassignment_json_file))) if named else None
 
-    async def main() -> "AlterPartitionReassignmentsResponse":
+    async def main() -> AlterPartitionReassignmentsResponse:
         async with cluster.connect() as client:
             partitions = chosen
             if partitions is None:
-                from cluster.partition import TopicPartition
-
                 partitions = [TopicPartition(r.topic, r.partition) for r in await describe_moves(client, None)]
             return await _alter(client, dict.fromkeys(partitions), dry_run)
 
@@ -231,7 +227,7 @@ def list_(
 ) -> None:
     """List ongoing reassignments: how many targets are in sync, and why one is stuck."""
 
-    async def main() -> "list[DescribedReassignment]":
+    async def main() -> list[DescribedReassignment]:
         async with cluster.connect() as client:
             return await describe_moves(client, None)
 
@@ -251,17 +247,11 @@ def _one_file(argument: Path | None, option: Path | None) -> Path:
     return named[0]
 
 
-def _read_moves(file: Path) -> "Assignment":
-    from admin.partition_files import parse_reassignment
-
+def _read_moves(file: Path) -> Assignment:
     return parse_reassignment(read_input(file), str(file))
 
 
-async def _propose(client: "AdminClient", names: list[str], brokers: "list[BrokerId]", rack_aware: bool) -> "Proposal":
-    from random import SystemRandom
-
-    from admin.replica_moves import propose_moves
-
+async def _propose(client: AdminClient, names: list[str], brokers: list[BrokerId], rack_aware: bool) -> Proposal:
     topics = (await client.describe_topics(names)).topics
     for topic in topics:
         if topic.error_code is not ErrorCode.NONE:
@@ -273,9 +263,7 @@ async def _propose(client: "AdminClient", names: list[str], brokers: "list[Broke
     return propose_moves(topics, [live[b] for b in dict.fromkeys(brokers)], SystemRandom(), rack_aware=rack_aware)
 
 
-async def _present_assignment(client: "AdminClient", names: list[str]) -> "Assignment":
-    from cluster.partition import TopicPartition
-
+async def _present_assignment(client: AdminClient, names: list[str]) -> Assignment:
     return {
         TopicPartition(t.name, p.partition): tuple(b for b in p.replicas if b not in p.removing_replicas)
         for t in (await client.describe_topics(names)).topics
@@ -283,7 +271,7 @@ async def _present_assignment(client: "AdminClient", names: list[str]) -> "Assig
     }
 
 
-async def _refuse_others(client: "AdminClient", dry_run: bool) -> None:
+async def _refuse_others(client: AdminClient, dry_run: bool) -> None:
     """Refuse while reassignments are in progress; a dry run only prints that they would cause a refusal."""
     going_on = await describe_moves(client, None)
     if not going_on:
@@ -298,11 +286,9 @@ async def _refuse_others(client: "AdminClient", dry_run: bool) -> None:
 
 
 async def _alter(
-    client: "AdminClient", moves: "Mapping[TopicPartition, tuple[BrokerId, ...] | None]", dry_run: bool
-) -> "AlterPartitionReassignmentsResponse":
+    client: AdminClient, moves: Mapping[TopicPartition, tuple[BrokerId, ...] | None], dry_run: bool
+) -> AlterPartitionReassignmentsResponse:
     """Request these target replicas; None cancels."""
-    from cluster.requests.reassignments import ReassignablePartition, ReassignableTopic
-
     topics: dict[str, list[ReassignablePartition]] = {}
     for tp, replicas in moves.items():
         topics.setdefault(tp.topic, []).append(ReassignablePartition(tp.partition, replicas))
@@ -311,8 +297,8 @@ async def _alter(
 
 
 def _report(
-    response: "AlterPartitionReassignmentsResponse",
-    left: "list[DescribedReassignment]",
+    response: AlterPartitionReassignmentsResponse,
+    left: list[DescribedReassignment],
     dry_run: bool,
     form: Format,
     done: str,

@@ -1,7 +1,8 @@
 """`klamm topics alter` and `klamm topics delete`."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -9,23 +10,21 @@ from admin.cli.options import Cluster, DryRunOption, WaitOption, YesOption, conf
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
-from cluster.errors import ApiError, ErrorCode
+from admin.client import AdminClient
+from admin.progress import Progress
+from cluster.errors import ApiError, ErrorCode, FieldViolation
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from admin.client import AdminClient
-    from cluster.errors import FieldViolation
-    from cluster.requests.configs import AlterableConfig, AlterConfigsResponse
-    from cluster.requests.topics import (
-        CreatePartitionsResponse,
-        DeletableTopicResult,
-        DeleteTopicsResponse,
-        DescribedTopicDeletion,
-        NewPartitions,
-    )
+from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsResource, AlterConfigsResponse
+from cluster.requests.topics import (
+    CreatePartitionsResponse,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+    DescribedTopicDeletion,
+    NewPartitions,
+    NewPartitionsAssignment,
+    WaitingReplica,
+)
 
 ALTER_EXAMPLES = examples(
     "klamm topics alter orders --partitions 12",
@@ -70,7 +69,7 @@ def alter(
     if partitions is None and not configs and not deleted:
         raise typer.BadParameter("nothing to change: pass --partitions, --config or --delete-config")
 
-    async def main() -> "tuple[CreatePartitionsResponse | None, AlterConfigsResponse | None]":
+    async def main() -> tuple[CreatePartitionsResponse | None, AlterConfigsResponse | None]:
         async with cluster.connect() as client:
             wanted = None
             if partitions is not None:
@@ -118,7 +117,7 @@ def delete(
     if not dry_run:
         confirm(f"Delete {', '.join(names)} with all records?", yes)
 
-    async def main() -> "tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]":
+    async def main() -> tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]:
         async with cluster.connect() as client:
             # With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun.
             response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
@@ -155,21 +154,15 @@ def delete(
 
 
 async def _alter_configs(
-    client: "AdminClient", name: str, changes: "tuple[AlterableConfig, ...]", dry_run: bool
-) -> "AlterConfigsResponse":
-    from cluster.requests.configs import TOPIC_RESOURCE, AlterConfigsResource
-
+    client: AdminClient, name: str, changes: tuple[AlterableConfig, ...], dry_run: bool
+) -> AlterConfigsResponse:
     response = await client.alter_configs([AlterConfigsResource(TOPIC_RESOURCE, name, changes)], validate_only=dry_run)
     (result,) = response.responses
     _raise_if_refused(name, result.error_code, result.error_message, result.violations)
     return response
 
 
-async def _new_partitions(
-    client: "AdminClient", name: str, count: int, replica_assignment: str | None
-) -> "NewPartitions":
-    from cluster.requests.topics import NewPartitions, NewPartitionsAssignment
-
+async def _new_partitions(client: AdminClient, name: str, count: int, replica_assignment: str | None) -> NewPartitions:
     if replica_assignment is None:
         return NewPartitions(name, count)
     assigned = [NewPartitionsAssignment(brokers) for brokers in parse_assignment(replica_assignment).values()]
@@ -181,16 +174,14 @@ async def _new_partitions(
     return NewPartitions(name, count, tuple(assigned))
 
 
-async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool) -> "CreatePartitionsResponse":
+async def _add(client: AdminClient, partitions: NewPartitions, dry_run: bool) -> CreatePartitionsResponse:
     response = await client.create_partitions([partitions], validate_only=dry_run)
     _raise_if_refused(partitions.name, response.results[0].error_code, response.results[0].error_message)
     return response
 
 
-async def _preview(client: "AdminClient", names: "Sequence[str]") -> "list[DescribedTopicDeletion]":
+async def _preview(client: AdminClient, names: Sequence[str]) -> list[DescribedTopicDeletion]:
     """The deletions that would start, and what each would wait for."""
-    from cluster.requests.topics import DescribedTopicDeletion, WaitingReplica
-
     previews = []
     for topic in (await client.describe_topics(names)).topics:
         offline = tuple(
@@ -203,12 +194,8 @@ async def _preview(client: "AdminClient", names: "Sequence[str]") -> "list[Descr
     return previews
 
 
-async def _watch_deletions(
-    client: "AdminClient", names: "Sequence[str]", limit_s: float
-) -> "list[DescribedTopicDeletion]":
+async def _watch_deletions(client: AdminClient, names: Sequence[str], limit_s: float) -> list[DescribedTopicDeletion]:
     """Wait up to `limit_s`, printing progress to stderr. Returns the deletions that are still pending."""
-    from admin.progress import Progress
-
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limit_s
     progress: Progress | None = None
@@ -228,13 +215,13 @@ async def _watch_deletions(
         await asyncio.sleep(min(_POLL_S, deadline - now))
 
 
-def _deletion_row(d: "DescribedTopicDeletion") -> tuple[object, ...]:
+def _deletion_row(d: DescribedTopicDeletion) -> tuple[object, ...]:
     replicas = sorted({w.reason for w in d.waiting if w.reason})
     return d.topic, d.state, f"{d.deleted_replicas} of {d.replicas}", "; ".join(replicas) or d.reason
 
 
 def _deletion_document(
-    name: str, refused: "DeletableTopicResult | None", d: "DescribedTopicDeletion | None"
+    name: str, refused: DeletableTopicResult | None, d: DescribedTopicDeletion | None
 ) -> dict[str, Any]:
     if refused is not None:
         error, reason = refused.error_code.name, refused.error_message or ""
@@ -254,7 +241,7 @@ def _deletion_document(
 
 
 def _raise_if_refused(
-    name: str, code: ErrorCode, message: str | None, violations: "Sequence[FieldViolation]" = ()
+    name: str, code: ErrorCode, message: str | None, violations: Sequence[FieldViolation] = ()
 ) -> None:
     if code is not ErrorCode.NONE:
         raise ApiError(code, message or f"topic {name!r}", field="topic", value=name, violations=violations)

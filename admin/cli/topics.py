@@ -1,6 +1,6 @@
 """`klamm topics`: create, list, describe, alter, delete, delete-records."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,13 +11,12 @@ from admin.cli.output import say, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
+from admin.client import AdminClient
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
-    from cluster.requests.plans import Plan
-    from cluster.requests.topics import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
+from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
+from cluster.requests.plans import Plan
+from cluster.requests.topics import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 app.command(epilog=ALTER_EXAMPLES)(alter)
@@ -50,8 +49,6 @@ def create(
     cluster: Cluster,
 ) -> None:
     """Create a topic and wait until its partitions have leaders."""
-    from cluster.requests.topics import NewTopic
-
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
         raise typer.BadParameter("--replica-assignment cannot be combined with --partitions or --replication-factor")
     topic = NewTopic(
@@ -113,7 +110,7 @@ def describe(
 ) -> None:
     """Show leader, leader epoch, ISR and replicas of each partition."""
 
-    async def main() -> "tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]":
+    async def main() -> tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]:
         async with cluster.connect() as client:
             topics = list((await client.describe_topics(names if names else None)).topics)
             return topics, await _settings(client, topics) if configs else {}
@@ -153,7 +150,7 @@ def describe(
             raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows the existing ones")
 
 
-async def _create(cluster: Cluster, topic: "NewTopic", dry_run: bool) -> "tuple[CreatableTopicResult, Plan | None]":
+async def _create(cluster: Cluster, topic: NewTopic, dry_run: bool) -> tuple[CreatableTopicResult, Plan | None]:
     async with cluster.connect() as client:
         response = await client.create_topics([topic], validate_only=dry_run)
     result = response.topics[0]
@@ -168,20 +165,18 @@ async def _create(cluster: Cluster, topic: "NewTopic", dry_run: bool) -> "tuple[
     return result, response.plan
 
 
-async def _list(cluster: Cluster) -> "list[ListedTopic]":
+async def _list(cluster: Cluster) -> list[ListedTopic]:
     async with cluster.connect() as client:
         return sorted((await client.list_topics()).topics, key=lambda t: t.name)
 
 
-async def _settings(client: "AdminClient", topics: "list[DescribedTopic]") -> dict[str, list[dict[str, Any]]]:
-    from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
-
+async def _settings(client: AdminClient, topics: list[DescribedTopic]) -> dict[str, list[dict[str, Any]]]:
     known = [ConfigResource(TOPIC_RESOURCE, t.name) for t in topics if t.error_code is ErrorCode.NONE]
     results = (await client.describe_configs(known)).results
     return {r.resource_name: config_documents(r.configs) for r in results}
 
 
-def _document(topic: "DescribedTopic") -> dict[str, Any]:
+def _document(topic: DescribedTopic) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -192,5 +187,5 @@ def _document(topic: "DescribedTopic") -> dict[str, Any]:
     }
 
 
-def _is_moving(topic: "DescribedTopic") -> bool:
+def _is_moving(topic: DescribedTopic) -> bool:
     return any(p.adding_replicas or p.removing_replicas for p in topic.partitions)
