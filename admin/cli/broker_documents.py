@@ -1,13 +1,18 @@
-"""Output of brokers: description, load, and the impact of a controlled shutdown."""
+"""Output of brokers: description, load, and the impact of a controlled shutdown; and of configs, with their source."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
+from admin.cli.output import write_table
 from cluster.requests.cluster import DescribedBroker
-from cluster.requests.elections import PlanControlledShutdownResponse, ThreatenedPartition
+from cluster.requests.configs import DescribedConfig
+from cluster.requests.elections import PlanControlledShutdownResponse
 from cluster.requests.topics import DescribedTopic
 
+_SOURCES: Final = {1: "topic", 2: "broker", 3: "default of brokers", 4: "file", 5: "built in"}
 BROKER_COLUMNS: Final = ("id", "address", "rack", "epoch", "state")
 
 
@@ -32,16 +37,21 @@ def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int
 
 def threat_documents(plan: PlanControlledShutdownResponse) -> dict[str, list[dict[str, Any]]]:
     """`leaderless[]` and `below_min_isr[]`: the partitions a shutdown would affect."""
-    return {
-        "leaderless": [_threat(t) for t in plan.leaderless],
-        "below_min_isr": [_threat(t) for t in plan.below_min_isr],
-    }
+    return {"leaderless": list(map(asdict, plan.leaderless)), "below_min_isr": list(map(asdict, plan.below_min_isr))}
 
 
-def _threat(t: ThreatenedPartition) -> dict[str, Any]:
-    return {
-        "topic": t.topic,
-        "partition": t.partition,
-        "isr_after": t.isr_after,
-        "min_insync_replicas": t.min_insync_replicas,
-    }
+def config_documents(configs: Sequence[DescribedConfig]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": c.name,
+            "value": c.value,
+            "source": _SOURCES.get(c.config_source, str(c.config_source)),
+            "read_only": c.read_only,
+        }
+        for c in sorted(configs, key=lambda c: c.name)
+    ]
+
+
+def write_configs(configs: list[dict[str, Any]]) -> None:
+    """A table of what `config_documents` returned."""
+    write_table(("config", "value", "source"), ((c["name"], c["value"], c["source"]) for c in configs))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_partition_names, read_input
 from admin.partition_files import parse_offsets
@@ -51,12 +51,7 @@ def delete_records(
     offsets = _wanted(partitions, before_offset, offset_json_file)
     if not dry_run:
         confirm(f"Delete records of {', '.join(map(str, offsets))}?", yes)
-
-    async def main() -> dict[TopicPartition, DeleteRecordsResult]:
-        async with cluster.connect() as client:
-            return await client.delete_records(offsets, validate_only=dry_run)
-
-    results = run(main())
+    results = cluster.ask(lambda client: client.delete_records(offsets, validate_only=dry_run))
     documents = [_document(result, offsets[tp]) for tp, result in results.items()]
     refused = sum(result.error_code is not ErrorCode.NONE for result in results.values())
     would = "would be " if dry_run else ""

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, DryRunOption, examples, talks_to_cluster
 from admin.cli.output import say, write
+from admin.client import AdminClient
 from cluster.errors import ErrorCode
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 from cluster.requests.configs import (
-    DescribeFeaturesResponse,
     FeatureUpdate,
     PlanFeatureUpdatesResponse,
     UpdatableFeatureResult,
@@ -33,12 +33,7 @@ _UNSAFE_DOWNGRADE: Final = 3
 @talks_to_cluster()
 def describe(*, cluster: Cluster) -> None:
     """Show each feature: its finalized level, and the levels that the controller and each broker support."""
-
-    async def main() -> DescribeFeaturesResponse:
-        async with cluster.connect() as client:
-            return await client.describe_features()
-
-    described = run(main())
+    described = cluster.ask(AdminClient.describe_features)
     features = [
         {
             "feature": f.feature,
@@ -98,7 +93,13 @@ def disable(
 
 def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster) -> None:
     updates = [FeatureUpdate(*update) for update in wanted]
-    before, answer = run(_ask(updates, dry_run, cluster))
+
+    async def main(client: AdminClient) -> tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]:
+        described = (await client.describe_features()).features
+        before = {f.feature: f.finalized_level for f in described if f.finalized_level is not None}
+        return before, await (client.plan_feature_updates if dry_run else client.update_features)(updates)
+
+    before, answer = cluster.ask(main)
     rows: list[dict[str, Any]] = [
         {
             "feature": update.feature,
@@ -115,18 +116,6 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
     write({"features": rows, "dry_run": dry_run}, cluster.form, columns, (tuple(row.values()) for row in rows))
     if refused:
         raise typer.Exit(ExitCode.REFUSED)
-
-
-async def _ask(
-    updates: list[FeatureUpdate], dry_run: bool, cluster: Cluster
-) -> tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]:
-    """The finalized levels before the update, and the response."""
-    async with cluster.connect() as client:
-        described = (await client.describe_features()).features
-        before = {f.feature: f.finalized_level for f in described if f.finalized_level is not None}
-        if dry_run:
-            return before, await client.plan_feature_updates(updates)
-        return before, await client.update_features(updates)
 
 
 def _level_after(update: FeatureUpdate, result: UpdatableFeatureResult, before: dict[str, int]) -> int | None:

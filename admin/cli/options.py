@@ -50,6 +50,8 @@ TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, max=TIMEOUT_MAX_S, help="Give up after this many seconds.")
 ]
 FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
+ConfigOption = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a config. Repeatable.")]
+ShowConfigsOption = Annotated[bool, typer.Option("--configs", help="Show the configs in effect and their source.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, without changing anything.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for completion, up to --timeout seconds.")]
@@ -91,8 +93,14 @@ class Cluster(NamedTuple):
     timeout: float
     form: Format
 
-    def connect(self) -> AdminClient:
-        return connect(self.bootstrap, self.data, self.timeout)
+    def ask(self, request: Callable[[AdminClient], Coroutine[Any, Any, _T]]) -> _T:
+        """Connect, and run the part of a command that needs a client."""
+
+        async def main() -> _T:
+            async with connect(self.bootstrap, self.data, self.timeout) as client:
+                return await request(client)
+
+        return run(main())
 
 
 _OPTIONS_OF_CLUSTER: Final = {

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import typer
+from msgspec.structs import asdict
 
 from admin.cli.output import write_table
 from cluster.requests.plans import DescribedPartition, Plan
@@ -43,17 +44,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def partition_document(p: DescribedPartition) -> dict[str, Any]:
-    return {
-        "partition": p.partition,
-        "leader": p.leader,
-        "leader_epoch": p.leader_epoch,
-        "partition_epoch": p.partition_epoch,
-        "isr": list(p.isr),
-        "replicas": list(p.replicas),
-        "adding_replicas": list(p.adding_replicas),
-        "removing_replicas": list(p.removing_replicas),
-        "offline_replicas": list(p.offline_replicas),
-    }
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(p).items()}
 
 
 def write_plan(plan: Plan) -> None:

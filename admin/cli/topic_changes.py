@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, WaitOption, YesOption, confirm, examples, run, talks_to_cluster
+from admin.cli.options import (
+    Cluster,
+    ConfigOption,
+    DryRunOption,
+    WaitOption,
+    YesOption,
+    confirm,
+    examples,
+    talks_to_cluster,
+)
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
@@ -51,7 +60,7 @@ def alter(
         str | None,
         typer.Option(metavar="B:B,B:B", help="Replicas of each new partition, or of all as in Kafka's tool."),
     ] = None,
-    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a config. Repeatable.")] = None,
+    config: ConfigOption = None,
     delete_config: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Reset a config to its default. Repeatable.")
     ] = None,
@@ -69,19 +78,17 @@ def alter(
     if partitions is None and not configs and not deleted:
         raise typer.BadParameter("nothing to change: pass --partitions, --config or --delete-config")
 
-    async def main() -> tuple[CreatePartitionsResponse | None, AlterConfigsResponse | None]:
-        async with cluster.connect() as client:
-            wanted = None
-            if partitions is not None:
-                wanted = await _new_partitions(client, name, partitions, replica_assignment)
-                # Validated first, so that it cannot be refused after the configs have changed.
-                await _add(client, wanted, dry_run=True)
-            altered = None
-            if configs or deleted:
-                altered = await _alter_configs(client, name, alterations(configs, deleted), dry_run)
-            return None if wanted is None else await _add(client, wanted, dry_run), altered
+    async def main(client: AdminClient) -> tuple[CreatePartitionsResponse | None, AlterConfigsResponse | None]:
+        wanted = altered = None
+        if partitions is not None:
+            wanted = await _new_partitions(client, name, partitions, replica_assignment)
+            # Validated first, so that it cannot be refused after the configs have changed.
+            await _add(client, wanted, dry_run=True)
+        if configs or deleted:
+            altered = await _alter_configs(client, name, alterations(configs, deleted), dry_run)
+        return None if wanted is None else await _add(client, wanted, dry_run), altered
 
-    added, altered = run(main())
+    added, altered = cluster.ask(main)
     would = "would be " if dry_run else ""
     document: dict[str, Any] = {"name": name, "dry_run": dry_run, "set": configs, "deleted": deleted, "added": []}
     if added is not None:
@@ -117,20 +124,21 @@ def delete(
     if not dry_run:
         confirm(f"Delete {', '.join(names)} with all records?", yes)
 
-    async def main() -> tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]:
-        async with cluster.connect() as client:
-            # With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun.
-            response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
-            fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
-            refused = {str(r.name): r for r in response.responses if r.error_code not in fine}
-            accepted = [name for name in names if name not in refused]
-            if not accepted:
-                return response, refused, []
-            if dry_run:
-                return response, refused, await _preview(client, accepted)
-            return response, refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
+    async def main(
+        client: AdminClient,
+    ) -> tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]:
+        # With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun.
+        response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
+        fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
+        refused = {str(r.name): r for r in response.responses if r.error_code not in fine}
+        accepted = [name for name in names if name not in refused]
+        if not accepted:
+            return response, refused, []
+        if dry_run:
+            return response, refused, await _preview(client, accepted)
+        return response, refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
 
-    response, refused, pending = run(main())
+    response, refused, pending = cluster.ask(main)
     left = {d.topic: d for d in pending}
     documents = [_deletion_document(name, refused.get(name), left.get(name)) for name in names]
     for document in documents:

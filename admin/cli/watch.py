@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, examples, talks_to_cluster
 from admin.cli.output import say
+from admin.client import AdminClient
 from cluster.process.documents import Format
 from cluster.requests.cluster import ClusterEvent, WatchResponse
 
@@ -43,12 +44,9 @@ def watch(
     --timeout seconds. -o json prints one object per line.
     """
 
-    async def main() -> None:
+    async def main(client: AdminClient) -> None:
         left = max_events
-        async with (
-            cluster.connect() as client,
-            contextlib.aclosing(client.watch(topic or None, cursor=since)) as responses,
-        ):
+        async with asyncio.timeout(for_), contextlib.aclosing(client.watch(topic or None, cursor=since)) as responses:
             async for response in responses:
                 shown = response.events[:left]
                 _show(response, shown, cluster.form)
@@ -56,13 +54,8 @@ def watch(
                 if left == 0:
                     return
 
-    async def limited() -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(for_):
-                await main()
-
-    with contextlib.suppress(KeyboardInterrupt):
-        run(limited() if for_ is not None else main())
+    with contextlib.suppress(KeyboardInterrupt, TimeoutError):
+        cluster.ask(main)
 
 
 def _show(response: WatchResponse, events: tuple[ClusterEvent, ...], form: Format) -> None:
