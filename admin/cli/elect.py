@@ -122,12 +122,7 @@ def _elect(cluster: Cluster, election_type: int, choice: _Choice, dry_run: bool)
 
 def _report(response: ElectLeadersResponse, dry_run: bool, form: Format) -> None:
     elections = [
-        {
-            "topic": t.topic,
-            "partition": p.partition_id,
-            "error": p.error_code.name,
-            "message": p.error_message or "",
-        }
+        {"topic": t.topic, "partition": p.partition_id, "error": p.error_code.name, "message": p.error_message or ""}
         for t in response.results
         for p in t.partition_result
     ]

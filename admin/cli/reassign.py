@@ -141,12 +141,7 @@ def execute(
     )
 )
 @talks_to_cluster()
-def verify(
-    file: FileArgument = None,
-    *,
-    reassignment_json_file: FileOption = None,
-    cluster: Cluster,
-) -> None:
+def verify(file: FileArgument = None, *, reassignment_json_file: FileOption = None, cluster: Cluster) -> None:
     """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different."""
     moves = _read_moves(_one_file(file, reassignment_json_file))
 

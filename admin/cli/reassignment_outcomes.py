@@ -75,12 +75,7 @@ def move_document(r: DescribedReassignment) -> dict[str, Any]:
 def refusals(response: AlterPartitionReassignmentsResponse) -> list[dict[str, Any]]:
     """Partitions whose reassignment was refused, with the reason."""
     return [
-        {
-            "topic": t.name,
-            "partition": p.partition_index,
-            "error": p.error_code.name,
-            "message": p.error_message or "",
-        }
+        {"topic": t.name, "partition": p.partition_index, "error": p.error_code.name, "message": p.error_message or ""}
         for t in response.responses
         for p in t.partitions
         if p.error_code is not ErrorCode.NONE

@@ -93,9 +93,7 @@ def list_(*, cluster: Cluster) -> None:
 
 @app.command(
     epilog=examples(
-        "klamm topics describe orders",
-        "klamm topics describe orders --configs",
-        "klamm topics describe -o json",
+        "klamm topics describe orders", "klamm topics describe orders --configs", "klamm topics describe -o json"
     )
 )
 @talks_to_cluster()
