@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec.structs import asdict
 
 from admin.cli.options import Cluster, DryRunOption, examples, talks_to_cluster
 from admin.cli.output import say, write
@@ -35,15 +36,12 @@ def describe(*, cluster: Cluster) -> None:
     """Show each feature: its finalized level, and the levels that the controller and each broker support."""
     described = cluster.ask(AdminClient.describe_features)
     features = [
-        {
-            "feature": f.feature,
-            "finalized_level": f.finalized_level,
-            "min_version_level": f.min_version_level,
-            "max_version_level": f.max_version_level,
+        asdict(f)
+        | {
             "brokers": [
                 {"id": b.broker_id, "min_version_level": b.min_version_level, "max_version_level": b.max_version_level}
                 for b in f.brokers
-            ],
+            ]
         }
         for f in described.features
     ]

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from msgspec.structs import asdict
+
 from admin.cli.output import say
 from admin.client import AdminClient
 from admin.progress import Progress
@@ -59,17 +61,8 @@ def move_row(r: DescribedReassignment) -> tuple[object, ...]:
 
 
 def move_document(r: DescribedReassignment) -> dict[str, Any]:
-    return {
-        "topic": r.topic,
-        "partition": r.partition,
-        "leader": r.leader,
-        "isr": list(r.isr),
-        "replicas": list(r.replicas),
-        "adding_replicas": list(r.adding_replicas),
-        "removing_replicas": list(r.removing_replicas),
-        "targets": [{"broker": t.broker_id, "in_sync": t.in_sync, "alive": t.alive} for t in r.targets],
-        "stuck_reason": r.stuck_reason,
-    }
+    targets = [{"broker": t.broker_id, "in_sync": t.in_sync, "alive": t.alive} for t in r.targets]
+    return asdict(r) | {"targets": targets}
 
 
 def refusals(response: AlterPartitionReassignmentsResponse) -> list[dict[str, Any]]:
