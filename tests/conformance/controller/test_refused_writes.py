@@ -289,7 +289,7 @@ def test_every_handler_takes_part() -> None:
     assert names - WRITE_NOTHING - {"ProcedureResumption"} == covered
 
 
-@pytest.mark.rule("INV-4", "PS-3", "RM-2", "RA-3", "FN-2")
+@pytest.mark.rule("INV-4", "PS-3", "RM-2", "RA-3", "FN-2", "D-27", "D-28")
 @pytest.mark.parametrize("procedure", PROCEDURES, ids=lambda procedure: procedure.name)
 @pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name.lower())
 def test_memory_says_what_zookeeper_says_after_a_refused_write(procedure: Procedure, refusal: Refusal) -> None:

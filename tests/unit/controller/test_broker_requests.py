@@ -195,3 +195,15 @@ def test_metadata_and_stops_say_whose_they_are_and_of_what() -> None:
     assert states == [("u", "id-of-u", [(3, (2,))]), ("t", "id-of-t", [(0, (0, 2))])]
     (stopped,) = stop.partition_states
     assert (stopped.topic_name, stopped.partition_index, stopped.delete_partition) == ("u", 3, True)
+
+
+@pytest.mark.rule("RA-18")
+def test_an_announced_assignment_is_sent_although_the_context_does_not_have_it_yet() -> None:
+    view = cluster()
+    batch = ControlBatch(view, {tp("t-0"): assignment([2])})
+    assert batch.assignment(tp("t-0")) == assignment([2])
+    assert batch.assignment(tp("t-1")) == assignment([2, 9])
+    batch.add_update_metadata_for_all([tp("t-0"), tp("t-1")])
+    (topic,) = of(send(batch), UpdateMetadataRequest)[1].topic_states
+    assert [state.replicas for state in topic.partition_states] == [(2,), (2, 9)]
+    assert view.assignment(tp("t-0")) == assignment([1, 2])
