@@ -9,98 +9,40 @@ from admin.topology import Topology
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.partition import TopicPartition
-from cluster.requests.cluster import (
-    DescribedBroker,
-    DescribeLogHeadsRequest,
-    DescribeLogHeadsResponse,
-    LogHead,
-    ReadStateChangesRequest,
-    ReadStateChangesResponse,
-    WatchRequest,
-    WatchResponse,
-)
-from cluster.requests.configs import (
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResponse,
-    ConfigResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeFeaturesRequest,
-    DescribeFeaturesResponse,
-    FeatureUpdate,
-    PlanFeatureUpdatesRequest,
-    PlanFeatureUpdatesResponse,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
-from cluster.requests.elections import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ElectLeadersTopic,
-    PlanControlledShutdownRequest,
-    PlanControlledShutdownResponse,
-    ShutdownRequest,
-    ShutdownResponse,
-)
-from cluster.requests.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    DescribeReassignmentsRequest,
-    DescribeReassignmentsResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    ListPartitionReassignmentsTopics,
-    ReassignableTopic,
-)
-from cluster.requests.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeTopicDeletionsRequest,
-    DescribeTopicDeletionsResponse,
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
-    ListTopicsRequest,
-    ListTopicsResponse,
-    NewPartitions,
-    NewTopic,
-    TopicToDelete,
-)
+from cluster.requests import cluster, configs, elections, reassignments, topics
 
 
 class AdminClient(ClusterConnection):
     """A connection with everything that can be asked of the controller, and errors as there."""
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> CreateTopicsResponse:
+    async def create_topics(
+        self, new: Sequence[topics.NewTopic], *, validate_only: bool = False
+    ) -> topics.CreateTopicsResponse:
         """Create topics and wait until their partitions have leaders. One result per topic.
 
         An attempt whose answer was lost is sent again; only after a failover in between may
         TOPIC_ALREADY_EXISTS speak of our own topic. So it is with every mutation here.
         """
-        request = CreateTopicsRequest(tuple(topics), self._timeout_ms, validate_only)
-        return await self.ask_controller(request, CreateTopicsResponse)
+        request = topics.CreateTopicsRequest(tuple(new), self._timeout_ms, validate_only)
+        return await self.ask_controller(request, topics.CreateTopicsResponse)
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], *, validate_only: bool = False
-    ) -> CreatePartitionsResponse:
+        self, new: Sequence[topics.NewPartitions], *, validate_only: bool = False
+    ) -> topics.CreatePartitionsResponse:
         """Add partitions to topics and wait until they have leaders. One result per topic."""
-        request = CreatePartitionsRequest(tuple(topics), self._timeout_ms, validate_only)
-        return await self.ask_controller(request, CreatePartitionsResponse)
+        request = topics.CreatePartitionsRequest(tuple(new), self._timeout_ms, validate_only)
+        return await self.ask_controller(request, topics.CreatePartitionsResponse)
 
     async def delete_topics(
         self, names: Sequence[str], *, wait_ms: int | None = None, validate_only: bool = False
-    ) -> DeleteTopicsResponse:
+    ) -> topics.DeleteTopicsResponse:
         """Mark topics for deletion and wait until they are gone, at most `wait_ms`; default: the client's timeout.
 
         REQUEST_TIMED_OUT means that the deletion is under way: `describe_topic_deletions` tells how far it is.
         """
-        topics = tuple(TopicToDelete(name) for name in names)
-        request = DeleteTopicsRequest(topics, self._timeout_ms if wait_ms is None else wait_ms, validate_only)
-        return await self.ask_controller(request, DeleteTopicsResponse)
+        limit_ms = self._timeout_ms if wait_ms is None else wait_ms
+        request = topics.DeleteTopicsRequest(tuple(map(topics.TopicToDelete, names)), limit_ms, validate_only)
+        return await self.ask_controller(request, topics.DeleteTopicsResponse)
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, Offset], *, wait_ms: int | None = None, validate_only: bool = False
@@ -114,82 +56,100 @@ class AdminClient(ClusterConnection):
             Topology(self), offsets, wait_ms=limit_ms, validate_only=validate_only
         )
 
-    async def list_topics(self) -> ListTopicsResponse:
-        return await self.ask_controller(ListTopicsRequest(), ListTopicsResponse)
+    async def list_topics(self) -> topics.ListTopicsResponse:
+        return await self.ask_controller(topics.ListTopicsRequest(), topics.ListTopicsResponse)
 
-    async def describe_topics(self, names: Sequence[str] | None = None) -> DescribeTopicsResponse:
+    async def describe_topics(self, names: Sequence[str] | None = None) -> topics.DescribeTopicsResponse:
         """Partitions and configs of these topics, of all with None; an unknown one has its error code."""
-        return await self.ask_controller(DescribeTopicsRequest(_all_or(names)), DescribeTopicsResponse)
+        return await self.ask_controller(topics.DescribeTopicsRequest(_all_or(names)), topics.DescribeTopicsResponse)
 
-    async def describe_topic_deletions(self, names: Sequence[str] | None = None) -> DescribeTopicDeletionsResponse:
+    async def describe_topic_deletions(
+        self, names: Sequence[str] | None = None
+    ) -> topics.DescribeTopicDeletionsResponse:
         """Progress of the deletions of these topics, of all with None, and what they wait for."""
-        request = DescribeTopicDeletionsRequest(_all_or(names))
-        return await self.ask_controller(request, DescribeTopicDeletionsResponse)
+        request = topics.DescribeTopicDeletionsRequest(_all_or(names))
+        return await self.ask_controller(request, topics.DescribeTopicDeletionsResponse)
 
     async def alter_partition_reassignments(
-        self, topics: Sequence[ReassignableTopic], *, validate_only: bool = False
-    ) -> AlterPartitionReassignmentsResponse:
+        self, topics: Sequence[reassignments.ReassignableTopic], *, validate_only: bool = False
+    ) -> reassignments.AlterPartitionReassignmentsResponse:
         """Begin, replace or cancel reassignments. Success means accepted and recorded, not completed."""
-        request = AlterPartitionReassignmentsRequest(tuple(topics), self._timeout_ms, validate_only)
-        return await self.ask_controller(request, AlterPartitionReassignmentsResponse)
+        request = reassignments.AlterPartitionReassignmentsRequest(tuple(topics), self._timeout_ms, validate_only)
+        return await self.ask_controller(request, reassignments.AlterPartitionReassignmentsResponse)
 
     async def list_partition_reassignments(
-        self, topics: Sequence[ListPartitionReassignmentsTopics] | None = None
-    ) -> ListPartitionReassignmentsResponse:
+        self, topics: Sequence[reassignments.ListPartitionReassignmentsTopics] | None = None
+    ) -> reassignments.ListPartitionReassignmentsResponse:
         """Ongoing reassignments of these partitions, or all with None."""
-        request = ListPartitionReassignmentsRequest(None if topics is None else tuple(topics), self._timeout_ms)
-        return await self.ask_controller(request, ListPartitionReassignmentsResponse)
+        request = reassignments.ListPartitionReassignmentsRequest(
+            None if topics is None else tuple(topics), self._timeout_ms
+        )
+        return await self.ask_controller(request, reassignments.ListPartitionReassignmentsResponse)
 
-    async def describe_reassignments(self, names: Sequence[str] | None = None) -> DescribeReassignmentsResponse:
+    async def describe_reassignments(
+        self, names: Sequence[str] | None = None
+    ) -> reassignments.DescribeReassignmentsResponse:
         """Progress of the reassignments of these topics, of all with None, and what they wait for."""
-        return await self.ask_controller(DescribeReassignmentsRequest(_all_or(names)), DescribeReassignmentsResponse)
+        return await self.ask_controller(
+            reassignments.DescribeReassignmentsRequest(_all_or(names)), reassignments.DescribeReassignmentsResponse
+        )
 
     async def elect_leaders(
         self,
         election_type: int,
-        partitions: Sequence[ElectLeadersTopic] | None,
+        partitions: Sequence[elections.ElectLeadersTopic] | None,
         *,
         validate_only: bool = False,
-    ) -> ElectLeadersResponse:
+    ) -> elections.ElectLeadersResponse:
         """Elect PREFERRED leaders, or UNCLEAN ones where there is none, of these partitions, of all with None."""
         chosen = None if partitions is None else tuple(partitions)
-        request = ElectLeadersRequest(election_type, chosen, self._timeout_ms, validate_only)
-        return await self.ask_controller(request, ElectLeadersResponse)
+        request = elections.ElectLeadersRequest(election_type, chosen, self._timeout_ms, validate_only)
+        return await self.ask_controller(request, elections.ElectLeadersResponse)
 
-    async def plan_controlled_shutdown(self, broker: BrokerId) -> PlanControlledShutdownResponse:
+    async def plan_controlled_shutdown(self, broker: BrokerId) -> elections.PlanControlledShutdownResponse:
         """Plan a controlled shutdown of this broker, without changing anything."""
-        return await self.ask_controller(PlanControlledShutdownRequest(broker), PlanControlledShutdownResponse)
+        return await self.ask_controller(
+            elections.PlanControlledShutdownRequest(broker), elections.PlanControlledShutdownResponse
+        )
 
-    async def shut_down_broker(self, broker: DescribedBroker) -> ShutdownResponse:
+    async def shut_down_broker(self, broker: cluster.DescribedBroker) -> elections.ShutdownResponse:
         """Request a controlled shutdown of this incarnation of a broker. Returns when it has begun."""
-        request = ShutdownRequest(broker.id, broker.epoch)
+        request = elections.ShutdownRequest(broker.id, broker.epoch)
         response = await self.rpc.call(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
-        assert isinstance(response, ShutdownResponse)
+        assert isinstance(response, elections.ShutdownResponse)
         return response
 
-    async def describe_configs(self, resources: Sequence[ConfigResource]) -> DescribeConfigsResponse:
-        return await self.ask_controller(DescribeConfigsRequest(tuple(resources)), DescribeConfigsResponse)
+    async def describe_configs(self, resources: Sequence[configs.ConfigResource]) -> configs.DescribeConfigsResponse:
+        return await self.ask_controller(
+            configs.DescribeConfigsRequest(tuple(resources)), configs.DescribeConfigsResponse
+        )
 
     async def alter_configs(
-        self, resources: Sequence[AlterConfigsResource], *, validate_only: bool = False
-    ) -> AlterConfigsResponse:
+        self, resources: Sequence[configs.AlterConfigsResource], *, validate_only: bool = False
+    ) -> configs.AlterConfigsResponse:
         """Set and delete single keys. One result per resource, which is changed as a whole or not at all."""
-        request = AlterConfigsRequest(tuple(resources), validate_only)
-        return await self.ask_controller(request, AlterConfigsResponse)
+        request = configs.AlterConfigsRequest(tuple(resources), validate_only)
+        return await self.ask_controller(request, configs.AlterConfigsResponse)
 
-    async def update_features(self, updates: Sequence[FeatureUpdate]) -> UpdateFeaturesResponse:
+    async def update_features(self, updates: Sequence[configs.FeatureUpdate]) -> configs.UpdateFeaturesResponse:
         """Raise, lower and remove finalized features. One result per update; the valid ones are written."""
-        request = UpdateFeaturesRequest(tuple(updates), self._timeout_ms)
-        return await self.ask_controller(request, UpdateFeaturesResponse)
+        request = configs.UpdateFeaturesRequest(tuple(updates), self._timeout_ms)
+        return await self.ask_controller(request, configs.UpdateFeaturesResponse)
 
-    async def plan_feature_updates(self, updates: Sequence[FeatureUpdate]) -> PlanFeatureUpdatesResponse:
+    async def plan_feature_updates(
+        self, updates: Sequence[configs.FeatureUpdate]
+    ) -> configs.PlanFeatureUpdatesResponse:
         """What `update_features` would come to; nothing is changed."""
-        return await self.ask_controller(PlanFeatureUpdatesRequest(tuple(updates)), PlanFeatureUpdatesResponse)
+        return await self.ask_controller(
+            configs.PlanFeatureUpdatesRequest(tuple(updates)), configs.PlanFeatureUpdatesResponse
+        )
 
-    async def describe_features(self) -> DescribeFeaturesResponse:
-        return await self.ask_controller(DescribeFeaturesRequest(), DescribeFeaturesResponse)
+    async def describe_features(self) -> configs.DescribeFeaturesResponse:
+        return await self.ask_controller(configs.DescribeFeaturesRequest(), configs.DescribeFeaturesResponse)
 
-    async def watch(self, topics: Sequence[str] | None = None, *, cursor: str = "") -> AsyncGenerator[WatchResponse]:
+    async def watch(
+        self, topics: Sequence[str] | None = None, *, cursor: str = ""
+    ) -> AsyncGenerator[cluster.WatchResponse]:
         """Stream cluster events from now on, or after `cursor`, across failovers, without an end.
 
         Raises PeerUnreachableError when no controller is found for as long as the client's timeout.
@@ -197,8 +157,8 @@ class AdminClient(ClusterConnection):
         while True:
             address = await self._controller_address()
             try:
-                async for response in self.rpc.stream(address, WatchRequest(cursor, _all_or(topics))):
-                    assert isinstance(response, WatchResponse)
+                async for response in self.rpc.stream(address, cluster.WatchRequest(cursor, _all_or(topics))):
+                    assert isinstance(response, cluster.WatchResponse)
                     cursor = response.cursor
                     yield response
             except PeerUnreachableError:
@@ -207,17 +167,17 @@ class AdminClient(ClusterConnection):
                 self._follow(error, address)
             await asyncio.sleep(RETRY_PAUSE_S)
 
-    async def read_state_changes(self, address: str, topic: str, partition: int) -> ReadStateChangesResponse:
+    async def read_state_changes(self, address: str, topic: str, partition: int) -> cluster.ReadStateChangesResponse:
         """One node's state-change records of a partition, without retries."""
-        request = ReadStateChangesRequest(topic, partition)
+        request = cluster.ReadStateChangesRequest(topic, partition)
         response = await self.rpc.call(address, request, self._timeout_ms)
-        assert isinstance(response, ReadStateChangesResponse)
+        assert isinstance(response, cluster.ReadStateChangesResponse)
         return response
 
-    async def describe_log_heads(self, address: str) -> tuple[LogHead, ...]:
+    async def describe_log_heads(self, address: str) -> tuple[cluster.LogHead, ...]:
         """Where one node's state-change log ends, without a second try."""
-        response = await self.rpc.call(address, DescribeLogHeadsRequest(), self._timeout_ms)
-        assert isinstance(response, DescribeLogHeadsResponse)
+        response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self._timeout_ms)
+        assert isinstance(response, cluster.DescribeLogHeadsResponse)
         return response.heads
 
 

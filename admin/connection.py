@@ -13,7 +13,6 @@ from uuid import uuid4
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.requests.data import MetadataRequest, MetadataResponse
-from cluster.rpc.client import RpcClient
 
 _T = TypeVar("_T")
 
@@ -31,6 +30,8 @@ class ClusterConnection:
     """
 
     def __init__(self, bootstrap: Sequence[str], *, timeout_ms: int = 30_000) -> None:
+        from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
+
         assert bootstrap, "a client needs an address to start from"
         self.timeout_s = timeout_ms / 1000
         self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)

@@ -10,8 +10,7 @@ from cluster.errors import ZooKeeperError
 from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker, DescribedController
 from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.zookeeper.port import ZooKeeper
-from cluster.zookeeper.registered_brokers import registered_brokers
-from cluster.zookeeper.registered_controllers import registered_controllers
+from cluster.zookeeper.registrations import registered_brokers, registered_controllers
 
 _TIMEOUT_S: Final = 2.0
 

@@ -12,8 +12,8 @@ from cluster.broker import BrokerId
 from cluster.errors import OutcomeUnknownError, StartupError
 from cluster.znodes.cluster_wide import decode_cluster_id, encode_cluster_id
 from cluster.znodes.paths import BROKERS_SEQID, CLUSTER_ID, CONTROLLERS_IDS, PERSISTENT_PATHS
-from cluster.zookeeper.creation import check_present, create_where_missing
 from cluster.zookeeper.port import Create, SetData, ZooKeeper, refusal
+from cluster.zookeeper.recipes import check_present, create_where_missing
 
 
 async def create_persistent_paths(zookeeper: ZooKeeper) -> None:

@@ -16,7 +16,7 @@ from cluster.process.clock import WallClock
 from cluster.znodes.paths import broker_path
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Create, Delete, SetData, ZkError, ZooKeeper, refusal
-from cluster.zookeeper.registered_brokers import registered_brokers
+from cluster.zookeeper.registrations import registered_brokers
 
 _RETRY_S: Final = 0.5
 _NEVER: Final = 0

@@ -66,9 +66,7 @@ class ReplicaAssignment(Struct, frozen=True):
         original = self.original
         replicas = tuple(dict.fromkeys((*target, *original)))
         return ReplicaAssignment(
-            replicas=replicas,
-            adding=_without(replicas, original),
-            removing=_without(replicas, target),
+            replicas=replicas, adding=_without(replicas, original), removing=_without(replicas, target)
         )
 
 

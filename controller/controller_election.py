@@ -33,9 +33,9 @@ from cluster.znodes.paths import (
     controller_registration_path,
 )
 from cluster.znodes.registrations import decode_controller_registration, encode_controller_registration
-from cluster.zookeeper.creation import create_where_missing
 from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
+from cluster.zookeeper.recipes import create_where_missing
 from controller.config import ControllerConfig
 
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})

@@ -15,7 +15,7 @@ from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
-from cluster.zookeeper.registered_controllers import registered_controllers
+from cluster.zookeeper.registrations import registered_controllers
 from controller.answered_requests import AnsweredRequests
 from controller.apis import APIS
 from controller.controller import Controller

@@ -20,8 +20,7 @@ from cluster.process.diagnostics import configure_diagnostics
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
-from cluster.requests.context import RequestContext
-from cluster.rpc.request_handler import RequestHandler
+from cluster.requests.context import RequestContext, RequestHandler
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from controller.config import ControllerConfig

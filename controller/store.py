@@ -30,9 +30,9 @@ from cluster.znodes.paths import (
 from cluster.znodes.topics import decode_state, decode_topic, encode_state, encode_topic
 from cluster.zookeeper.configs import read_configs
 from cluster.zookeeper.decoding import decode_each
-from cluster.zookeeper.listing import watched_children
 from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode, ZooKeeper
-from cluster.zookeeper.registered_brokers import decode_registration
+from cluster.zookeeper.recipes import watched_children
+from cluster.zookeeper.registrations import decode_registration
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 
 _DELETION_ROUNDS: Final = 3

@@ -1,33 +1,108 @@
-"""`klamm`: the list of all commands. What a command needs is imported when it runs.
+"""`klamm`: the list of all commands. The module of a command is imported when it is run.
 
 Exit codes: `cluster.process.exit_codes`.
 """
 
 import os
 import sys
+from functools import cached_property
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from admin.cli import brokers, clusters, elect, features, reassign, topics
-from admin.cli.consume import CONSUME_EXAMPLES, consume
 from admin.cli.options import examples
 from admin.cli.output import say
-from admin.cli.produce import PRODUCE_EXAMPLES, produce
-from admin.cli.story import STORY_EXAMPLES, story
-from admin.cli.watch import WATCH_EXAMPLES, watch
 from cluster.errors import ApiError, ClusterError, ConfigError
 from cluster.process.exit_codes import ExitCode
-from launcher import audits, benches, local_cluster, nodes
-from launcher.checks import run_checks
-from launcher.demo_command import DEMO_EXAMPLES, demo
-from launcher.simulations import SIMULATE_EXAMPLES, simulate
+
+_MODULES: Final = {
+    "Cluster on this machine": {
+        "demo": "launcher.demo_command",
+        "up": "launcher.local_cluster",
+        "down": "launcher.local_cluster",
+        "status": "launcher.local_cluster",
+    },
+    "Cluster operations": {
+        "watch": "admin.cli.watch",
+        "produce": "admin.cli.produce",
+        "consume": "admin.cli.consume",
+        "story": "admin.cli.story",
+        "topics": "admin.cli.topics",
+        "cluster": "admin.cli.clusters",
+        "brokers": "admin.cli.brokers",
+        "reassign": "admin.cli.reassign",
+        "elect": "admin.cli.elect",
+        "features": "admin.cli.features",
+    },
+    "Single processes": {
+        "zookeeper": "launcher.nodes",
+        "controller": "launcher.nodes",
+        "broker": "launcher.nodes",
+    },
+    "Audit, simulation, tests": {
+        "simulate": "launcher.simulations",
+        "test": "launcher.checks",
+        "audit": "launcher.audits",
+        "bench": "launcher.benches",
+    },
+}
+"""By panel of the help: each command or group, and the module whose `app` is this group or has this command."""
+_SUMMARIES: Final = {
+    "demo": "Demonstrate failover: kill a leader and the active controller under load, then check that no record "
+    "is lost.",
+    "up": "Start a cluster on this machine: ZooKeeper, controllers 1001… and brokers 1…, one process each.",
+    "down": "Stop the processes of a cluster. Its data stays; 'klamm up' starts it again.",
+    "status": "Show every process of a cluster: state, pid, addresses, and which controller is active.",
+    "watch": "Stream changes of leaders, ISRs, brokers, topics, reassignments and configs until Ctrl-C.",
+    "produce": "Produce one record per line of stdin or of a file; a tab separates key and value.",
+    "consume": "Print the records of a topic to stdout, one per line, and follow new ones until Ctrl-C.",
+    "story": "Show the history of one partition: its leaders, and every recorded change with its cause.",
+    "topics": "Create, list, describe, alter and delete topics.",
+    "cluster": "Describe the cluster, check its health.",
+    "brokers": "List, describe, configure and shut down brokers.",
+    "reassign": "Move partitions between brokers, with the JSON files of kafka-reassign-partitions.",
+    "elect": "Trigger preferred or unclean leader elections.",
+    "features": "Describe, upgrade, downgrade and disable features.",
+    "zookeeper": "Run a standalone ZooKeeper server in the foreground. Prints its address.",
+    "controller": "Run one controller in the foreground. It competes for `/controller`; one controller is active at a "
+    "time.",
+    "broker": "Run one broker in the foreground: replicated partition logs, produce and fetch.",
+    "simulate": "Run simulated clusters under random faults and check the protocol's invariants.",
+    "test": "Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.",
+    "audit": "Audit state-change logs: check invariants, report findings, detect tampering.",
+    "bench": "Benchmarks. They measure; only wrong results fail.",
+}
+"""What the list of commands says of each; for a command, the first paragraph of its help."""
+
+
+class _Lazy:
+    """A command or a group whose module is imported at the first use of more than its line in the list of commands."""
+
+    hidden = deprecated = False
+
+    def __init__(self, name: str, panel: str, module: str) -> None:
+        self.name, self.rich_help_panel, self.short_help = name, panel, _SUMMARIES[name]
+        self._module = module
+
+    @cached_property
+    def _command(self) -> Any:
+        group = typer.main.get_group(import_module(self._module).app)
+        return group.commands.get(self.name, group)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._command, name)
 
 
 class _Commands(TyperGroup):
     """All commands. A reader that closes the pipe early, such as `head`, is not a failure."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        lazy: Any = {name: _Lazy(name, panel, module) for panel, of in _MODULES.items() for name, module in of.items()}
+        self.commands = {**lazy, **self.commands}
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -79,36 +154,6 @@ def _options(
     ] = False,
 ) -> None:
     """Options of `klamm` itself."""
-
-
-_LOCAL: Final = "Cluster on this machine"
-_CLIENTS: Final = "Cluster operations"
-_PROCESSES: Final = "Single processes"
-_CHECKS: Final = "Audit, simulation, tests"
-
-app.command(rich_help_panel=_LOCAL, epilog=DEMO_EXAMPLES)(demo)
-app.command(rich_help_panel=_LOCAL, epilog=local_cluster.UP_EXAMPLES)(local_cluster.up)
-app.command(rich_help_panel=_LOCAL, epilog=local_cluster.DOWN_EXAMPLES)(local_cluster.down)
-app.command(rich_help_panel=_LOCAL, epilog=local_cluster.STATUS_EXAMPLES)(local_cluster.status)
-app.add_typer(topics.app, name="topics", rich_help_panel=_CLIENTS)
-app.add_typer(clusters.app, name="cluster", rich_help_panel=_CLIENTS)
-app.add_typer(brokers.app, name="brokers", rich_help_panel=_CLIENTS)
-app.add_typer(reassign.app, name="reassign", rich_help_panel=_CLIENTS)
-app.add_typer(elect.app, name="elect", rich_help_panel=_CLIENTS)
-app.add_typer(features.app, name="features", rich_help_panel=_CLIENTS)
-app.command(rich_help_panel=_CLIENTS, epilog=WATCH_EXAMPLES)(watch)
-app.command(rich_help_panel=_CLIENTS, epilog=PRODUCE_EXAMPLES)(produce)
-app.command(rich_help_panel=_CLIENTS, epilog=CONSUME_EXAMPLES)(consume)
-app.command(rich_help_panel=_CLIENTS, epilog=STORY_EXAMPLES)(story)
-app.command(rich_help_panel=_PROCESSES, epilog=nodes.ZOOKEEPER_EXAMPLES)(nodes.zookeeper)
-app.command(rich_help_panel=_PROCESSES, epilog=nodes.CONTROLLER_EXAMPLES)(nodes.controller)
-app.command(rich_help_panel=_PROCESSES, epilog=nodes.BROKER_EXAMPLES)(nodes.broker)
-app.add_typer(audits.app, name="audit", rich_help_panel=_CHECKS)
-app.command(rich_help_panel=_CHECKS, epilog=SIMULATE_EXAMPLES)(simulate)
-app.add_typer(benches.app, name="bench", rich_help_panel=_CHECKS)
-app.command(
-    "test", rich_help_panel=_CHECKS, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(run_checks)
 
 
 def main() -> None:

@@ -11,10 +11,13 @@ from admin.cli.output import say
 from cluster.process.exit_codes import ExitCode
 from launcher.installation import ROOT, require_clone
 
+app = typer.Typer()
+
 # Seconds, so that running them once more under coverage costs little: decisions have no branch without a test.
 _TESTS_OF_DECISIONS = ("tests/unit/controller", "tests/unit/broker_agent/decisions")
 
 
+@app.command("test", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run_checks(
     context: typer.Context,
     deep: Annotated[bool, typer.Option("--deep", help="Include the long tests.")] = False,

@@ -6,29 +6,33 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from admin.cli.options import FormatOption, examples
 from admin.cli.output import say
+from cluster.errors import StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
+from deploy.local.cluster import LocalCluster
+from launcher.demo_audit import audit_twice
 from launcher.installation import require_extras
+from launcher.serving import wait_until_serving
 
-if TYPE_CHECKING:
-    from deploy.local.cluster import LocalCluster
+app = typer.Typer()
 
 _MIN_STAGE = 1
 
 
-DEMO_EXAMPLES = examples(
-    "klamm demo",
-    "klamm demo --data /tmp/klamm-demo -o json",
-    exit_codes="0 passed; 1 a record was lost, or the audit failed; 2 wrong usage.",
+@app.command(
+    epilog=examples(
+        "klamm demo",
+        "klamm demo --data /tmp/klamm-demo -o json",
+        exit_codes="0 passed; 1 a record was lost, or the audit failed; 2 wrong usage.",
+    )
 )
-
-
 def demo(
     *,
     data: Annotated[Path | None, typer.Option("--data", help="Data folder. Default: a new temporary folder.")] = None,
@@ -42,9 +46,6 @@ def demo(
     and a copy of them with an injected second leader. Takes about two
     minutes. Needs the extras 'embedded' and 'audit'.
     """
-    from cluster.errors import StartupError
-    from deploy.local.cluster import LocalCluster
-
     require_extras("embedded", "audit")
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="klamm-demo-")) if data is None else data
@@ -72,12 +73,8 @@ def demo(
     sys.exit(ExitCode.OK if document["passed"] else ExitCode.REFUSED)
 
 
-def _run(cluster: "LocalCluster", step: Any) -> dict[str, Any]:
-    import msgspec
-
+def _run(cluster: LocalCluster, step: Any) -> dict[str, Any]:
     from launcher.demo import demonstrate, write_lines
-    from launcher.demo_audit import audit_twice
-    from launcher.serving import wait_until_serving
 
     report = _new_report_folder(cluster.folder)
     step(f"starting ZooKeeper, 3 controllers and 3 brokers in {cluster.folder}")

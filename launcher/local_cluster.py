@@ -4,7 +4,7 @@ import asyncio
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -12,21 +12,14 @@ from admin.cli.options import DEFAULT_DATA, DataOption, FormatOption, examples
 from admin.cli.output import say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
+from cluster.process.config import load_config
 from cluster.process.documents import Format
+from deploy.local.cluster import LocalCluster
+from launcher.serving import describe_status, wait_until_serving
 
-if TYPE_CHECKING:
-    from deploy.local.cluster import LocalCluster
+app = typer.Typer()
 
 _WATCH_S = 0.5
-UP_EXAMPLES: Final = examples(
-    "klamm up --detach",
-    "klamm up --brokers 5 --config min.insync.replicas=2 --data /tmp/klamm",
-    exit_codes="0 up, or stopped by Ctrl-C; 1 not up in time; 2 wrong usage.",
-)
-DOWN_EXAMPLES: Final = examples("klamm down", "klamm down --data /tmp/klamm")
-STATUS_EXAMPLES: Final = examples(
-    "klamm status", "klamm status -o json", exit_codes="0 shown; 1 no cluster there; 2 wrong usage."
-)
 _SetAclOption = Annotated[
     bool, typer.Option("--zookeeper-set-acl", help="Create znodes with ACLs: this cluster may write, others only read.")
 ]
@@ -34,6 +27,13 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
 """The fields that a configuration must have, to validate settings."""
 
 
+@app.command(
+    epilog=examples(
+        "klamm up --detach",
+        "klamm up --brokers 5 --config min.insync.replicas=2 --data /tmp/klamm",
+        exit_codes="0 up, or stopped by Ctrl-C; 1 not up in time; 2 wrong usage.",
+    )
+)
 def up(
     *,
     controllers: Annotated[int | None, typer.Option(min=1, help="How many. Default: as before, or 3.")] = None,
@@ -54,10 +54,6 @@ def up(
     If the data folder has a cluster already, its missing processes are
     started on their data. Needs the extra 'embedded'.
     """
-    from cluster.process.config import load_config
-    from deploy.local.cluster import LocalCluster
-    from launcher.serving import wait_until_serving
-
     settings = parse_configs(config)
     # Validated here, so that all errors are reported at once and not by processes that fail to start.
     load_config(None, {**_SOME_NODE, **({} if zookeeper is None else {"zookeeper": zookeeper}), "settings": settings})
@@ -96,24 +92,23 @@ def up(
         cluster.stop_all()
 
 
+@app.command(epilog=examples("klamm down", "klamm down --data /tmp/klamm"))
 def down(data: DataOption = DEFAULT_DATA) -> None:
     """Stop the processes of a cluster. Its data stays; 'klamm up' starts it again."""
-    from deploy.local.cluster import LocalCluster
-
     cluster = LocalCluster.open(data)
     running = [m.name for m in cluster.state.members if cluster.state_of(m.name) != "stopped"]
     cluster.stop_all()
     say(f"stopped {', '.join(running)}" if running else "no process was running")
 
 
+@app.command(
+    epilog=examples("klamm status", "klamm status -o json", exit_codes="0 shown; 1 no cluster there; 2 wrong usage.")
+)
 def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -> None:
     """Show every process of a cluster: state, pid, addresses, and which controller is active.
 
     Also works while processes are down. -o json has the paths of the logs.
     """
-    from deploy.local.cluster import LocalCluster
-    from launcher.serving import describe_status
-
     document = asyncio.run(describe_status(LocalCluster.open(data)))
     columns = ("role", "id", "pid", "address", "metrics", "state", "active", "epoch")
     write(document, form, columns, _rows(document, columns))
@@ -127,11 +122,11 @@ def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[objec
     return [["yes" if m.get(c) is True else ("" if m.get(c) is False else m.get(c)) for c in columns] for m in members]
 
 
-def _announce(cluster: "LocalCluster", seconds: float, data: Path) -> None:
+def _announce(cluster: LocalCluster, seconds: float, data: Path) -> None:
     say(f"cluster is up after {seconds:.1f} s; connect with --bootstrap {cluster.bootstrap[0]} or --data {data}")
 
 
-def _watch(cluster: "LocalCluster") -> None:
+def _watch(cluster: LocalCluster) -> None:
     """Restart processes that exited by themselves, and report every change of state."""
     states = {m.name: cluster.state_of(m.name) for m in cluster.state.members}
     while True:

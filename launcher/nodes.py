@@ -8,15 +8,15 @@ import typer
 
 from admin.cli.options import examples
 
+app = typer.Typer()
+
 _EXIT_CODES = "0 stopped; 1 it cannot run, see its log; 2 wrong configuration."
-ZOOKEEPER_EXAMPLES = examples("klamm zookeeper --port 2181 --data /var/lib/zookeeper")
-CONTROLLER_EXAMPLES = examples("klamm controller --config deploy/config/controller.toml", exit_codes=_EXIT_CODES)
-BROKER_EXAMPLES = examples("klamm broker --config deploy/config/broker.toml", exit_codes=_EXIT_CODES)
 _ConfigOption = Annotated[
     Path, typer.Option("--config", metavar="FILE", help="TOML: id, zookeeper, listen, data, settings, …")
 ]
 
 
+@app.command(epilog=examples("klamm zookeeper --port 2181 --data /var/lib/zookeeper"))
 def zookeeper(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Client port; 0 picks a free one.")] = 2181,
     data: Annotated[Path, typer.Option(help="Folder for snapshots, transactions and logs.")] = Path(".klamm/zookeeper"),
@@ -31,6 +31,7 @@ def zookeeper(
     run_foreground(port, data, ServerSettings(heap_mb=heap))
 
 
+@app.command(epilog=examples("klamm controller --config deploy/config/controller.toml", exit_codes=_EXIT_CODES))
 def controller(config: _ConfigOption) -> None:
     """Run one controller in the foreground. It competes for `/controller`; one controller is active at a time.
 
@@ -42,6 +43,7 @@ def controller(config: _ConfigOption) -> None:
     sys.exit(main(config))
 
 
+@app.command(epilog=examples("klamm broker --config deploy/config/broker.toml", exit_codes=_EXIT_CODES))
 def broker(config: _ConfigOption) -> None:
     """Run one broker in the foreground: replicated partition logs, produce and fetch.
 

@@ -11,16 +11,19 @@ from admin.cli.options import FormatOption, examples
 from cluster.errors import ConfigError
 from cluster.process.documents import Format
 
-SIMULATE_EXAMPLES = examples(
-    "klamm simulate --seed 7                  one run",
-    "klamm simulate --seeds 1..200 --jobs 2   many, on two cores",
-    "klamm simulate --seed 7 --output runs    keep its logs in runs/seed-7",
-    "klamm story t1-0 --log-dir runs/seed-7",
-    "klamm audit run --once --log-dir runs/seed-7 --output report",
-    exit_codes="0 no violation; 1 a run failed; 2 wrong usage; 3 violations found.",
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "klamm simulate --seed 7                  one run",
+        "klamm simulate --seeds 1..200 --jobs 2   many, on two cores",
+        "klamm simulate --seed 7 --output runs    keep its logs in runs/seed-7",
+        "klamm story t1-0 --log-dir runs/seed-7",
+        "klamm audit run --once --log-dir runs/seed-7 --output report",
+        exit_codes="0 no violation; 1 a run failed; 2 wrong usage; 3 violations found.",
+    )
 )
-
-
 def simulate(
     *,
     seed: Annotated[int | None, typer.Option("--seed", min=0, show_default="1", help="Simulate this seed.")] = None,

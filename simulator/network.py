@@ -19,7 +19,7 @@ from cluster.requests.agents import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from cluster.requests.context import RequestContext
+from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.control import ControlRequest, ControlResponse
 from cluster.requests.data import (
     FetchRequest,
@@ -29,7 +29,6 @@ from cluster.requests.data import (
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
-from cluster.rpc.request_handler import RequestHandler
 from simulator.virtual_time_loop import OUTSIDE, Process
 
 REQUEST_TIMEOUT_S = 30.0

@@ -23,7 +23,7 @@ from cluster.process.clock import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
-from cluster.rpc.request_handler import RequestHandler
+from cluster.requests.context import RequestHandler
 from cluster.znodes.paths import broker_path, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig

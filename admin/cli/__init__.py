@@ -1,5 +1,4 @@
 """The verbs of `klamm` that talk to a cluster: one file per noun. Results go to stdout, messages to stderr.
 
-Modules here are imported at every start of the command, so what is heavy (gRPC, record batches, tables) is
-imported in the functions that need it.
+`launcher/__main__.py` imports the module of a command when it is run.
 """

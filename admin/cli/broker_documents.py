@@ -1,22 +1,26 @@
-"""Output of brokers: description, load, and the impact of a controlled shutdown."""
+"""Output of brokers: description, load, and the impact of a controlled shutdown; and of configs, with their source."""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from cluster.requests.cluster import DescribedBroker
-    from cluster.requests.elections import PlanControlledShutdownResponse, ThreatenedPartition
-    from cluster.requests.topics import DescribedTopic
+from msgspec.structs import asdict
 
+from admin.cli.output import write_table
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.configs import DescribedConfig
+from cluster.requests.elections import PlanControlledShutdownResponse
+from cluster.requests.topics import DescribedTopic
+
+_SOURCES: Final = {1: "topic", 2: "broker", 3: "default of brokers", 4: "file", 5: "built in"}
 BROKER_COLUMNS: Final = ("id", "address", "rack", "epoch", "state")
 
 
-def broker_document(b: "DescribedBroker") -> dict[str, Any]:
+def broker_document(b: DescribedBroker) -> dict[str, Any]:
     return {"id": b.id, "address": b.endpoint.address, "rack": b.rack, "epoch": b.epoch, "state": b.state}
 
 
-def load_of_brokers(topics: "Sequence[DescribedTopic]") -> dict[int, dict[str, int]]:
+def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int]]:
     """Counts per broker: partitions it leads, is preferred leader of, hosts, and hosts out of sync."""
     load: dict[int, dict[str, int]] = defaultdict(
         lambda: {"leaders": 0, "preferred_leaders": 0, "replicas": 0, "out_of_sync": 0}
@@ -31,18 +35,23 @@ def load_of_brokers(topics: "Sequence[DescribedTopic]") -> dict[int, dict[str, i
     return load
 
 
-def threat_documents(plan: "PlanControlledShutdownResponse") -> dict[str, list[dict[str, Any]]]:
+def threat_documents(plan: PlanControlledShutdownResponse) -> dict[str, list[dict[str, Any]]]:
     """`leaderless[]` and `below_min_isr[]`: the partitions a shutdown would affect."""
-    return {
-        "leaderless": [_threat(t) for t in plan.leaderless],
-        "below_min_isr": [_threat(t) for t in plan.below_min_isr],
-    }
+    return {"leaderless": list(map(asdict, plan.leaderless)), "below_min_isr": list(map(asdict, plan.below_min_isr))}
 
 
-def _threat(t: "ThreatenedPartition") -> dict[str, Any]:
-    return {
-        "topic": t.topic,
-        "partition": t.partition,
-        "isr_after": t.isr_after,
-        "min_insync_replicas": t.min_insync_replicas,
-    }
+def config_documents(configs: Sequence[DescribedConfig]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": c.name,
+            "value": c.value,
+            "source": _SOURCES.get(c.config_source, str(c.config_source)),
+            "read_only": c.read_only,
+        }
+        for c in sorted(configs, key=lambda c: c.name)
+    ]
+
+
+def write_configs(configs: list[dict[str, Any]]) -> None:
+    """A table of what `config_documents` returned."""
+    write_table(("config", "value", "source"), ((c["name"], c["value"], c["source"]) for c in configs))

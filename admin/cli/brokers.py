@@ -1,30 +1,39 @@
 """`klamm brokers`: list, describe, configure and shut down brokers."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from admin.cli.broker_documents import (
     BROKER_COLUMNS,
     broker_document,
+    config_documents,
     load_of_brokers,
     threat_documents,
+    write_configs,
 )
-from admin.cli.config_documents import config_documents
-from admin.cli.options import Cluster, DryRunOption, WaitOption, examples, run, talks_to_cluster
+from admin.cli.options import (
+    Cluster,
+    ConfigOption,
+    DryRunOption,
+    ShowConfigsOption,
+    WaitOption,
+    examples,
+    talks_to_cluster,
+)
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
+from admin.client import AdminClient
+from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
-from cluster.process.documents import Format
+from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
-    from cluster.requests.cluster import DescribedBroker
-    from cluster.requests.elections import PlanControlledShutdownResponse
-    from cluster.requests.plans import Plan
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource, ConfigResource
+from cluster.requests.elections import PlanControlledShutdownResponse
+from cluster.requests.plans import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut down brokers.")
 
@@ -35,67 +44,46 @@ _THREATS_SHOWN = 20
 
 @app.command("list", epilog=examples("klamm brokers list", "klamm brokers list -o json"))
 @talks_to_cluster()
-def list_(
-    *,
-    cluster: Cluster,
-) -> None:
+def list_(*, cluster: Cluster) -> None:
     """List the registered brokers with address, rack, broker epoch and state."""
-
-    async def main() -> "list[DescribedBroker]":
-        async with cluster.connect() as client:
-            return list((await client.describe_controller()).brokers)
-
-    brokers = [broker_document(b) for b in sorted(run(main()), key=lambda b: b.id)]
+    registered = cluster.ask(AdminClient.describe_controller).brokers
+    brokers = [broker_document(b) for b in sorted(registered, key=lambda b: b.id)]
     write({"brokers": brokers}, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
-@app.command(
-    epilog=examples(
-        "klamm brokers describe",
-        "klamm brokers describe 2 --configs -o json",
-    )
-)
+@app.command(epilog=examples("klamm brokers describe", "klamm brokers describe 2 --configs -o json"))
 @talks_to_cluster()
 def describe(
     ids: Annotated[
         list[int] | None, typer.Argument(metavar="ID", help="Broker ids. Default: all registered brokers.")
     ] = None,
     *,
-    configs: Annotated[bool, typer.Option("--configs", help="Show the configs in effect and their source.")] = False,
+    configs: ShowConfigsOption = False,
     cluster: Cluster,
 ) -> None:
     """Show per broker how many partitions it leads, is preferred leader of, hosts, and hosts out of sync."""
 
-    async def main() -> list[dict[str, Any]]:
-        async with cluster.connect() as client:
-            live = {b.id: b for b in (await client.describe_controller()).brokers}
-            missing = [broker for broker in ids or () if broker not in live]
-            if missing:
-                raise ApiError(
-                    ErrorCode.BROKER_NOT_AVAILABLE,
-                    f"brokers {missing} are not registered; 'klamm brokers list' shows those that are",
-                    field="broker",
-                )
-            load = load_of_brokers((await client.describe_topics()).topics)
-            chosen = [broker for _, broker in sorted(live.items()) if not ids or broker.id in ids]
-            described = [broker_document(b) | load[b.id] for b in chosen]
-            if configs:
-                for document in described:
-                    document["configs"] = await _configs(client, str(document["id"]))
-            return described
+    async def main(client: AdminClient) -> list[dict[str, Any]]:
+        live = {b.id: b for b in (await client.describe_controller()).brokers}
+        missing = [broker for broker in ids or () if broker not in live]
+        if missing:
+            message = f"brokers {missing} are not registered; 'klamm brokers list' shows those that are"
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
+        load = load_of_brokers((await client.describe_topics()).topics)
+        chosen = [broker for _, broker in sorted(live.items()) if not ids or broker.id in ids]
+        described = [broker_document(b) | load[b.id] for b in chosen]
+        if configs:
+            for document in described:
+                document["configs"] = await _configs(client, str(document["id"]))
+        return described
 
-    described = run(main())
+    described = cluster.ask(main)
     columns = (*BROKER_COLUMNS, "leaders", "preferred", "replicas", "out of sync")
     write({"brokers": described}, cluster.form, columns, (tuple(b.values())[: len(columns)] for b in described))
     if configs and cluster.form is Format.TABLE:
         for broker in described:
             typer.echo(f"\nbroker {broker['id']}")
-            write(
-                {},
-                cluster.form,
-                ("config", "value", "source"),
-                ((c["name"], c["value"], c["source"]) for c in broker["configs"]),
-            )
+            write_configs(broker["configs"])
 
 
 @app.command(
@@ -110,7 +98,7 @@ def alter(
         str, typer.Argument(metavar="ID|default", help="A broker id, or 'default' for the cluster-wide default.")
     ],
     *,
-    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a config. Repeatable.")] = None,
+    config: ConfigOption = None,
     delete_config: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Remove a dynamic config. Repeatable.")
     ] = None,
@@ -121,8 +109,6 @@ def alter(
 
     Takes effect at once, without a restart; keys that need one are refused.
     """
-    from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource
-
     if broker != "default" and not broker.isdecimal():
         raise typer.BadParameter(f"broker {broker!r}: must be a broker id or 'default'")
     configs, deleted = parse_configs(config), list(delete_config or ())
@@ -130,26 +116,23 @@ def alter(
         raise typer.BadParameter("nothing to change: pass --config KEY=VALUE or --delete-config KEY")
     name = "" if broker == "default" else broker
 
-    async def main() -> "tuple[Plan | None, list[dict[str, Any]]]":
-        async with cluster.connect() as client:
-            resource = AlterConfigsResource(BROKER_RESOURCE, name, alterations(configs, deleted))
-            response = await client.alter_configs([resource], validate_only=dry_run)
-            (result,) = response.responses
-            if result.error_code is not ErrorCode.NONE:
-                raise ApiError(
-                    result.error_code,
-                    result.error_message or "refused",
-                    field="broker",
-                    value=broker,
-                    violations=result.violations,
-                )
-            return response.plan, await _configs(client, name)
+    async def main(client: AdminClient) -> tuple[Plan | None, list[dict[str, Any]]]:
+        resource = AlterConfigsResource(BROKER_RESOURCE, name, alterations(configs, deleted))
+        response = await client.alter_configs([resource], validate_only=dry_run)
+        (result,) = response.responses
+        if result.error_code is not ErrorCode.NONE:
+            message = result.error_message or "refused"
+            raise ApiError(result.error_code, message, field="broker", value=broker, violations=result.violations)
+        return response.plan, await _configs(client, name)
 
-    plan, present = run(main())
+    plan, present = cluster.ask(main)
     if plan is None or plan.settings:
         say(f"configs of broker {broker} {'would be ' if dry_run else ''}changed")
-    if plan is not None and cluster.form is Format.TABLE:
-        write_plan(plan)
+    if cluster.form is Format.TABLE:
+        if plan is None:
+            write_configs(present)
+        else:
+            write_plan(plan)
         return
     document = {
         "broker": broker,
@@ -159,9 +142,7 @@ def alter(
         "configs": present,
         "plan": None if plan is None else plan_document(plan),
     }
-    write(
-        document, cluster.form, ("config", "value", "source"), ((c["name"], c["value"], c["source"]) for c in present)
-    )
+    write_document(document, cluster.form)
 
 
 @app.command(
@@ -188,29 +169,21 @@ def shutdown(
     every leader change. To remove a broker for good, move its replicas
     first: 'klamm reassign generate'.
     """
-    from cluster.broker import BrokerId
 
-    async def main() -> "tuple[PlanControlledShutdownResponse, bool]":
-        async with cluster.connect() as client:
-            plan = await client.plan_controlled_shutdown(BrokerId(broker))
-            if dry_run or ((plan.leaderless or plan.below_min_isr) and not force):
-                return plan, False
-            leaving = await _begin_shutdown(client, broker)
-            if wait:
-                await _wait_until_gone(client, leaving, cluster.timeout)
-            return plan, True
+    async def main(client: AdminClient) -> tuple[PlanControlledShutdownResponse, bool]:
+        plan = await client.plan_controlled_shutdown(BrokerId(broker))
+        if dry_run or ((plan.leaderless or plan.below_min_isr) and not force):
+            return plan, False
+        leaving = await _begin_shutdown(client, broker)
+        if wait:
+            await _wait_until_gone(client, leaving, cluster.timeout)
+        return plan, True
 
-    plan, begun = run(main())
+    plan, begun = cluster.ask(main)
     threats = threat_documents(plan)
-    document = {
-        "broker": broker,
-        "dry_run": dry_run,
-        "begun": begun,
-        **threats,
-        "plan": plan_document(plan.plan),
-    }
     if cluster.form is not Format.TABLE:
-        write(document, cluster.form, (), ())
+        document = {"broker": broker, "dry_run": dry_run, "begun": begun, **threats, "plan": plan_document(plan.plan)}
+        write_document(document, cluster.form)
     elif dry_run:
         write_plan(plan.plan)
     _say_threats(threats)
@@ -225,7 +198,7 @@ def shutdown(
         say(f"broker {broker} {'has shut down' if wait else 'is shutting down'}")
 
 
-async def _begin_shutdown(client: "AdminClient", broker_id: int) -> "DescribedBroker":
+async def _begin_shutdown(client: AdminClient, broker_id: int) -> DescribedBroker:
     live = {int(b.id): b for b in (await client.describe_controller()).brokers}
     broker = live.get(broker_id)
     if broker is None:
@@ -236,7 +209,7 @@ async def _begin_shutdown(client: "AdminClient", broker_id: int) -> "DescribedBr
     return broker
 
 
-async def _wait_until_gone(client: "AdminClient", broker: "DescribedBroker", limit_s: float) -> None:
+async def _wait_until_gone(client: AdminClient, broker: DescribedBroker, limit_s: float) -> None:
     """Wait until this incarnation of the broker is no longer registered."""
     try:
         async with asyncio.timeout(limit_s):
@@ -250,14 +223,11 @@ async def _wait_until_gone(client: "AdminClient", broker: "DescribedBroker", lim
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
 
-async def _configs(client: "AdminClient", broker: str) -> list[dict[str, Any]]:
-    from cluster.requests.configs import BROKER_RESOURCE, ConfigResource
-
+async def _configs(client: AdminClient, broker: str) -> list[dict[str, Any]]:
     (result,) = (await client.describe_configs([ConfigResource(BROKER_RESOURCE, broker)])).results
     if result.error_code is not ErrorCode.NONE:
-        raise ApiError(
-            result.error_code, result.error_message or "cannot describe the configs of the broker", value=broker
-        )
+        message = result.error_message or "cannot describe the configs of the broker"
+        raise ApiError(result.error_code, message, value=broker)
     return config_documents(result.configs)
 
 

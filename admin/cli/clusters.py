@@ -1,35 +1,23 @@
 """`klamm cluster`: description of the cluster and health check."""
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
-from admin.cli.options import Cluster, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, examples, talks_to_cluster
 from admin.cli.output import counted, say, write
+from admin.client import AdminClient
+from admin.health import HealthIssue, find_trouble
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from admin.health import HealthIssue
-    from cluster.requests.cluster import DescribeClusterResponse
 
 app = typer.Typer(no_args_is_help=True, help="Describe the cluster, check its health.")
 
 
 @app.command(epilog=examples("klamm cluster describe", "klamm cluster describe --bootstrap localhost:9092 -o json"))
 @talks_to_cluster()
-def describe(
-    *,
-    cluster: Cluster,
-) -> None:
+def describe(*, cluster: Cluster) -> None:
     """Show the cluster id, the active controller with its epoch, and the live brokers."""
-
-    async def main() -> "DescribeClusterResponse":
-        async with cluster.connect() as client:
-            return await client.describe_controller()
-
-    described = run(main())
+    described = cluster.ask(AdminClient.describe_controller)
     controller = {
         "id": described.controller_id,
         "address": described.controller_address,
@@ -51,10 +39,7 @@ def describe(
     )
 )
 @talks_to_cluster()
-def health(
-    *,
-    cluster: Cluster,
-) -> None:
+def health(*, cluster: Cluster) -> None:
     """Check the health of the cluster. Lists issues, most severe first.
 
     Reports offline and under-replicated partitions, partitions below
@@ -62,18 +47,12 @@ def health(
     stuck reassignments and topic deletions, and brokers that lost more than
     10 % of their preferred leaderships.
     """
-    findings, counts = run(_examine(cluster))
+    findings, counts = cluster.ask(_examine)
     document = {
         "healthy": not findings,
         "counts": counts,
         "findings": [
-            {
-                "kind": f.trouble.value,
-                "topic": f.topic,
-                "partition": f.partition,
-                "broker": f.broker,
-                "detail": f.detail,
-            }
+            {"kind": f.trouble, "topic": f.topic, "partition": f.partition, "broker": f.broker, "detail": f.detail}
             for f in findings
         ],
     }
@@ -86,14 +65,11 @@ def health(
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-async def _examine(cluster: Cluster) -> "tuple[list[HealthIssue], dict[str, int]]":
-    from admin.health import find_trouble
-
-    async with cluster.connect() as client:
-        brokers = (await client.describe_controller()).brokers
-        topics = (await client.describe_topics()).topics
-        reassignments = (await client.describe_reassignments()).reassignments
-        deletions = (await client.describe_topic_deletions()).deletions
+async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int]]:
+    brokers = (await client.describe_controller()).brokers
+    topics = (await client.describe_topics()).topics
+    reassignments = (await client.describe_reassignments()).reassignments
+    deletions = (await client.describe_topic_deletions()).deletions
     counts = {
         "brokers": len(brokers),
         "topics": len(topics),
@@ -104,7 +80,7 @@ async def _examine(cluster: Cluster) -> "tuple[list[HealthIssue], dict[str, int]
     return find_trouble(topics, brokers, reassignments, deletions), counts
 
 
-def _place(issue: "HealthIssue") -> str:
+def _place(issue: HealthIssue) -> str:
     if issue.topic:
         return issue.topic if issue.partition < 0 else f"{issue.topic}-{issue.partition}"
     return f"broker {issue.broker}"

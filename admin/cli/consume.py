@@ -5,19 +5,21 @@ import contextlib
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec import Struct
 
 from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, examples, run
 from admin.cli.output import say
+from admin.consumer import Consumer, list_offsets
+from admin.record_batches import Record
+from admin.topology import Topology
+from cluster.broker import Offset
 from cluster.errors import ApiError, ErrorCode
+from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
-if TYPE_CHECKING:
-    from admin.record_batches import Record
-    from admin.topology import Topology
-    from cluster.broker import Offset
+app = typer.Typer()
 
 
 class _Order(Struct, frozen=True):
@@ -33,13 +35,13 @@ class _Order(Struct, frozen=True):
     timeout_s: float
 
 
-CONSUME_EXAMPLES = examples(
-    "klamm consume orders --from-beginning --until-end",
-    "klamm consume orders --partition 0 --offset 1000 --max-messages 10 --with-keys",
-    exit_codes="0 done; 1 a partition cannot be read; 2 wrong usage; 130 Ctrl-C.",
+@app.command(
+    epilog=examples(
+        "klamm consume orders --from-beginning --until-end",
+        "klamm consume orders --partition 0 --offset 1000 --max-messages 10 --with-keys",
+        exit_codes="0 done; 1 a partition cannot be read; 2 wrong usage; 130 Ctrl-C.",
+    )
 )
-
-
 def consume(
     topic: Annotated[str, typer.Argument(help="The topic to read.")],
     *,
@@ -91,9 +93,6 @@ async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
 
 async def _copy(order: _Order, bootstrap: str | None, data: Path) -> AsyncGenerator[int]:
     """Write the records to stdout, yielding the number of records after each write."""
-    from admin.consumer import Consumer
-    from admin.topology import Topology
-
     left = order.max_messages
     async with connect(bootstrap, data, order.timeout_s) as client:
         topology = Topology(client)
@@ -112,12 +111,8 @@ async def _copy(order: _Order, bootstrap: str | None, data: Path) -> AsyncGenera
                     return
 
 
-async def _range(topology: "Topology", order: _Order) -> "tuple[dict[int, Offset], dict[int, Offset] | None]":
+async def _range(topology: Topology, order: _Order) -> tuple[dict[int, Offset], dict[int, Offset] | None]:
     """Where each partition starts, and with --until-end where it stops."""
-    from admin.consumer import list_offsets
-    from cluster.broker import Offset
-    from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-
     partitions = await topology.partitions(order.topic)
     if order.partition is not None:
         if order.partition not in partitions:
@@ -139,7 +134,7 @@ async def _range(topology: "Topology", order: _Order) -> "tuple[dict[int, Offset
     return starts, ends
 
 
-def _lines(records: "list[Record]", with_keys: bool) -> bytes:
+def _lines(records: list[Record], with_keys: bool) -> bytes:
     if with_keys:
         parts = [b"%b\t%b" % (b"" if r.key is None else r.key, b"" if r.value is None else r.value) for r in records]
     else:

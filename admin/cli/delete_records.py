@@ -2,20 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_partition_names, read_input
+from admin.partition_files import parse_offsets
+from cluster.broker import Offset
 from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from cluster.broker import Offset
-    from cluster.partition import TopicPartition
-    from cluster.requests.data import DeleteRecordsResult
+from cluster.requests.data import DeleteRecordsResult
 
 DELETE_RECORDS_EXAMPLES = examples(
     "klamm topics delete-records orders-0 --before-offset 1000 --dry-run",
@@ -52,12 +51,7 @@ def delete_records(
     offsets = _wanted(partitions, before_offset, offset_json_file)
     if not dry_run:
         confirm(f"Delete records of {', '.join(map(str, offsets))}?", yes)
-
-    async def main() -> "dict[TopicPartition, DeleteRecordsResult]":
-        async with cluster.connect() as client:
-            return await client.delete_records(offsets, validate_only=dry_run)
-
-    results = run(main())
+    results = cluster.ask(lambda client: client.delete_records(offsets, validate_only=dry_run))
     documents = [_document(result, offsets[tp]) for tp, result in results.items()]
     refused = sum(result.error_code is not ErrorCode.NONE for result in results.values())
     would = "would be " if dry_run else ""
@@ -74,11 +68,8 @@ def delete_records(
 
 def _wanted(
     partitions: Sequence[str] | None, before_offset: int | None, file: Path | None
-) -> "dict[TopicPartition, Offset]":
+) -> dict[TopicPartition, Offset]:
     """The chosen partitions, each with the new log start offset."""
-    from admin.partition_files import parse_offsets
-    from cluster.broker import Offset
-
     if file is not None:
         if partitions or before_offset is not None:
             raise typer.BadParameter("--offset-json-file cannot be combined with partitions or --before-offset")
@@ -88,7 +79,7 @@ def _wanted(
     return dict.fromkeys(parse_partition_names(partitions), Offset(before_offset))
 
 
-def _document(result: "DeleteRecordsResult", offset: "Offset") -> dict[str, Any]:
+def _document(result: DeleteRecordsResult, offset: Offset) -> dict[str, Any]:
     return {
         "topic": result.topic,
         "partition": result.partition,

@@ -1,22 +1,21 @@
 """`klamm elect`: leader elections on request. The file format is that of kafka-leader-election."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
+from admin.client import AdminClient
+from admin.partition_files import parse_partitions
 from cluster.errors import ApiError, ErrorCode
+from cluster.partition import TopicPartition
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
-    from cluster.partition import TopicPartition
-    from cluster.requests.elections import ElectLeadersResponse
+from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersResponse, ElectLeadersTopic
 
 app = typer.Typer(no_args_is_help=True, help="Trigger preferred or unclean leader elections.")
 
@@ -52,16 +51,8 @@ def preferred(
     Loses no records. Partitions that their preferred replica leads already
     are skipped.
     """
-    from cluster.requests.elections import PREFERRED
-
-    _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
-
-    async def main() -> "ElectLeadersResponse":
-        async with cluster.connect() as client:
-            chosen = await _chosen(client, topic, partition, path_to_json_file)
-            return await _elect(client, PREFERRED, chosen, dry_run)
-
-    _report(run(main()), dry_run, cluster.form)
+    choice = _Choice(topic, partition, all_topic_partitions, path_to_json_file)
+    _elect(cluster, PREFERRED, choice, dry_run)
 
 
 @app.command(
@@ -87,65 +78,51 @@ def unclean(
     gone. Partitions with a live leader are skipped. Try to restart a broker
     of the ISR first ('klamm topics describe' shows it).
     """
-    from cluster.requests.elections import UNCLEAN
-
-    _check_choice(topic, partition, all_topic_partitions, path_to_json_file)
+    choice = _Choice(topic, partition, all_topic_partitions, path_to_json_file)
     if not dry_run:
         confirm("An unclean election loses acknowledged records. Continue?", yes)
-
-    async def main() -> "ElectLeadersResponse":
-        async with cluster.connect() as client:
-            chosen = await _chosen(client, topic, partition, path_to_json_file)
-            return await _elect(client, UNCLEAN, chosen, dry_run)
-
-    _report(run(main()), dry_run, cluster.form)
+    _elect(cluster, UNCLEAN, choice, dry_run)
 
 
-def _check_choice(topic: str | None, partition: int | None, all_: bool, file: Path | None) -> None:
-    if (topic is not None) + all_ + (file is not None) != 1:
-        raise typer.BadParameter("pass exactly one of --topic, --all-topic-partitions and --path-to-json-file")
-    if partition is not None and topic is None:
-        raise typer.BadParameter("--partition needs --topic")
+class _Choice:
+    """The partitions that the options name."""
+
+    def __init__(self, topic: str | None, partition: int | None, all_: bool, file: Path | None) -> None:
+        if (topic is not None) + all_ + (file is not None) != 1:
+            raise typer.BadParameter("pass exactly one of --topic, --all-topic-partitions and --path-to-json-file")
+        if partition is not None and topic is None:
+            raise typer.BadParameter("--partition needs --topic")
+        self._topic, self._partition, self._file = topic, partition, file
+
+    async def partitions(self, client: AdminClient) -> list[TopicPartition] | None:
+        """None for all."""
+        if self._file is not None:
+            return parse_partitions(read_input(self._file), str(self._file))
+        if self._topic is None:
+            return None
+        if self._partition is not None:
+            return [TopicPartition(self._topic, self._partition)]
+        (described,) = (await client.describe_topics([self._topic])).topics
+        if described.error_code is not ErrorCode.NONE:
+            message = f"topic {self._topic!r}; 'klamm topics list' shows the existing ones"
+            raise ApiError(described.error_code, message)
+        return [TopicPartition(self._topic, p.partition) for p in described.partitions]
 
 
-async def _chosen(
-    client: "AdminClient", topic: str | None, partition: int | None, file: Path | None
-) -> "list[TopicPartition] | None":
-    """The chosen partitions; None for all."""
-    from admin.partition_files import parse_partitions
-    from cluster.partition import TopicPartition
+def _elect(cluster: Cluster, election_type: int, choice: _Choice, dry_run: bool) -> None:
+    async def main(client: AdminClient) -> ElectLeadersResponse:
+        chosen = await choice.partitions(client)
+        topics = None
+        if chosen is not None:
+            topics = [ElectLeadersTopic(name, tuple(partitions)) for name, partitions in by_topic(chosen).items()]
+        return await client.elect_leaders(election_type, topics, validate_only=dry_run)
 
-    if file is not None:
-        return parse_partitions(read_input(file), str(file))
-    if topic is None:
-        return None
-    if partition is not None:
-        return [TopicPartition(topic, partition)]
-    (described,) = (await client.describe_topics([topic])).topics
-    if described.error_code is not ErrorCode.NONE:
-        raise ApiError(described.error_code, f"topic {topic!r}; 'klamm topics list' shows the existing ones")
-    return [TopicPartition(topic, p.partition) for p in described.partitions]
+    _report(cluster.ask(main), dry_run, cluster.form)
 
 
-async def _elect(
-    client: "AdminClient", election_type: int, chosen: "list[TopicPartition] | None", dry_run: bool
-) -> "ElectLeadersResponse":
-    from cluster.requests.elections import ElectLeadersTopic
-
-    topics = None
-    if chosen is not None:
-        topics = [ElectLeadersTopic(name, tuple(partitions)) for name, partitions in by_topic(chosen).items()]
-    return await client.elect_leaders(election_type, topics, validate_only=dry_run)
-
-
-def _report(response: "ElectLeadersResponse", dry_run: bool, form: Format) -> None:
+def _report(response: ElectLeadersResponse, dry_run: bool, form: Format) -> None:
     elections = [
-        {
-            "topic": t.topic,
-            "partition": p.partition_id,
-            "error": p.error_code.name,
-            "message": p.error_message or "",
-        }
+        {"topic": t.topic, "partition": p.partition_id, "error": p.error_code.name, "message": p.error_message or ""}
         for t in response.results
         for p in t.partition_result
     ]

@@ -1,23 +1,22 @@
 """`klamm features`: finalized feature levels, as kafka-features shows and changes them."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
+from msgspec.structs import asdict
 
-from admin.cli.options import Cluster, DryRunOption, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, DryRunOption, examples, talks_to_cluster
 from admin.cli.output import say, write
+from admin.client import AdminClient
 from cluster.errors import ErrorCode
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from cluster.requests.configs import (
-        DescribeFeaturesResponse,
-        FeatureUpdate,
-        PlanFeatureUpdatesResponse,
-        UpdatableFeatureResult,
-        UpdateFeaturesResponse,
-    )
+from cluster.requests.configs import (
+    FeatureUpdate,
+    PlanFeatureUpdatesResponse,
+    UpdatableFeatureResult,
+    UpdateFeaturesResponse,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Describe, upgrade, downgrade and disable features.")
 
@@ -35,22 +34,14 @@ _UNSAFE_DOWNGRADE: Final = 3
 @talks_to_cluster()
 def describe(*, cluster: Cluster) -> None:
     """Show each feature: its finalized level, and the levels that the controller and each broker support."""
-
-    async def main() -> "DescribeFeaturesResponse":
-        async with cluster.connect() as client:
-            return await client.describe_features()
-
-    described = run(main())
+    described = cluster.ask(AdminClient.describe_features)
     features = [
-        {
-            "feature": f.feature,
-            "finalized_level": f.finalized_level,
-            "min_version_level": f.min_version_level,
-            "max_version_level": f.max_version_level,
+        asdict(f)
+        | {
             "brokers": [
                 {"id": b.broker_id, "min_version_level": b.min_version_level, "max_version_level": b.max_version_level}
                 for b in f.brokers
-            ],
+            ]
         }
         for f in described.features
     ]
@@ -99,10 +90,14 @@ def disable(
 
 
 def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster) -> None:
-    from cluster.requests.configs import FeatureUpdate
-
     updates = [FeatureUpdate(*update) for update in wanted]
-    before, answer = run(_ask(updates, dry_run, cluster))
+
+    async def main(client: AdminClient) -> tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]:
+        described = (await client.describe_features()).features
+        before = {f.feature: f.finalized_level for f in described if f.finalized_level is not None}
+        return before, await (client.plan_feature_updates if dry_run else client.update_features)(updates)
+
+    before, answer = cluster.ask(main)
     rows: list[dict[str, Any]] = [
         {
             "feature": update.feature,
@@ -121,19 +116,7 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
         raise typer.Exit(ExitCode.REFUSED)
 
 
-async def _ask(
-    updates: "list[FeatureUpdate]", dry_run: bool, cluster: Cluster
-) -> "tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]":
-    """The finalized levels before the update, and the response."""
-    async with cluster.connect() as client:
-        described = (await client.describe_features()).features
-        before = {f.feature: f.finalized_level for f in described if f.finalized_level is not None}
-        if dry_run:
-            return before, await client.plan_feature_updates(updates)
-        return before, await client.update_features(updates)
-
-
-def _level_after(update: "FeatureUpdate", result: "UpdatableFeatureResult", before: dict[str, int]) -> int | None:
+def _level_after(update: FeatureUpdate, result: UpdatableFeatureResult, before: dict[str, int]) -> int | None:
     """The finalized level afterwards; None if it is not finalized. A refused update changes nothing."""
     if result.error_code is not ErrorCode.NONE:
         return before.get(update.feature)

@@ -8,15 +8,13 @@ import sys
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
+from admin.client import AdminClient
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
 
 _T = TypeVar("_T")
 
@@ -52,18 +50,18 @@ TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, max=TIMEOUT_MAX_S, help="Give up after this many seconds.")
 ]
 FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
+ConfigOption = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a config. Repeatable.")]
+ShowConfigsOption = Annotated[bool, typer.Option("--configs", help="Show the configs in effect and their source.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, without changing anything.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for completion, up to --timeout seconds.")]
 
 
-def connect(bootstrap: str | None, data: Path, timeout_s: float) -> "AdminClient":
+def connect(bootstrap: str | None, data: Path, timeout_s: float) -> AdminClient:
     """A client for the named addresses, or else for the embedded cluster of the folder.
 
     Raises ConfigError for a malformed address and StartupError when the folder holds no cluster.
     """
-    from admin.client import AdminClient
-
     if bootstrap is None:
         return AdminClient(bootstrap_of(data), timeout_ms=int(timeout_s * 1000))
     addresses = [a.strip() for a in bootstrap.split(",") if a.strip()]
@@ -95,8 +93,14 @@ class Cluster(NamedTuple):
     timeout: float
     form: Format
 
-    def connect(self) -> "AdminClient":
-        return connect(self.bootstrap, self.data, self.timeout)
+    def ask(self, request: Callable[[AdminClient], Coroutine[Any, Any, _T]]) -> _T:
+        """Connect, and run the part of a command that needs a client."""
+
+        async def main() -> _T:
+            async with connect(self.bootstrap, self.data, self.timeout) as client:
+                return await request(client)
+
+        return run(main())
 
 
 _OPTIONS_OF_CLUSTER: Final = {

@@ -3,16 +3,13 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from cluster.broker import BrokerId
 from cluster.errors import StartupError
 from cluster.partition import TopicPartition
-
-if TYPE_CHECKING:
-    from cluster.requests.configs import AlterableConfig
+from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
 
 
 def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
@@ -31,10 +28,8 @@ def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
     return configs
 
 
-def alterations(configs: Mapping[str, str], deleted: Sequence[str]) -> "tuple[AlterableConfig, ...]":
+def alterations(configs: Mapping[str, str], deleted: Sequence[str]) -> tuple[AlterableConfig, ...]:
     """Keys to be set and keys to be deleted, as one request has them."""
-    from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
-
     return (
         *(AlterableConfig(key, SET_CONFIG, value) for key, value in configs.items()),
         *(AlterableConfig(key, DELETE_CONFIG) for key in deleted),

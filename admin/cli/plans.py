@@ -1,19 +1,18 @@
 """Output of a plan, the result of a dry run."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
+from msgspec.structs import asdict
 
 from admin.cli.output import write_table
-
-if TYPE_CHECKING:
-    from cluster.requests.plans import DescribedPartition, Plan
+from cluster.requests.plans import DescribedPartition, Plan
 
 _RESOURCES: Final = {2: "topic", 4: "broker"}
 
 
-def plan_document(plan: "Plan") -> dict[str, Any]:
+def plan_document(plan: Plan) -> dict[str, Any]:
     """`changes[]` {topic, partition, before, after}, `requests[]` {broker, request, partitions, delete}, and
     `settings[]` {resource, name, config, before, after}.
     """
@@ -44,21 +43,11 @@ def plan_document(plan: "Plan") -> dict[str, Any]:
     }
 
 
-def partition_document(p: "DescribedPartition") -> dict[str, Any]:
-    return {
-        "partition": p.partition,
-        "leader": p.leader,
-        "leader_epoch": p.leader_epoch,
-        "partition_epoch": p.partition_epoch,
-        "isr": list(p.isr),
-        "replicas": list(p.replicas),
-        "adding_replicas": list(p.adding_replicas),
-        "removing_replicas": list(p.removing_replicas),
-        "offline_replicas": list(p.offline_replicas),
-    }
+def partition_document(p: DescribedPartition) -> dict[str, Any]:
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(p).items()}
 
 
-def write_plan(plan: "Plan") -> None:
+def write_plan(plan: Plan) -> None:
     """Write up to three tables: settings and partitions that would change, and the requests brokers would get."""
     if not (plan.changes or plan.settings):
         typer.echo("no changes")
@@ -69,10 +58,8 @@ def write_plan(plan: "Plan") -> None:
         write_table(columns, rows)
 
 
-def join_plans(plans: "Iterable[Plan | None]") -> "Plan":
+def join_plans(plans: Iterable[Plan | None]) -> Plan:
     """The plans of several requests, concatenated; None counts as an empty plan."""
-    from cluster.requests.plans import Plan
-
     there = [plan for plan in plans if plan is not None]
     return Plan(
         tuple(change for plan in there for change in plan.changes),
@@ -84,7 +71,7 @@ def join_plans(plans: "Iterable[Plan | None]") -> "Plan":
 _Table = tuple[tuple[str, ...], list[tuple[object, ...]]]
 
 
-def _settings(plan: "Plan") -> _Table:
+def _settings(plan: Plan) -> _Table:
     rows: list[tuple[object, ...]] = [
         (
             f"{_RESOURCES.get(s.resource_type, s.resource_type)} {s.resource_name if s.resource_name else 'default'}",
@@ -96,7 +83,7 @@ def _settings(plan: "Plan") -> _Table:
     return ("resource", "config", "value"), rows
 
 
-def _changes(plan: "Plan") -> _Table:
+def _changes(plan: Plan) -> _Table:
     columns = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "adding", "removing")
     fields = ("leader", "leader_epoch", "isr", "replicas", "adding_replicas", "removing_replicas")
     return columns, [
@@ -105,7 +92,7 @@ def _changes(plan: "Plan") -> _Table:
     ]
 
 
-def _requests(plan: "Plan") -> _Table:
+def _requests(plan: Plan) -> _Table:
     return ("broker", "request", "partitions"), [
         (r.broker_id, f"{r.name}, delete" if r.delete else r.name, r.partitions) for r in plan.requests
     ]

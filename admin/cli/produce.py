@@ -5,17 +5,21 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec import Struct
 
+from admin.accumulator import ProducerOptions
+from admin.cli.lines import read_lines
 from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, examples, run
 from admin.cli.output import say
+from admin.producer import Producer
+from admin.topology import Topology
 from cluster.errors import ApiError, ClusterError, ErrorCode
+from cluster.process.clock import SystemClock
 
-if TYPE_CHECKING:
-    from admin.producer import Producer
+app = typer.Typer()
 
 _PROBE_TIMEOUT_S = 15.0
 _LINES_TIMEOUT_S = 120.0
@@ -37,14 +41,14 @@ class _Order(Struct, frozen=True):
     timeout_s: float
 
 
-PRODUCE_EXAMPLES = examples(
-    "seq 1000 | klamm produce orders",
-    "klamm produce orders --file lines.txt --no-keys --acks 1",
-    "klamm produce orders --count 100   (is the topic writable?)",
-    exit_codes="0 all acknowledged; 1 some not acknowledged; 2 wrong usage; 130 Ctrl-C.",
+@app.command(
+    epilog=examples(
+        "seq 1000 | klamm produce orders",
+        "klamm produce orders --file lines.txt --no-keys --acks 1",
+        "klamm produce orders --count 100   (is the topic writable?)",
+        exit_codes="0 all acknowledged; 1 some not acknowledged; 2 wrong usage; 130 Ctrl-C.",
+    )
 )
-
-
 def produce(
     topic: Annotated[str, typer.Argument(help="An existing topic; 'klamm topics create' makes one.")],
     *,
@@ -93,11 +97,6 @@ def produce(
 
 
 async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
-    from admin.accumulator import ProducerOptions
-    from admin.producer import Producer
-    from admin.topology import Topology
-    from cluster.process.clock import SystemClock
-
     options = ProducerOptions(
         acks=_ACKS[order.acks],
         batch_size=order.batch_size,
@@ -131,7 +130,7 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
 
 
 @contextmanager
-def _reported_on_interrupt(producer: "Producer") -> Iterator[None]:
+def _reported_on_interrupt(producer: Producer) -> Iterator[None]:
     """Print the number of acknowledged records on Ctrl-C too."""
     try:
         yield
@@ -140,7 +139,7 @@ def _reported_on_interrupt(producer: "Producer") -> Iterator[None]:
         raise
 
 
-async def _send_all(producer: "Producer", order: _Order) -> int:
+async def _send_all(producer: Producer, order: _Order) -> int:
     """Send every record. Returns the bytes of their keys and values."""
     size = 0
     async for records in _records(order):
@@ -157,8 +156,6 @@ async def _send_all(producer: "Producer", order: _Order) -> int:
 
 
 async def _records(order: _Order) -> AsyncIterator[list[tuple[bytes | None, bytes]]]:
-    from admin.cli.lines import read_lines
-
     if order.count is not None:
         for start in range(0, order.count, 1000):
             yield [(None, b"record %d" % n) for n in range(start, min(start + 1000, order.count))]
@@ -175,7 +172,7 @@ def _split(line: bytes) -> tuple[bytes | None, bytes]:
     return (key, value) if tab else (None, line)
 
 
-async def _show_progress(producer: "Producer", total: int | None) -> None:
+async def _show_progress(producer: Producer, total: int | None) -> None:
     """Show a progress bar, if stderr is a terminal and lines are not typed on one."""
     if not sys.stderr.isatty() or (total is None and sys.stdin.isatty()):
         return
@@ -190,7 +187,7 @@ async def _show_progress(producer: "Producer", total: int | None) -> None:
             await asyncio.sleep(0.1)
 
 
-def _report(producer: "Producer", size: int, seconds: float) -> None:
+def _report(producer: Producer, size: int, seconds: float) -> None:
     totals = producer.totals
     rate = totals.acknowledged / seconds
     retried = f", {totals.batches_retried} batches sent again" if totals.batches_retried else ""

@@ -1,12 +1,14 @@
 """`klamm reassign`: move partitions between brokers. File formats are those of kafka-reassign-partitions."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from random import SystemRandom
+from typing import Annotated
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, DryRunOption, examples, talks_to_cluster
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import parse_brokers, read_input
 from admin.cli.plans import plan_document, write_plan
@@ -18,18 +20,20 @@ from admin.cli.reassignment_outcomes import (
     refusals,
     wait_for_moves,
 )
+from admin.client import AdminClient
+from admin.partition_files import parse_reassignment, parse_topics, reassignment_document
+from admin.replica_moves import Assignment, Proposal, compare, propose_moves
+from cluster.broker import BrokerId
 from cluster.errors import ApiError, ConfigError, ErrorCode
+from cluster.partition import TopicPartition
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from admin.client import AdminClient
-    from admin.replica_moves import Assignment, Proposal
-    from cluster.broker import BrokerId
-    from cluster.partition import TopicPartition
-    from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
+from cluster.requests.reassignments import (
+    AlterPartitionReassignmentsResponse,
+    DescribedReassignment,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 
 app = typer.Typer(
     no_args_is_help=True, help="Move partitions between brokers, with the JSON files of kafka-reassign-partitions."
@@ -39,6 +43,9 @@ FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", help="Reass
 FileOption = Annotated[
     Path | None,
     typer.Option("--reassignment-json-file", metavar="FILE", help="Same as FILE, under the name Kafka's tool uses."),
+]
+RollbackOption = Annotated[
+    Path | None, typer.Option(help="Save the current assignment to this file; executing it rolls back.")
 ]
 WaitForMoves = Annotated[
     bool, typer.Option("--wait", help="Wait until all partitions have moved, up to --timeout seconds.")
@@ -61,9 +68,7 @@ def generate(
         Path | None, typer.Option(help='Kafka\'s file of topics: {"topics": [{"topic": "orders"}], "version": 1}.')
     ] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
-    rollback: Annotated[
-        Path | None, typer.Option(help="Save the current assignment to this file; executing it rolls back.")
-    ] = None,
+    rollback: RollbackOption = None,
     cluster: Cluster,
 ) -> None:
     """Propose an assignment that spreads topics over a list of brokers. Changes nothing.
@@ -71,8 +76,6 @@ def generate(
     Prints a reassignment file to review, edit and pass to 'klamm reassign
     execute'. With -o json: an object with `current` and `proposed`.
     """
-    from admin.partition_files import parse_topics, reassignment_document
-
     names = list(topic or ())
     if topics_to_move_json_file is not None:
         names += parse_topics(read_input(topics_to_move_json_file), str(topics_to_move_json_file))
@@ -80,15 +83,10 @@ def generate(
         raise typer.BadParameter("no topics: pass --topic or --topics-to-move-json-file")
     brokers = parse_brokers(broker_list)
 
-    async def main() -> "Proposal":
-        async with cluster.connect() as client:
-            return await _propose(client, list(dict.fromkeys(names)), brokers, not disable_rack_aware)
-
-    proposal = run(main())
+    proposal = cluster.ask(lambda c: _propose(c, list(dict.fromkeys(names)), brokers, not disable_rack_aware))
     current, proposed = (reassignment_document(side) for side in proposal)
     if rollback is not None:
-        rollback.write_text(json.dumps(current) + "\n")
-        say(f"current assignment saved to {rollback}")
+        _save(proposal.current, rollback)
     say(f"{counted(len(proposal.proposed), 'partition')} would move")
     if cluster.form is Format.TABLE:
         typer.echo(json.dumps(proposed))
@@ -112,9 +110,7 @@ def execute(
         bool, typer.Option("--additional", help="Start although reassignments are in progress; replace those of FILE.")
     ] = False,
     wait: WaitForMoves = False,
-    rollback: Annotated[
-        Path | None, typer.Option(help="Save the current assignment to this file; executing it rolls back.")
-    ] = None,
+    rollback: RollbackOption = None,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
@@ -125,22 +121,16 @@ def execute(
     """
     moves = _read_moves(_one_file(file, reassignment_json_file))
 
-    async def main() -> "tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]":
-        from admin.partition_files import reassignment_document
+    async def main(client: AdminClient) -> tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]:
+        if not additional:
+            await _refuse_others(client, dry_run)
+        if rollback is not None:
+            present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
+            _save({tp: present[tp] for tp in moves if tp in present}, rollback)
+        response = await _alter(client, moves, dry_run)
+        return response, await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
 
-        async with cluster.connect() as client:
-            if not additional:
-                await _refuse_others(client, dry_run)
-            if rollback is not None:
-                present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
-                here = {tp: present[tp] for tp in moves if tp in present}
-                rollback.write_text(json.dumps(reassignment_document(here)) + "\n")
-                say(f"current assignment saved to {rollback}")
-            response = await _alter(client, moves, dry_run)
-            left = await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
-            return response, left
-
-    response, left = run(main())
+    response, left = cluster.ask(main)
     _report(response, left, dry_run, cluster.form, "moved" if wait or dry_run else "moving")
 
 
@@ -151,43 +141,26 @@ def execute(
     )
 )
 @talks_to_cluster()
-def verify(
-    file: FileArgument = None,
-    *,
-    reassignment_json_file: FileOption = None,
-    cluster: Cluster,
-) -> None:
+def verify(file: FileArgument = None, *, reassignment_json_file: FileOption = None, cluster: Cluster) -> None:
     """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different."""
-    from admin.replica_moves import compare
-
     moves = _read_moves(_one_file(file, reassignment_json_file))
 
-    async def main() -> "tuple[Assignment, list[DescribedReassignment]]":
-        async with cluster.connect() as client:
-            names = sorted({tp.topic for tp in moves})
-            return await _present_assignment(client, names), await describe_moves(client, names)
+    async def main(client: AdminClient) -> tuple[Assignment, list[DescribedReassignment]]:
+        names = sorted({tp.topic for tp in moves})
+        return await _present_assignment(client, names), await describe_moves(client, names)
 
-    present, going_on = run(main())
+    present, going_on = cluster.ask(main)
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "replicas": list(wanted), "state": state, "detail": detail}
         for tp, wanted, state, detail in compare(moves, present, going_on)
     ]
-    write(
-        {"partitions": rows},
-        cluster.form,
-        ("topic", "partition", "wanted", "state", "detail"),
-        (tuple(r.values()) for r in rows),
-    )
+    columns = ("topic", "partition", "wanted", "state", "detail")
+    write({"partitions": rows}, cluster.form, columns, (tuple(r.values()) for r in rows))
     if any(row["state"] != "completed" for row in rows):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-@app.command(
-    epilog=examples(
-        "klamm reassign cancel moves.json",
-        "klamm reassign cancel --all",
-    )
-)
+@app.command(epilog=examples("klamm reassign cancel moves.json", "klamm reassign cancel --all"))
 @talks_to_cluster()
 def cancel(
     file: FileArgument = None,
@@ -206,42 +179,30 @@ def cancel(
         raise typer.BadParameter("pass either the executed file or --all")
     chosen = list(_read_moves(_one_file(file, reassignment_json_file))) if named else None
 
-    async def main() -> "AlterPartitionReassignmentsResponse":
-        async with cluster.connect() as client:
-            partitions = chosen
-            if partitions is None:
-                from cluster.partition import TopicPartition
+    async def main(client: AdminClient) -> AlterPartitionReassignmentsResponse:
+        partitions = chosen
+        if partitions is None:
+            partitions = [TopicPartition(r.topic, r.partition) for r in await describe_moves(client, None)]
+        return await _alter(client, dict.fromkeys(partitions), dry_run)
 
-                partitions = [TopicPartition(r.topic, r.partition) for r in await describe_moves(client, None)]
-            return await _alter(client, dict.fromkeys(partitions), dry_run)
-
-    _report(run(main()), [], dry_run, cluster.form, "cancelled")
+    _report(cluster.ask(main), [], dry_run, cluster.form, "cancelled")
 
 
-@app.command(
-    "list",
-    epilog=examples(
-        "klamm reassign list -o json",
-    ),
-)
+@app.command("list", epilog=examples("klamm reassign list -o json"))
 @talks_to_cluster()
-def list_(
-    *,
-    cluster: Cluster,
-) -> None:
+def list_(*, cluster: Cluster) -> None:
     """List ongoing reassignments: how many targets are in sync, and why one is stuck."""
-
-    async def main() -> "list[DescribedReassignment]":
-        async with cluster.connect() as client:
-            return await describe_moves(client, None)
-
-    going_on = run(main())
+    going_on = cluster.ask(lambda client: describe_moves(client, None))
     if going_on or cluster.form is not Format.TABLE:
-        write(
-            {"reassignments": [move_document(r) for r in going_on]}, cluster.form, MOVE_COLUMNS, map(move_row, going_on)
-        )
+        document = {"reassignments": list(map(move_document, going_on))}
+        write(document, cluster.form, MOVE_COLUMNS, map(move_row, going_on))
     if not going_on:
         say("no reassignments in progress")
+
+
+def _save(assignment: Assignment, rollback: Path) -> None:
+    rollback.write_text(json.dumps(reassignment_document(assignment)) + "\n")
+    say(f"current assignment saved to {rollback}")
 
 
 def _one_file(argument: Path | None, option: Path | None) -> Path:
@@ -251,17 +212,11 @@ def _one_file(argument: Path | None, option: Path | None) -> Path:
     return named[0]
 
 
-def _read_moves(file: Path) -> "Assignment":
-    from admin.partition_files import parse_reassignment
-
+def _read_moves(file: Path) -> Assignment:
     return parse_reassignment(read_input(file), str(file))
 
 
-async def _propose(client: "AdminClient", names: list[str], brokers: "list[BrokerId]", rack_aware: bool) -> "Proposal":
-    from random import SystemRandom
-
-    from admin.replica_moves import propose_moves
-
+async def _propose(client: AdminClient, names: list[str], brokers: list[BrokerId], rack_aware: bool) -> Proposal:
     topics = (await client.describe_topics(names)).topics
     for topic in topics:
         if topic.error_code is not ErrorCode.NONE:
@@ -273,9 +228,7 @@ async def _propose(client: "AdminClient", names: list[str], brokers: "list[Broke
     return propose_moves(topics, [live[b] for b in dict.fromkeys(brokers)], SystemRandom(), rack_aware=rack_aware)
 
 
-async def _present_assignment(client: "AdminClient", names: list[str]) -> "Assignment":
-    from cluster.partition import TopicPartition
-
+async def _present_assignment(client: AdminClient, names: list[str]) -> Assignment:
     return {
         TopicPartition(t.name, p.partition): tuple(b for b in p.replicas if b not in p.removing_replicas)
         for t in (await client.describe_topics(names)).topics
@@ -283,7 +236,7 @@ async def _present_assignment(client: "AdminClient", names: list[str]) -> "Assig
     }
 
 
-async def _refuse_others(client: "AdminClient", dry_run: bool) -> None:
+async def _refuse_others(client: AdminClient, dry_run: bool) -> None:
     """Refuse while reassignments are in progress; a dry run only prints that they would cause a refusal."""
     going_on = await describe_moves(client, None)
     if not going_on:
@@ -298,11 +251,9 @@ async def _refuse_others(client: "AdminClient", dry_run: bool) -> None:
 
 
 async def _alter(
-    client: "AdminClient", moves: "Mapping[TopicPartition, tuple[BrokerId, ...] | None]", dry_run: bool
-) -> "AlterPartitionReassignmentsResponse":
+    client: AdminClient, moves: Mapping[TopicPartition, tuple[BrokerId, ...] | None], dry_run: bool
+) -> AlterPartitionReassignmentsResponse:
     """Request these target replicas; None cancels."""
-    from cluster.requests.reassignments import ReassignablePartition, ReassignableTopic
-
     topics: dict[str, list[ReassignablePartition]] = {}
     for tp, replicas in moves.items():
         topics.setdefault(tp.topic, []).append(ReassignablePartition(tp.partition, replicas))
@@ -311,8 +262,8 @@ async def _alter(
 
 
 def _report(
-    response: "AlterPartitionReassignmentsResponse",
-    left: "list[DescribedReassignment]",
+    response: AlterPartitionReassignmentsResponse,
+    left: list[DescribedReassignment],
     dry_run: bool,
     form: Format,
     done: str,

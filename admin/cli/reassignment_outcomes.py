@@ -1,32 +1,31 @@
 """Progress of partition reassignments: output and waiting."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from msgspec.structs import asdict
 
 from admin.cli.output import say
+from admin.client import AdminClient
+from admin.progress import Progress
 from cluster.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
-    from cluster.partition import TopicPartition
-    from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
+from cluster.partition import TopicPartition
+from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
 
 MOVE_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "adding", "removing", "in sync", "stuck reason")
 _POLL_S = 0.5
 
 
-async def describe_moves(client: "AdminClient", names: list[str] | None) -> "list[DescribedReassignment]":
+async def describe_moves(client: AdminClient, names: list[str] | None) -> list[DescribedReassignment]:
     """Ongoing reassignments of these topics, of all topics with None, sorted."""
     response = await client.describe_reassignments(names)
     return sorted(response.reassignments, key=lambda r: (r.topic, r.partition))
 
 
 async def wait_for_moves(
-    client: "AdminClient", partitions: "set[TopicPartition]", limit_s: float
-) -> "list[DescribedReassignment]":
+    client: AdminClient, partitions: set[TopicPartition], limit_s: float
+) -> list[DescribedReassignment]:
     """Wait up to `limit_s`, printing progress to stderr. Returns the reassignments that are still in progress."""
-    from admin.progress import Progress
-
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limit_s
     progress = Progress(len(partitions), loop.time())
@@ -46,7 +45,7 @@ async def wait_for_moves(
         await asyncio.sleep(min(_POLL_S, deadline - now))
 
 
-def move_row(r: "DescribedReassignment") -> tuple[object, ...]:
+def move_row(r: DescribedReassignment) -> tuple[object, ...]:
     arrived = sum(t.in_sync for t in r.targets)
     return (
         r.topic,
@@ -61,29 +60,15 @@ def move_row(r: "DescribedReassignment") -> tuple[object, ...]:
     )
 
 
-def move_document(r: "DescribedReassignment") -> dict[str, Any]:
-    return {
-        "topic": r.topic,
-        "partition": r.partition,
-        "leader": r.leader,
-        "isr": list(r.isr),
-        "replicas": list(r.replicas),
-        "adding_replicas": list(r.adding_replicas),
-        "removing_replicas": list(r.removing_replicas),
-        "targets": [{"broker": t.broker_id, "in_sync": t.in_sync, "alive": t.alive} for t in r.targets],
-        "stuck_reason": r.stuck_reason,
-    }
+def move_document(r: DescribedReassignment) -> dict[str, Any]:
+    targets = [{"broker": t.broker_id, "in_sync": t.in_sync, "alive": t.alive} for t in r.targets]
+    return asdict(r) | {"targets": targets}
 
 
-def refusals(response: "AlterPartitionReassignmentsResponse") -> list[dict[str, Any]]:
+def refusals(response: AlterPartitionReassignmentsResponse) -> list[dict[str, Any]]:
     """Partitions whose reassignment was refused, with the reason."""
     return [
-        {
-            "topic": t.name,
-            "partition": p.partition_index,
-            "error": p.error_code.name,
-            "message": p.error_message or "",
-        }
+        {"topic": t.name, "partition": p.partition_index, "error": p.error_code.name, "message": p.error_message or ""}
         for t in response.responses
         for p in t.partitions
         if p.error_code is not ErrorCode.NONE

@@ -1,35 +1,38 @@
 """`klamm story TOPIC-PARTITION`: leaders and changes of one partition, from the state-change logs of all nodes."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, examples, run
 from admin.cli.output import say, write, write_table
 from admin.cli.parsing import parse_partition_names
+from admin.client import AdminClient
 from cluster.errors import PeerUnreachableError, StartupError
+from cluster.partition import TopicPartition
 from cluster.process.documents import Format
+from cluster.requests.cluster import DescribeClusterResponse
+from state_log.causes import utc_text
+from state_log.reader import merge, read_state_changes
+from state_log.record import LoggedStateChange
+from state_log.story import StoryLine, leadership_history, story
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from admin.client import AdminClient
-    from cluster.partition import TopicPartition
-    from cluster.requests.cluster import DescribeClusterResponse
-    from state_log.record import LoggedStateChange
-    from state_log.story import StoryLine
+app = typer.Typer()
 
 
-STORY_EXAMPLES = examples(
-    "klamm story orders-0",
-    "klamm story orders-0 --bootstrap localhost:9092 -o json",
-    "klamm story t1-0 --log-dir runs/seed-60",
-    exit_codes="0 done; 1 no logs, or no answer; 2 wrong usage.",
+@app.command(
+    "story",
+    epilog=examples(
+        "klamm story orders-0",
+        "klamm story orders-0 --bootstrap localhost:9092 -o json",
+        "klamm story t1-0 --log-dir runs/seed-60",
+        exit_codes="0 done; 1 no logs, or no answer; 2 wrong usage.",
+    ),
 )
-
-
-def story(
+def show(
     partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
     *,
     log_dir: Annotated[
@@ -62,13 +65,8 @@ def story(
         say(f"no records of {partition}; 'klamm topics list' shows the existing topics")
 
 
-def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) -> None:
+def _tell(records: list[LoggedStateChange], missing: list[str], form: Format) -> None:
     """Print the leaders over time first, because they are asked for most, then every record."""
-    import msgspec
-
-    from state_log.causes import utc_text
-    from state_log.story import leadership_history, story
-
     lines = story(records)
     leaderships = leadership_history(records)
     document: dict[str, Any] = {
@@ -97,10 +95,8 @@ def _tell(records: "list[LoggedStateChange]", missing: list[str], form: Format) 
     write_table(("time (UTC)", "node", "event"), [(utc_text(line.at_ms), line.node, line.message) for line in lines])
 
 
-def _with_call(line: "StoryLine") -> dict[str, Any]:
+def _with_call(line: StoryLine) -> dict[str, Any]:
     """The record as it was written; on an agent's, too, what names the request that it goes back to."""
-    import msgspec
-
     record: dict[str, Any] = msgspec.to_builtins(line.record)
     call = line.call
     named = (
@@ -109,9 +105,7 @@ def _with_call(line: "StoryLine") -> dict[str, Any]:
     return {**record, **{name: value for name, value in named if value is not None}}
 
 
-def _read_files(folders: "Sequence[Path]", wanted: "TopicPartition") -> "list[LoggedStateChange]":
-    from state_log.reader import read_state_changes
-
+def _read_files(folders: Sequence[Path], wanted: TopicPartition) -> list[LoggedStateChange]:
     absent = [str(folder) for folder in folders if not folder.is_dir()]
     if absent:
         raise StartupError(
@@ -121,11 +115,9 @@ def _read_files(folders: "Sequence[Path]", wanted: "TopicPartition") -> "list[Lo
 
 
 async def _ask_nodes(
-    bootstrap: str, timeout_s: float, wanted: "TopicPartition"
-) -> "tuple[list[LoggedStateChange], list[str]]":
+    bootstrap: str, timeout_s: float, wanted: TopicPartition
+) -> tuple[list[LoggedStateChange], list[str]]:
     """The records of all nodes that answered, merged, and the names of those that did not."""
-    from state_log.reader import merge
-
     lines: list[bytes] = []
     missing = []
     async with connect(bootstrap, DEFAULT_DATA, timeout_s) as client:
@@ -144,7 +136,7 @@ async def _ask_nodes(
     return list(merge(lines, wanted.topic, wanted.partition)), missing
 
 
-def _nodes(described: "DescribeClusterResponse", bootstrap: str) -> list[str]:
+def _nodes(described: DescribeClusterResponse, bootstrap: str) -> list[str]:
     """The bootstrap addresses, all registered controllers and all live brokers.
 
     Every controller is asked: each has the records of the epochs in which it was active.
@@ -155,7 +147,7 @@ def _nodes(described: "DescribeClusterResponse", bootstrap: str) -> list[str]:
     return list(dict.fromkeys(nodes))
 
 
-async def _dead_hosts(client: "AdminClient", wanted: "TopicPartition") -> list[str]:
+async def _dead_hosts(client: AdminClient, wanted: TopicPartition) -> list[str]:
     """Names of the offline brokers that host the partition."""
     try:
         described = await client.describe_topics([wanted.topic])

@@ -1,31 +1,39 @@
 """`klamm topics alter` and `klamm topics delete`."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, WaitOption, YesOption, confirm, examples, run, talks_to_cluster
+from admin.cli.options import (
+    Cluster,
+    ConfigOption,
+    DryRunOption,
+    WaitOption,
+    YesOption,
+    confirm,
+    examples,
+    talks_to_cluster,
+)
 from admin.cli.output import counted, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
-from cluster.errors import ApiError, ErrorCode
+from admin.client import AdminClient
+from admin.progress import Progress
+from cluster.errors import ApiError, ErrorCode, FieldViolation
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from admin.client import AdminClient
-    from cluster.errors import FieldViolation
-    from cluster.requests.configs import AlterableConfig, AlterConfigsResponse
-    from cluster.requests.topics import (
-        CreatePartitionsResponse,
-        DeletableTopicResult,
-        DeleteTopicsResponse,
-        DescribedTopicDeletion,
-        NewPartitions,
-    )
+from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsResource, AlterConfigsResponse
+from cluster.requests.topics import (
+    CreatePartitionsResponse,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+    DescribedTopicDeletion,
+    NewPartitions,
+    NewPartitionsAssignment,
+    WaitingReplica,
+)
 
 ALTER_EXAMPLES = examples(
     "klamm topics alter orders --partitions 12",
@@ -52,7 +60,7 @@ def alter(
         str | None,
         typer.Option(metavar="B:B,B:B", help="Replicas of each new partition, or of all as in Kafka's tool."),
     ] = None,
-    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a config. Repeatable.")] = None,
+    config: ConfigOption = None,
     delete_config: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Reset a config to its default. Repeatable.")
     ] = None,
@@ -70,19 +78,17 @@ def alter(
     if partitions is None and not configs and not deleted:
         raise typer.BadParameter("nothing to change: pass --partitions, --config or --delete-config")
 
-    async def main() -> "tuple[CreatePartitionsResponse | None, AlterConfigsResponse | None]":
-        async with cluster.connect() as client:
-            wanted = None
-            if partitions is not None:
-                wanted = await _new_partitions(client, name, partitions, replica_assignment)
-                # Validated first, so that it cannot be refused after the configs have changed.
-                await _add(client, wanted, dry_run=True)
-            altered = None
-            if configs or deleted:
-                altered = await _alter_configs(client, name, alterations(configs, deleted), dry_run)
-            return None if wanted is None else await _add(client, wanted, dry_run), altered
+    async def main(client: AdminClient) -> tuple[CreatePartitionsResponse | None, AlterConfigsResponse | None]:
+        wanted = altered = None
+        if partitions is not None:
+            wanted = await _new_partitions(client, name, partitions, replica_assignment)
+            # Validated first, so that it cannot be refused after the configs have changed.
+            await _add(client, wanted, dry_run=True)
+        if configs or deleted:
+            altered = await _alter_configs(client, name, alterations(configs, deleted), dry_run)
+        return None if wanted is None else await _add(client, wanted, dry_run), altered
 
-    added, altered = run(main())
+    added, altered = cluster.ask(main)
     would = "would be " if dry_run else ""
     document: dict[str, Any] = {"name": name, "dry_run": dry_run, "set": configs, "deleted": deleted, "added": []}
     if added is not None:
@@ -118,20 +124,21 @@ def delete(
     if not dry_run:
         confirm(f"Delete {', '.join(names)} with all records?", yes)
 
-    async def main() -> "tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]":
-        async with cluster.connect() as client:
-            # With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun.
-            response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
-            fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
-            refused = {str(r.name): r for r in response.responses if r.error_code not in fine}
-            accepted = [name for name in names if name not in refused]
-            if not accepted:
-                return response, refused, []
-            if dry_run:
-                return response, refused, await _preview(client, accepted)
-            return response, refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
+    async def main(
+        client: AdminClient,
+    ) -> tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]:
+        # With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun.
+        response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
+        fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
+        refused = {str(r.name): r for r in response.responses if r.error_code not in fine}
+        accepted = [name for name in names if name not in refused]
+        if not accepted:
+            return response, refused, []
+        if dry_run:
+            return response, refused, await _preview(client, accepted)
+        return response, refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
 
-    response, refused, pending = run(main())
+    response, refused, pending = cluster.ask(main)
     left = {d.topic: d for d in pending}
     documents = [_deletion_document(name, refused.get(name), left.get(name)) for name in names]
     for document in documents:
@@ -155,21 +162,15 @@ def delete(
 
 
 async def _alter_configs(
-    client: "AdminClient", name: str, changes: "tuple[AlterableConfig, ...]", dry_run: bool
-) -> "AlterConfigsResponse":
-    from cluster.requests.configs import TOPIC_RESOURCE, AlterConfigsResource
-
+    client: AdminClient, name: str, changes: tuple[AlterableConfig, ...], dry_run: bool
+) -> AlterConfigsResponse:
     response = await client.alter_configs([AlterConfigsResource(TOPIC_RESOURCE, name, changes)], validate_only=dry_run)
     (result,) = response.responses
     _raise_if_refused(name, result.error_code, result.error_message, result.violations)
     return response
 
 
-async def _new_partitions(
-    client: "AdminClient", name: str, count: int, replica_assignment: str | None
-) -> "NewPartitions":
-    from cluster.requests.topics import NewPartitions, NewPartitionsAssignment
-
+async def _new_partitions(client: AdminClient, name: str, count: int, replica_assignment: str | None) -> NewPartitions:
     if replica_assignment is None:
         return NewPartitions(name, count)
     assigned = [NewPartitionsAssignment(brokers) for brokers in parse_assignment(replica_assignment).values()]
@@ -181,16 +182,14 @@ async def _new_partitions(
     return NewPartitions(name, count, tuple(assigned))
 
 
-async def _add(client: "AdminClient", partitions: "NewPartitions", dry_run: bool) -> "CreatePartitionsResponse":
+async def _add(client: AdminClient, partitions: NewPartitions, dry_run: bool) -> CreatePartitionsResponse:
     response = await client.create_partitions([partitions], validate_only=dry_run)
     _raise_if_refused(partitions.name, response.results[0].error_code, response.results[0].error_message)
     return response
 
 
-async def _preview(client: "AdminClient", names: "Sequence[str]") -> "list[DescribedTopicDeletion]":
+async def _preview(client: AdminClient, names: Sequence[str]) -> list[DescribedTopicDeletion]:
     """The deletions that would start, and what each would wait for."""
-    from cluster.requests.topics import DescribedTopicDeletion, WaitingReplica
-
     previews = []
     for topic in (await client.describe_topics(names)).topics:
         offline = tuple(
@@ -203,12 +202,8 @@ async def _preview(client: "AdminClient", names: "Sequence[str]") -> "list[Descr
     return previews
 
 
-async def _watch_deletions(
-    client: "AdminClient", names: "Sequence[str]", limit_s: float
-) -> "list[DescribedTopicDeletion]":
+async def _watch_deletions(client: AdminClient, names: Sequence[str], limit_s: float) -> list[DescribedTopicDeletion]:
     """Wait up to `limit_s`, printing progress to stderr. Returns the deletions that are still pending."""
-    from admin.progress import Progress
-
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limit_s
     progress: Progress | None = None
@@ -228,13 +223,13 @@ async def _watch_deletions(
         await asyncio.sleep(min(_POLL_S, deadline - now))
 
 
-def _deletion_row(d: "DescribedTopicDeletion") -> tuple[object, ...]:
+def _deletion_row(d: DescribedTopicDeletion) -> tuple[object, ...]:
     replicas = sorted({w.reason for w in d.waiting if w.reason})
     return d.topic, d.state, f"{d.deleted_replicas} of {d.replicas}", "; ".join(replicas) or d.reason
 
 
 def _deletion_document(
-    name: str, refused: "DeletableTopicResult | None", d: "DescribedTopicDeletion | None"
+    name: str, refused: DeletableTopicResult | None, d: DescribedTopicDeletion | None
 ) -> dict[str, Any]:
     if refused is not None:
         error, reason = refused.error_code.name, refused.error_message or ""
@@ -254,7 +249,7 @@ def _deletion_document(
 
 
 def _raise_if_refused(
-    name: str, code: ErrorCode, message: str | None, violations: "Sequence[FieldViolation]" = ()
+    name: str, code: ErrorCode, message: str | None, violations: Sequence[FieldViolation] = ()
 ) -> None:
     if code is not ErrorCode.NONE:
         raise ApiError(code, message or f"topic {name!r}", field="topic", value=name, violations=violations)

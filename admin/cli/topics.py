@@ -1,23 +1,22 @@
 """`klamm topics`: create, list, describe, alter, delete, delete-records."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 
-from admin.cli.config_documents import config_documents
+from admin.cli.broker_documents import config_documents, write_configs
 from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
-from admin.cli.options import Cluster, DryRunOption, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, examples, talks_to_cluster
 from admin.cli.output import say, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
+from admin.client import AdminClient
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
-
-if TYPE_CHECKING:
-    from admin.client import AdminClient
-    from cluster.requests.plans import Plan
-    from cluster.requests.topics import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
+from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
+from cluster.requests.topics import DescribedTopic, NewTopic
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 app.command(epilog=ALTER_EXAMPLES)(alter)
@@ -50,8 +49,6 @@ def create(
     cluster: Cluster,
 ) -> None:
     """Create a topic and wait until its partitions have leaders."""
-    from cluster.requests.topics import NewTopic
-
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
         raise typer.BadParameter("--replica-assignment cannot be combined with --partitions or --replication-factor")
     topic = NewTopic(
@@ -61,7 +58,16 @@ def create(
         parse_assignment(replica_assignment),
         parse_configs(config),
     )
-    result, plan = run(_create(cluster, topic, dry_run))
+    response = cluster.ask(lambda client: client.create_topics([topic], validate_only=dry_run))
+    result, plan = response.topics[0], response.plan
+    if result.error_code is not ErrorCode.NONE:
+        raise ApiError(
+            result.error_code,
+            result.error_message,
+            field=result.error_field or None,
+            value=result.error_value or None,
+            violations=result.violations,
+        )
     row = {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -78,47 +84,32 @@ def create(
 
 @app.command("list", epilog=examples("klamm topics list", "klamm topics list -o json"))
 @talks_to_cluster()
-def list_(
-    *,
-    cluster: Cluster,
-) -> None:
+def list_(*, cluster: Cluster) -> None:
     """List all topics with id, number of partitions and replication factor."""
-    listed = run(_list(cluster))
-    rows = [
-        {
-            "name": t.name,
-            "topic_id": t.topic_id,
-            "partitions": t.partitions,
-            "replication_factor": t.replication_factor,
-        }
-        for t in listed
-    ]
+    rows = [asdict(t) for t in sorted(cluster.ask(AdminClient.list_topics).topics, key=lambda t: t.name)]
     columns = ("name", "topic_id", "partitions", "replication_factor")
-    write({"topics": rows}, cluster.form, columns, ([row[c] for c in columns] for row in rows))
+    write({"topics": rows}, cluster.form, columns, (list(row.values()) for row in rows))
 
 
 @app.command(
     epilog=examples(
-        "klamm topics describe orders",
-        "klamm topics describe orders --configs",
-        "klamm topics describe -o json",
+        "klamm topics describe orders", "klamm topics describe orders --configs", "klamm topics describe -o json"
     )
 )
 @talks_to_cluster()
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.")] = None,
     *,
-    configs: Annotated[bool, typer.Option("--configs", help="Show the configs in effect and their source.")] = False,
+    configs: ShowConfigsOption = False,
     cluster: Cluster,
 ) -> None:
     """Show leader, leader epoch, ISR and replicas of each partition."""
 
-    async def main() -> "tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]":
-        async with cluster.connect() as client:
-            topics = list((await client.describe_topics(names if names else None)).topics)
-            return topics, await _settings(client, topics) if configs else {}
+    async def main(client: AdminClient) -> tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]:
+        topics = list((await client.describe_topics(names if names else None)).topics)
+        return topics, await _settings(client, topics) if configs else {}
 
-    described, settings = run(main())
+    described, settings = cluster.ask(main)
     known = [t for t in described if t.error_code is ErrorCode.NONE]
     columns = (*_COLUMNS, "adding", "removing") if any(_is_moving(t) for t in known) else _COLUMNS
     rows = (
@@ -142,9 +133,7 @@ def describe(
     if configs and cluster.form is Format.TABLE:
         for name, found in settings.items():
             typer.echo(f"\ntopic {name}")
-            write(
-                {}, cluster.form, ("config", "value", "source"), ((c["name"], c["value"], c["source"]) for c in found)
-            )
+            write_configs(found)
     for topic in known:
         if topic.queued_for_deletion:
             say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' shows the progress")
@@ -153,35 +142,13 @@ def describe(
             raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows the existing ones")
 
 
-async def _create(cluster: Cluster, topic: "NewTopic", dry_run: bool) -> "tuple[CreatableTopicResult, Plan | None]":
-    async with cluster.connect() as client:
-        response = await client.create_topics([topic], validate_only=dry_run)
-    result = response.topics[0]
-    if result.error_code is not ErrorCode.NONE:
-        raise ApiError(
-            result.error_code,
-            result.error_message,
-            field=result.error_field or None,
-            value=result.error_value or None,
-            violations=result.violations,
-        )
-    return result, response.plan
-
-
-async def _list(cluster: Cluster) -> "list[ListedTopic]":
-    async with cluster.connect() as client:
-        return sorted((await client.list_topics()).topics, key=lambda t: t.name)
-
-
-async def _settings(client: "AdminClient", topics: "list[DescribedTopic]") -> dict[str, list[dict[str, Any]]]:
-    from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
-
+async def _settings(client: AdminClient, topics: list[DescribedTopic]) -> dict[str, list[dict[str, Any]]]:
     known = [ConfigResource(TOPIC_RESOURCE, t.name) for t in topics if t.error_code is ErrorCode.NONE]
     results = (await client.describe_configs(known)).results
     return {r.resource_name: config_documents(r.configs) for r in results}
 
 
-def _document(topic: "DescribedTopic") -> dict[str, Any]:
+def _document(topic: DescribedTopic) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -192,5 +159,5 @@ def _document(topic: "DescribedTopic") -> dict[str, Any]:
     }
 
 
-def _is_moving(topic: "DescribedTopic") -> bool:
+def _is_moving(topic: DescribedTopic) -> bool:
     return any(p.adding_replicas or p.removing_replicas for p in topic.partitions)

@@ -4,25 +4,27 @@ import asyncio
 import contextlib
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, examples, run, talks_to_cluster
+from admin.cli.options import Cluster, examples, talks_to_cluster
 from admin.cli.output import say
+from admin.client import AdminClient
 from cluster.process.documents import Format
+from cluster.requests.cluster import ClusterEvent, WatchResponse
 
-if TYPE_CHECKING:
-    from cluster.requests.cluster import ClusterEvent, WatchResponse
+app = typer.Typer()
 
-WATCH_EXAMPLES = examples(
-    "klamm watch",
-    "klamm watch --topic orders -o json",
-    "klamm watch --max-events 1  (wait for a change)",
-    exit_codes="0 ended; 1 no active controller within --timeout; 2 wrong usage.",
+
+@app.command(
+    epilog=examples(
+        "klamm watch",
+        "klamm watch --topic orders -o json",
+        "klamm watch --max-events 1  (wait for a change)",
+        exit_codes="0 ended; 1 no active controller within --timeout; 2 wrong usage.",
+    )
 )
-
-
 @talks_to_cluster()
 def watch(
     *,
@@ -42,12 +44,9 @@ def watch(
     --timeout seconds. -o json prints one object per line.
     """
 
-    async def main() -> None:
+    async def main(client: AdminClient) -> None:
         left = max_events
-        async with (
-            cluster.connect() as client,
-            contextlib.aclosing(client.watch(topic or None, cursor=since)) as responses,
-        ):
+        async with asyncio.timeout(for_), contextlib.aclosing(client.watch(topic or None, cursor=since)) as responses:
             async for response in responses:
                 shown = response.events[:left]
                 _show(response, shown, cluster.form)
@@ -55,16 +54,11 @@ def watch(
                 if left == 0:
                     return
 
-    async def limited() -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(for_):
-                await main()
-
-    with contextlib.suppress(KeyboardInterrupt):
-        run(limited() if for_ is not None else main())
+    with contextlib.suppress(KeyboardInterrupt, TimeoutError):
+        cluster.ask(main)
 
 
-def _show(response: "WatchResponse", events: "tuple[ClusterEvent, ...]", form: Format) -> None:
+def _show(response: WatchResponse, events: tuple[ClusterEvent, ...], form: Format) -> None:
     if response.missed:
         say("events before these may be missing: the controller changed, or the cursor is too old")
     for event in events:
@@ -74,7 +68,7 @@ def _show(response: "WatchResponse", events: "tuple[ClusterEvent, ...]", form: F
             typer.echo(json.dumps(event_document(event, response.cursor), ensure_ascii=False))
 
 
-def event_document(event: "ClusterEvent", cursor: str) -> dict[str, Any]:
+def event_document(event: ClusterEvent, cursor: str) -> dict[str, Any]:
     """The fields that apply to this kind of event, and the cursor after it."""
     document: dict[str, Any] = {"kind": event.kind, "at_ms": event.at_ms, "controller_epoch": event.controller_epoch}
     if event.controller >= 0:
@@ -96,7 +90,7 @@ def event_document(event: "ClusterEvent", cursor: str) -> dict[str, Any]:
     return document | {"cursor": cursor}
 
 
-def event_line(event: "ClusterEvent") -> str:
+def event_line(event: ClusterEvent) -> str:
     """The event as one line of text."""
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
     parts = [at, event.kind.replace("_", " ")]

@@ -4,10 +4,9 @@ from typing import Any
 
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.metrics import Metrics
-from cluster.requests.context import RequestContext
+from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.data import ProduceRequest, ProduceResponse
 from cluster.rpc.methods import BROKER_AGENT_SERVICE, CLUSTER_SERVICE
-from cluster.rpc.request_handler import RequestHandler
 from cluster.rpc.serving import RpcServer, start_server
 
 

@@ -18,9 +18,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster.broker import Endpoint
 from cluster.errors import ConfigError
-from cluster.process.credentials import read_credentials
 from cluster.process.settings import INT32_MAX, Settings
+from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
+LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT_MAX: Final = 65_535
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
@@ -141,10 +142,7 @@ class _Environment(BaseSettings):
 
 
 def load_config(
-    path: str | Path | None,
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    defaults: Mapping[str, Any] | None = None,
+    path: str | Path | None, overrides: Mapping[str, Any] | None = None, *, defaults: Mapping[str, Any] | None = None
 ) -> NodeConfig:
     """Merge `defaults`, the file, `KLAMM_*` variables and `overrides`; later ones win, None values are ignored.
 
@@ -208,6 +206,23 @@ def _describe(detail: ErrorDetails) -> str:
     why = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     # Errors in defaults name the attribute instead of the key.
     return f"{name.replace('_', '.') if in_settings else name}: {detail['input']!r}: {why}"
+
+
+def read_credentials(settings: Settings) -> Credentials | None:
+    """The credentials; None if no file is configured (anonymous session). Raises ConfigError with key and file."""
+    path = settings.java_security_auth_login_config
+    if path is None:
+        return None
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return parse_login(text, settings.zookeeper_sasl_clientconfig, Scheme(settings.klamm_zookeeper_auth_scheme))
+    except OSError as error:
+        why = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        why = "is not text in UTF-8"
+    except ValueError as error:
+        why = str(error)
+    raise ConfigError([f'settings."{LOGIN_FILE_KEY}": {path!r}: {why}'])
 
 
 def _unusable_credentials(config: NodeConfig) -> list[str]:

@@ -77,6 +77,5 @@ def _formatter(shared: list[Processor], *, for_person: bool) -> logging.Formatte
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last]
     )

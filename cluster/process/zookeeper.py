@@ -1,8 +1,7 @@
 """Creates a process's ZooKeeper client from its configuration."""
 
 from cluster.errors import ZooKeeperAuthenticationError, ZooKeeperUnreachableError
-from cluster.process.config import NodeConfig
-from cluster.process.credentials import LOGIN_FILE_KEY, read_credentials
+from cluster.process.config import LOGIN_FILE_KEY, NodeConfig, read_credentials
 from cluster.process.metrics import Metrics
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 

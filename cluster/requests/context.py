@@ -1,4 +1,9 @@
-"""The context of a request."""
+"""The context of a request, and the interface between a node and the network, which hands it over with the request.
+
+gRPC servicers convert and call `handle`; the simulator calls it directly.
+"""
+
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -10,3 +15,15 @@ class RequestContext(Struct, frozen=True):
     principal: str = "ANONYMOUS"
     timeout_ms: int | None = None
     request_id: str = ""
+
+
+class RequestHandler(Protocol):
+    """A controller or an agent as a handler of requests."""
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Handle a request of `cluster.requests`; returns its response.
+
+        A request with a streamed response (WatchRequest) returns an async iterator of responses. Raises ApiError if an
+        administrative request is refused as a whole.
+        """
+        ...

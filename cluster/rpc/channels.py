@@ -51,7 +51,4 @@ def server_options() -> list[tuple[str, int]]:
 
 
 def _message_options() -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ]
+    return [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.max_send_message_length", MESSAGE_BYTES_MAX)]

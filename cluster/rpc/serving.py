@@ -16,11 +16,10 @@ from cluster.errors import ApiError, ClusterError, ErrorCode, StartupError
 from cluster.process.config import host_and_port
 from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import RequestMetrics
-from cluster.requests.context import RequestContext
+from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.data import FetchRequest
 from cluster.rpc.channels import SERVER_CONCURRENCY_MAX, server_options
 from cluster.rpc.methods import Method
-from cluster.rpc.request_handler import RequestHandler
 from cluster.rpc.status import status_of
 
 PRINCIPAL_HEADER: Final = "klamm-principal"

@@ -79,13 +79,7 @@ class _RecoveringStateBody(_StateBody):
 def encode_state(leadership: LeaderAndIsr) -> bytes:
     """Encode without the partition epoch (ZK-27); with the recovery state only while RECOVERING (ZK-25)."""
     assert leadership.isr, "an ISR is never empty"
-    values = (
-        1,
-        leadership.leader,
-        leadership.leader_epoch,
-        leadership.controller_epoch,
-        leadership.isr,
-    )
+    values = (1, leadership.leader, leadership.leader_epoch, leadership.controller_epoch, leadership.isr)
     if leadership.leader_recovery_state == RECOVERED:
         return _state_encoder.encode(_StateBody(*values))
     return _state_encoder.encode(_RecoveringStateBody(*values, leadership.leader_recovery_state))

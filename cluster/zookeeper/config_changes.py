@@ -14,8 +14,8 @@ from cluster.process.clock import WallClock
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, decode_config_change
 from cluster.znodes.paths import CONFIG_CHANGES
 from cluster.zookeeper.decoding import decode_each
-from cluster.zookeeper.listing import watched_children
 from cluster.zookeeper.port import Delete, WatchKind, Znode, ZooKeeper
+from cluster.zookeeper.recipes import watched_children
 
 EXPIRY_MS: Final = 15 * 60 * 1000
 """After this time every listener has processed a change, or reads everything on its return (EP-34)."""

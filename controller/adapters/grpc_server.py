@@ -1,8 +1,8 @@
 """The gRPC server of a controller."""
 
 from cluster.process.metrics import Metrics
+from cluster.requests.context import RequestHandler
 from cluster.rpc.methods import CLUSTER_SERVICE, CONTROLLER_SERVICE
-from cluster.rpc.request_handler import RequestHandler
 from cluster.rpc.serving import RpcServer, start_server
 
 

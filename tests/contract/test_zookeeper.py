@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import pytest
 
 from cluster.errors import SessionExpiredError
-from cluster.zookeeper.listing import watched_children
 from cluster.zookeeper.port import (
     Check,
     Create,
@@ -16,6 +15,7 @@ from cluster.zookeeper.port import (
     WatchKind,
     ZkError,
 )
+from cluster.zookeeper.recipes import watched_children
 from tests.contract.zookeeper_worlds import RealWorld, SimulatedWorld, World, create, eventually
 
 OK, UNDONE = ZkError.OK, ZkError.RUNTIME_INCONSISTENCY

@@ -65,6 +65,11 @@ def test_every_command_has_help(name: str) -> None:
     assert ALL[name].help
 
 
+@pytest.mark.parametrize("command", typer.main.get_command(app).commands.values(), ids=lambda c: c.name)
+def test_the_list_of_commands_says_of_each_what_its_help_begins_with(command: Any) -> None:
+    assert command.short_help == " ".join(command.help.partition("\n\n")[0].split())
+
+
 def test_every_command_of_a_group_is_known_here() -> None:
     assert {name for name in ALL if name.split()[0] in GROUPS | {"cluster", "watch"}} == READS | CHANGES
 

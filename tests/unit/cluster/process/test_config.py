@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import ConfigError
-from cluster.process.config import NodeConfig, host_and_port, load_config
-from cluster.process.credentials import read_credentials
+from cluster.process.config import NodeConfig, host_and_port, load_config, read_credentials
 from cluster.process.settings import Settings
 from cluster.zookeeper.login import Credentials, Scheme
 
