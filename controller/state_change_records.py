@@ -4,7 +4,6 @@ Called before the change is applied, so that the context still has the previous 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Final
 
 from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch, RegisteredBroker
@@ -31,12 +30,11 @@ def state_changes(
     make = _RECORDS.get(type(change))
     if make is None:
         return []
-    record = partial(StateChange, cause=cause, controller_epoch=context.epoch)
+    shared: dict[str, Any] = {"cause": cause, "controller_epoch": context.epoch}
     if asked_by is not None:
-        record.keywords.update(
-            request_id=asked_by.request_id or None, principal=asked_by.principal, peer=asked_by.peer or None
-        )
-    return make(change, context, record)
+        call = {"request_id": asked_by.request_id, "principal": asked_by.principal, "peer": asked_by.peer}
+        shared |= {name: value for name, value in call.items() if value}
+    return make(change, context, lambda **fields: StateChange(**shared, **fields))
 
 
 def _brokers(registered: Iterable[RegisteredBroker], to_state: str, record: _Record) -> list[StateChange]:

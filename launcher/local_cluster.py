@@ -72,7 +72,9 @@ def up(
             cluster.start_all()
             wait_until_serving(cluster, timeout)
         except StartupError:
-            say("some processes are running: see 'klamm status', stop them with 'klamm down'")
+            if any(cluster.state_of(member.name) != "stopped" for member in cluster.state.members):
+                where = "" if data == DEFAULT_DATA else f" --data {data}"
+                say(f"some processes are running: see 'klamm status{where}', stop them with 'klamm down{where}'")
             raise
         _announce(cluster, time.monotonic() - started, data)
         return

@@ -48,6 +48,8 @@ def show(
 ) -> None:
     """Show the history of one partition: its leaders, and every recorded change with its cause.
 
+    Causes stand before their effects. Clocks of different nodes are not
+    compared, so times may step back from one line to the next.
     --log-dir and --data read files, which works while the cluster is down;
     --bootstrap asks every live node. Default: --data .klamm
     """
