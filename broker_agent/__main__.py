@@ -27,9 +27,7 @@ def main(config: Path | None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Raise the soft limit of open files. Each segment holds a descriptor, so 1024 would end at the first thousand
-    partitions.
-    """
+    """Raise the soft limit of open files: each segment holds one, so 1024 end at the first thousand partitions."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

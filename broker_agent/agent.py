@@ -47,7 +47,6 @@ NOT_RUNNING: Final = 0
 _STEP_TIMEOUT_S: Final = 10.0
 _FLUSH_CHECK_MS: Final = 1000
 """Interval of the check for due flushes; rolled segments are always due, whatever the settings."""
-
 _log = structlog.stdlib.get_logger()
 
 
@@ -153,7 +152,7 @@ class Agent:
             setting_changes=self._setting_changes,
             sink=dependencies.sink,
         )
-        session.record_registration(Cause("Startup"))
+        session.record("registered", Cause("Startup"))
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)

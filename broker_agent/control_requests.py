@@ -17,19 +17,7 @@ from cluster.broker import INITIAL_CONTROLLER_EPOCH, BrokerEpoch, ControllerEpoc
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.tasks import TaskSet
-from cluster.requests.control import (
-    ControlRequest,
-    LeaderAndIsrPartitionError,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    StopReplicaPartitionError,
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
+from cluster.requests import control
 from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _T = TypeVar("_T")
@@ -62,15 +50,15 @@ class ControlRequests:
         self._sink = sink
         self._handled = 0
 
-    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    async def leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         """Become leader or follower of the requested partitions (R2.1)."""
         return await self._to_the_end(self._leader_and_isr(request))
 
-    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    async def stop_replica(self, request: control.StopReplicaRequest) -> control.StopReplicaResponse:
         """Stop fetching the requested partitions and delete those with the delete flag."""
         return await self._to_the_end(self._stop_replica(request))
 
-    async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    async def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         async with self.lock:
             code = self._admit_request(request)
             if code is not ErrorCode.NONE:
@@ -83,11 +71,11 @@ class ControlRequests:
                 return _answer(request, ErrorCode.UNKNOWN_SERVER_ERROR)
             return _answer(request, ErrorCode.NONE, codes)
 
-    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    async def _stop_replica(self, request: control.StopReplicaRequest) -> control.StopReplicaResponse:
         async with self.lock:
             code = self._admit_request(request)
             if code is not ErrorCode.NONE:
-                return StopReplicaResponse(code)
+                return control.StopReplicaResponse(code)
             codes = {
                 TopicPartition(s.topic_name, s.partition_index): self._validate_stop(s)
                 for s in request.partition_states
@@ -98,11 +86,12 @@ class ControlRequests:
                 if codes[TopicPartition(state.topic_name, state.partition_index)] is ErrorCode.NONE
             ]
             codes |= await self._stop(stopping, self._cause(request))
-            return StopReplicaResponse(
-                ErrorCode.NONE, tuple(StopReplicaPartitionError(tp.topic, tp.partition, c) for tp, c in codes.items())
+            return control.StopReplicaResponse(
+                ErrorCode.NONE,
+                tuple(control.StopReplicaPartitionError(tp.topic, tp.partition, c) for tp, c in codes.items()),
             )
 
-    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    async def update_metadata(self, request: control.UpdateMetadataRequest) -> control.UpdateMetadataResponse:
         """Update the metadata cache; roles do not change (R4.8)."""
         async with self.lock:
             code = self._admit_request(request)
@@ -113,7 +102,7 @@ class ControlRequests:
                 self._manager.metadata.apply(request)
                 # A dead broker no longer holds back the low watermark.
                 self._manager.delete_records_purgatory.check_all()
-            return UpdateMetadataResponse(code)
+            return control.UpdateMetadataResponse(code)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Complete a request even if its sender disconnects meanwhile, as a controller that fails does.
@@ -134,7 +123,7 @@ class ControlRequests:
         self._tasks.start(carry_out(), name="control-request")
         return await asyncio.shield(outcome)
 
-    def _admit_request(self, request: ControlRequest) -> ErrorCode:
+    def _admit_request(self, request: control.ControlRequest) -> ErrorCode:
         """Check the broker epoch and the controller epoch of a request; remember the latter if both are valid."""
         code = validate_epochs(
             broker_epoch=request.broker_epoch,
@@ -149,14 +138,14 @@ class ControlRequests:
             _log.warning("Control request refused", request=type(request).__name__, code=code.name)
         return code
 
-    def _cause(self, request: LeaderAndIsrRequest | StopReplicaRequest) -> Cause:
+    def _cause(self, request: control.LeaderAndIsrRequest | control.StopReplicaRequest) -> Cause:
         """The newest event that the request follows from; the request itself where the controller names none."""
         if not request.causes:
             return Cause(type(request).__name__.removesuffix("Request"), self._handled)
         newest = request.causes[-1]
         return Cause(newest.event, newest.id, newest.controller_id, newest.controller_epoch)
 
-    async def _change_roles(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
+    async def _change_roles(self, request: control.LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
         """Validate each partition state, change roles, clean up; returns the codes by partition."""
         codes: dict[TopicPartition, ErrorCode] = {}
         orders: dict[Admission, list[BecomeLeaderOrFollower]] = {Admission.LEAD: [], Admission.FOLLOW: []}
@@ -184,7 +173,7 @@ class ControlRequests:
         return codes
 
     def _admit(
-        self, tp: TopicPartition, topic_id: TopicId | None, state: LeaderAndIsrPartitionState, cause: Cause
+        self, tp: TopicPartition, topic_id: TopicId | None, state: control.LeaderAndIsrPartitionState, cause: Cause
     ) -> tuple[Admission, BecomeLeaderOrFollower]:
         partition = self._manager.host(tp)
         log = partition.log
@@ -219,14 +208,16 @@ class ControlRequests:
             if not self._manager.leads_any_of(topic):
                 self._manager.metrics.drop_topic(topic)
 
-    def _validate_stop(self, state: StopReplicaPartitionState) -> ErrorCode:
+    def _validate_stop(self, state: control.StopReplicaPartitionState) -> ErrorCode:
         tp = TopicPartition(state.topic_name, state.partition_index)
         if self._manager.is_offline(tp):
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._manager.online(tp)
         return ErrorCode.NONE if partition is None else validate_stop(state.leader_epoch, partition.leader_epoch)
 
-    async def _stop(self, states: list[StopReplicaPartitionState], cause: Cause) -> dict[TopicPartition, ErrorCode]:
+    async def _stop(
+        self, states: list[control.StopReplicaPartitionState], cause: Cause
+    ) -> dict[TopicPartition, ErrorCode]:
         """Stop replicas and delete logs; returns the codes of partitions whose log could not be deleted (R4.3)."""
         partitions = [TopicPartition(state.topic_name, state.partition_index) for state in states]
         deleted = [tp for tp, state in zip(partitions, states, strict=True) if state.delete_partition]
@@ -247,13 +238,13 @@ class ControlRequests:
 
 
 def _answer(
-    request: LeaderAndIsrRequest, code: ErrorCode, codes: dict[TopicPartition, ErrorCode] | None = None
-) -> LeaderAndIsrResponse:
+    request: control.LeaderAndIsrRequest, code: ErrorCode, codes: dict[TopicPartition, ErrorCode] | None = None
+) -> control.LeaderAndIsrResponse:
     """Build a response with the request's code and the partitions' codes; without `codes`, all get the request's."""
-    return LeaderAndIsrResponse(
+    return control.LeaderAndIsrResponse(
         code,
         tuple(
-            LeaderAndIsrPartitionError(
+            control.LeaderAndIsrPartitionError(
                 topic.topic_name,
                 topic.topic_id,
                 state.partition_index,
@@ -285,7 +276,7 @@ def _role_change(own_id: int, order: BecomeLeaderOrFollower) -> StateChange:
 
 
 def _stop_change(
-    own_id: int, state: StopReplicaPartitionState, cause: Cause, failures: dict[TopicPartition, Exception]
+    own_id: int, state: control.StopReplicaPartitionState, cause: Cause, failures: dict[TopicPartition, Exception]
 ) -> StateChange:
     failure = failures.get(TopicPartition(state.topic_name, state.partition_index))
     return StateChange(

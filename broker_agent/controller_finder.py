@@ -17,7 +17,6 @@ from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import ZooKeeper
 
 _RETRY_S: Final = 0.5
-
 _log = structlog.stdlib.get_logger()
 
 

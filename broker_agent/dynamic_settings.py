@@ -19,7 +19,6 @@ from cluster.zookeeper.configs import overrides_of, read_configs
 from cluster.zookeeper.port import ZooKeeper
 
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
-
 _log = structlog.stdlib.get_logger()
 
 

@@ -76,13 +76,7 @@ class FetchRequests:
         return results
 
     def _read(
-        self,
-        request: FetchRequest,
-        item: FetchPartition,
-        limit: int,
-        *,
-        at_least_one: bool,
-        arrival_ms: float | None,
+        self, request: FetchRequest, item: FetchPartition, limit: int, *, at_least_one: bool, arrival_ms: float | None
     ) -> FetchPartitionData:
         partition = self._admit(request, item)
         if isinstance(partition, ErrorCode):

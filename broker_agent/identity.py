@@ -42,12 +42,7 @@ async def agree_on_cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
 
 
 async def choose_broker_id(
-    zookeeper: ZooKeeper,
-    *,
-    configured: int,
-    stored: BrokerId | None,
-    generation_enabled: bool,
-    reserved_max: int,
+    zookeeper: ZooKeeper, *, configured: int, stored: BrokerId | None, generation_enabled: bool, reserved_max: int
 ) -> BrokerId:
     """The configured id, else the stored one, else a generated one (R1.4). Raises StartupError."""
     if configured >= 0:

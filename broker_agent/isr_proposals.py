@@ -24,7 +24,6 @@ RETRY_MS: Final = 50
 
 Completion = Callable[[AlterPartitionResult], None]
 """Called once per submission, after it was removed from the queue: it may submit the next change."""
-
 _log = structlog.stdlib.get_logger()
 
 
@@ -52,7 +51,8 @@ class IsrProposals:
         """Queue a proposal; a second one for its partition gets OPERATION_NOT_ATTEMPTED at once (R8.25)."""
         tp = TopicPartition(item.topic_name, item.partition_index)
         if tp in self._waiting:
-            complete(_failure(item, ErrorCode.OPERATION_NOT_ATTEMPTED))
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED
+            complete(AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code))
             return
         self._waiting[tp] = (item, complete)
         self._submitted.set()
@@ -100,7 +100,3 @@ class IsrProposals:
                     complete(answer)
                 except Exception:  # One partition must not keep the others from their ISR (R8.8).
                     _log.exception("Applying an AlterPartition response failed", partition=str(tp))
-
-
-def _failure(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:
-    return AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code)

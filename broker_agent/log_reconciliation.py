@@ -22,16 +22,7 @@ from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Off
 from cluster.errors import ClusterError, ErrorCode, PeerUnreachableError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
-from cluster.requests.data import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    EpochEndOffset,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderResult,
-    OffsetsForLeaderEpochRequest,
-)
+from cluster.requests import data
 from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _OUT_OF_RANGE: Final = Cause("OffsetOutOfRange")
@@ -119,11 +110,9 @@ class LogReconciliation:
             return None
 
     async def truncate_marked(self) -> None:
-        """Truncate partitions in state `Truncating`: by the leader's epochs, without any to the
-        start offset (R5.13).
-        """
+        """Truncate partitions in state `Truncating`: by the leader's epochs, else to the start offset (R5.13)."""
         asked: dict[TopicPartition, FetchState] = {}
-        items: list[OffsetForLeaderPartition] = []
+        items: list[data.OffsetForLeaderPartition] = []
         for tp, state in self.states.ready(asyncio.get_running_loop().time(), truncating=True):
             log = self.log(tp)
             if log is None:
@@ -132,13 +121,15 @@ class LogReconciliation:
                 self._guarded(tp, partial(self._cut, tp, state, state.fetch_offset, state.cause, complete=True))
             else:
                 asked[tp] = state
-                items.append(OffsetForLeaderPartition(tp.topic, tp.partition, log.latest_epoch, state.leader_epoch))
+                items.append(
+                    data.OffsetForLeaderPartition(tp.topic, tp.partition, log.latest_epoch, state.leader_epoch)
+                )
         if items:
-            await self._truncate_by_epochs(asked, OffsetsForLeaderEpochRequest(self.setup.own_id, tuple(items)))
+            await self._truncate_by_epochs(asked, data.OffsetsForLeaderEpochRequest(self.setup.own_id, tuple(items)))
         self.write_truncations()
 
     async def _truncate_by_epochs(
-        self, asked: dict[TopicPartition, FetchState], request: OffsetsForLeaderEpochRequest
+        self, asked: dict[TopicPartition, FetchState], request: data.OffsetsForLeaderEpochRequest
     ) -> None:
         response = await self.ask(lambda: self.setup.client.offsets_for_leader_epoch(self.leader.endpoint, request))
         if response is None:
@@ -155,18 +146,18 @@ class LogReconciliation:
             if self.states.get(tp) is asked[tp]:
                 self._guarded(tp, partial(self._apply_epoch_answer, tp, asked[tp], answer))
 
-    def _apply_epoch_answer(self, tp: TopicPartition, state: FetchState, answer: OffsetForLeaderResult) -> None:
+    def _apply_epoch_answer(self, tp: TopicPartition, state: FetchState, answer: data.OffsetForLeaderResult) -> None:
         if answer.error_code is not ErrorCode.NONE:
             self.react(tp, state, answer.error_code)
             return
-        self._truncate_against(tp, state, EpochEndOffset(answer.leader_epoch, answer.end_offset), diverged=False)
+        self._truncate_against(tp, state, data.EpochEndOffset(answer.leader_epoch, answer.end_offset), diverged=False)
 
-    def follow_divergence(self, tp: TopicPartition, state: FetchState, leader: EpochEndOffset) -> None:
+    def follow_divergence(self, tp: TopicPartition, state: FetchState, leader: data.EpochEndOffset) -> None:
         """Truncate to where the leader's history diverges, as a fetch response said, and go on fetching (R5.23)."""
         self._truncate_against(tp, state, leader, diverged=True)
 
     def _truncate_against(
-        self, tp: TopicPartition, state: FetchState, leader: EpochEndOffset, *, diverged: bool
+        self, tp: TopicPartition, state: FetchState, leader: data.EpochEndOffset, *, diverged: bool
     ) -> None:
         log = self.log(tp)
         assert log is not None, f"{tp} went offline within one step"
@@ -223,7 +214,7 @@ class LogReconciliation:
         """
         if self.states.get(tp) is not state:
             return
-        leader_end = await self._ask_offset(tp, state, LATEST_TIMESTAMP)
+        leader_end = await self._ask_offset(tp, state, data.LATEST_TIMESTAMP)
         log = self.log(tp)
         if leader_end is None or log is None:
             return
@@ -231,7 +222,7 @@ class LogReconciliation:
             self._guarded(tp, partial(self._cut, tp, replace(state, lag=0), leader_end, _OUT_OF_RANGE, complete=True))
             self.write_truncations()
             return
-        leader_start = await self._ask_offset(tp, state, EARLIEST_TIMESTAMP)
+        leader_start = await self._ask_offset(tp, state, data.EARLIEST_TIMESTAMP)
         if leader_start is not None and self.log(tp) is log:
             self._guarded(tp, partial(self._restart, tp, state, log, leader_start, leader_end))
             self.write_truncations()
@@ -255,11 +246,9 @@ class LogReconciliation:
         self._resume(tp, replace(state, lag=max(0, leader_end - offset)), log, Offset(offset))
 
     async def _ask_offset(self, tp: TopicPartition, state: FetchState, timestamp: int) -> Offset | None:
-        """The leader's earliest or latest offset; None after an error, which is handled, or if the
-        state has changed.
-        """
-        item = ListOffsetsPartition(tp.topic, tp.partition, timestamp, state.leader_epoch)
-        request = ListOffsetsRequest(self.setup.own_id, (item,))
+        """The leader's earliest or latest offset; None after an error, which is handled, or if the state changed."""
+        item = data.ListOffsetsPartition(tp.topic, tp.partition, timestamp, state.leader_epoch)
+        request = data.ListOffsetsRequest(self.setup.own_id, (item,))
         response = await self.ask(lambda: self.setup.client.list_offsets(self.leader.endpoint, request))
         if self.states.get(tp) is not state:
             return None

@@ -12,17 +12,10 @@ from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
+from cluster.requests import data
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from cluster.requests.data import (
-    DeleteRecordsRequest,
-    FetchRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetsForLeaderEpochRequest,
-    ProduceRequest,
-)
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
 
@@ -65,14 +58,16 @@ class AgentNode:
             DirectApi(LeaderAndIsrRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.leader_and_isr),
             DirectApi(StopReplicaRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.stop_replica),
             DirectApi(UpdateMetadataRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, control.update_metadata),
-            DirectApi(ProduceRequest, ApiKind.MUTATION, Callers.ANYONE, produce.handle),
-            DirectApi(FetchRequest, ApiKind.QUERY, Callers.ANYONE, FetchRequests(agent.manager).handle),
-            DirectApi(ListOffsetsRequest, ApiKind.QUERY, Callers.ANYONE, offsets.list_offsets),
-            DirectApi(OffsetsForLeaderEpochRequest, ApiKind.QUERY, Callers.ANYONE, offsets.offsets_for_leader_epoch),
+            DirectApi(data.ProduceRequest, ApiKind.MUTATION, Callers.ANYONE, produce.handle),
+            DirectApi(data.FetchRequest, ApiKind.QUERY, Callers.ANYONE, FetchRequests(agent.manager).handle),
+            DirectApi(data.ListOffsetsRequest, ApiKind.QUERY, Callers.ANYONE, offsets.list_offsets),
             DirectApi(
-                DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
+                data.OffsetsForLeaderEpochRequest, ApiKind.QUERY, Callers.ANYONE, offsets.offsets_for_leader_epoch
             ),
-            DirectApi(MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
+            DirectApi(
+                data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
+            ),
+            DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
         )

@@ -3,7 +3,6 @@
 Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-101, KIP-207.
 """
 
-from broker_agent.hosted_partition import HostedPartition
 from broker_agent.ports import Log
 from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import NO_LEADER_EPOCH, Offset
@@ -53,7 +52,8 @@ class OffsetRequests:
         if item.timestamp == LATEST_TIMESTAMP:
             if not is_follower and not is_current:
                 return ListOffsetsResult(item.topic, item.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
-            return _latest(item, partition, log.log_end_offset if is_follower else log.high_watermark)
+            end = log.log_end_offset if is_follower else log.high_watermark
+            return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE, -1, end, partition.leader_epoch)
         try:
             return self._at_time(item, log, is_follower=is_follower, is_current=is_current)
         except StorageError:
@@ -87,7 +87,3 @@ def _found(item: ListOffsetsPartition, offset: Offset, log: Log, timestamp: int 
     return ListOffsetsResult(
         item.topic, item.partition, ErrorCode.NONE, timestamp, offset, NO_LEADER_EPOCH if epoch is None else epoch
     )
-
-
-def _latest(item: ListOffsetsPartition, partition: HostedPartition, offset: Offset) -> ListOffsetsResult:
-    return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE, -1, offset, partition.leader_epoch)

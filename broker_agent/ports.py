@@ -11,20 +11,12 @@ from msgspec import Struct
 
 from cluster.broker import BrokerEpoch, Endpoint, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
+from cluster.requests import data
 from cluster.requests.agents import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
-)
-from cluster.requests.data import (
-    EpochEndOffset,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetsForLeaderEpochRequest,
-    OffsetsForLeaderEpochResponse,
 )
 
 
@@ -37,13 +29,13 @@ class ClusterClient(Protocol):
         self, controller: Endpoint, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse: ...
 
-    async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse: ...
+    async def fetch(self, leader: Endpoint, request: data.FetchRequest) -> data.FetchResponse: ...
 
     async def offsets_for_leader_epoch(
-        self, leader: Endpoint, request: OffsetsForLeaderEpochRequest
-    ) -> OffsetsForLeaderEpochResponse: ...
+        self, leader: Endpoint, request: data.OffsetsForLeaderEpochRequest
+    ) -> data.OffsetsForLeaderEpochResponse: ...
 
-    async def list_offsets(self, leader: Endpoint, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
+    async def list_offsets(self, leader: Endpoint, request: data.ListOffsetsRequest) -> data.ListOffsetsResponse: ...
 
 
 class AppendInfo(Struct, frozen=True):
@@ -130,9 +122,7 @@ class Log(Protocol):
         ...
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Assign (epoch, start offset) in the epoch cache, durably before returning; fsync in a
-        thread (R3.7a step 2).
-        """
+        """Assign (epoch, start offset), durably before returning; fsync in a thread (R3.7a step 2)."""
         ...
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
@@ -158,7 +148,7 @@ class Log(Protocol):
         """Bytes from the batch containing `start` up to `end` when in one segment, else None (R6.15)."""
         ...
 
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> data.EpochEndOffset:
         """The end offset for OffsetsForLeaderEpoch (R6.20)."""
         ...
 

@@ -9,16 +9,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from broker_agent.decisions.data_requests import (
-    ACKS_ALL,
-    BYTES_REJECTED,
-    INTERNAL_TOPICS,
-    UNREMARKABLE_PRODUCE_ERRORS,
-    VALID_ACKS,
-    check_acknowledgement,
-    name_refusal_meter,
-    validate_record_set,
-)
+from broker_agent.decisions import data_requests
 from broker_agent.decisions.isr import maximal_isr
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.ports import AppendInfo, Log
@@ -48,10 +39,8 @@ class ProduceRequests:
         self._clock = clock
 
     async def handle(self, request: ProduceRequest) -> ProduceResponse:
-        """Append every record set; with acks=-1 respond when the high watermark has reached them,
-        or after the timeout.
-        """
-        if request.acks not in VALID_ACKS:
+        """Append every record set; with acks=-1 respond when the high watermark reached them, or after the timeout."""
+        if request.acks not in data_requests.VALID_ACKS:
             why = f"acks {request.acks} is none of -1, 0, 1"
             refused = tuple(
                 ProducePartitionResult(item.topic, item.partition, ErrorCode.INVALID_REQUIRED_ACKS, error_message=why)
@@ -64,7 +53,7 @@ class ProduceRequests:
         results = [self._append(request, item) for item in request.partitions]
         unflushed = self._find_unflushed(results)
         flushing = asyncio.gather(*map(self._flush_until_durable, unflushed)) if unflushed else None
-        if request.acks == ACKS_ALL:
+        if request.acks == data_requests.ACKS_ALL:
             results = await self._await_replication(request, results)
         elif flushing is not None:
             # What was appended must be committed even if its producer disconnects.
@@ -102,10 +91,10 @@ class ProduceRequests:
         if not self._manager.metadata.contains(tp):
             raise _RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._manager.metrics.mark(tp.topic, "TotalProduceRequestsPerSec")
-        code = validate_record_set(item.records)
+        code = data_requests.validate_record_set(item.records)
         if code is not ErrorCode.NONE:
             raise _RefusedError(code, "the record set must be exactly one batch of version 2")
-        if tp.topic in INTERNAL_TOPICS:
+        if tp.topic in data_requests.INTERNAL_TOPICS:
             raise _RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is internal")
 
     def _append_to(self, tp: TopicPartition, acks: int, item: ProducePartition) -> AppendInfo:
@@ -114,7 +103,7 @@ class ProduceRequests:
             raise _RefusedError(partition)
         if not partition.is_leader or partition.log is None:
             raise _RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
+        if acks == data_requests.ACKS_ALL and len(partition.isr) < partition.min_isr:
             raise _RefusedError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"the ISR has {len(partition.isr)} of {partition.min_isr} members"
             )
@@ -154,10 +143,10 @@ class ProduceRequests:
         metrics = self._manager.metrics
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return  # A meter for every topic name that somebody invents would never end.
-        meter = name_refusal_meter(code, records)
+        meter = data_requests.name_refusal_meter(code, records)
         if meter is not None:
-            metrics.mark(topic, meter, len(records) if meter == BYTES_REJECTED else 1)
-        if code not in UNREMARKABLE_PRODUCE_ERRORS:
+            metrics.mark(topic, meter, len(records) if meter == data_requests.BYTES_REJECTED else 1)
+        if code not in data_requests.UNREMARKABLE_PRODUCE_ERRORS:
             metrics.mark(topic, "FailedProduceRequestsPerSec")
 
     def _find_unflushed(self, results: "list[_Result]") -> "list[_Unflushed]":
@@ -258,7 +247,7 @@ class _WaitingProduce:
             return partition
         if not partition.is_leader or partition.log is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return check_acknowledgement(
+        return data_requests.check_acknowledgement(
             high_watermark=partition.log.high_watermark,
             required_offset=required,
             maximal_isr_size=len(maximal_isr(partition.isr_state)),

@@ -33,10 +33,7 @@ from state_log.apis import state_log_apis
 from state_log.writer import open_state_change_log
 
 _FSYNCS_PER_IO_THREAD: Final = 4
-"""File systems commit concurrent fsyncs together: 32 at a time complete thousands of role changes
-twice as fast as 8.
-"""
-
+"""File systems commit concurrent fsyncs together: 32 complete thousands of role changes twice as fast as 8."""
 _log = structlog.stdlib.get_logger()
 
 

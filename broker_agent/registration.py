@@ -20,7 +20,6 @@ from cluster.zookeeper.registrations import registered_brokers
 
 _RETRY_S: Final = 0.5
 _NEVER: Final = 0
-
 _log = structlog.stdlib.get_logger()
 
 

@@ -25,7 +25,6 @@ BUSY_SUFFIX: Final = "-busy"
 _RATE_WINDOW_S: Final = 5.0
 _RETRIED_APPEND_ERRORS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
 _STATS: Final = ("kafka.server", "FetcherStats")
-
 _log = structlog.stdlib.get_logger()
 
 
@@ -52,11 +51,7 @@ class ReplicaFetcher:
         self._window_start: float | None = None
         self._window_requests = 0
         registry = setup.metrics.registry
-        self._tags = {
-            "clientId": name,
-            "brokerHost": leader.endpoint.host,
-            "brokerPort": str(leader.endpoint.port),
-        }
+        self._tags = {"clientId": name, "brokerHost": leader.endpoint.host, "brokerPort": str(leader.endpoint.port)}
         self._requests = registry.meter(*_STATS, "RequestsPerSec", **self._tags)
         self._bytes = registry.meter(*_STATS, "BytesPerSec", **self._tags)
 

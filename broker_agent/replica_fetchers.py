@@ -27,7 +27,6 @@ _METRICS: Final = ("kafka.server", "ReplicaFetcherManager")
 _METRICS_REFRESH_S: Final = 1.0
 _QUIET_AFTER_S: Final = 5.0
 """A partition without new records for this time is fetched with the idle ones again."""
-
 _log = structlog.stdlib.get_logger()
 
 

@@ -215,11 +215,7 @@ class ReplicaManager:
         self._proposals.submit(item, partial(self._finish, partition, proposal, item))
 
     def _finish(
-        self,
-        partition: HostedPartition,
-        proposal: PendingIsr,
-        item: AlterPartitionItem,
-        answer: AlterPartitionResult,
+        self, partition: HostedPartition, proposal: PendingIsr, item: AlterPartitionItem, answer: AlterPartitionResult
     ) -> None:
         outcome = partition.finish_isr_change(proposal, answer)
         if outcome is IsrAnswer.COMMIT:

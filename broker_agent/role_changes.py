@@ -26,7 +26,6 @@ from state_log.record import Cause
 _CONCURRENCY: Final = 32
 """Limit of partitions with disk I/O in progress."""
 _STEPS_BETWEEN_YIELDS: Final = 64
-
 _log = structlog.stdlib.get_logger()
 
 

@@ -19,7 +19,6 @@ from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _RETRY_S: Final = 0.5
 _EXPIRED: Final = Cause("SessionExpired")
-
 _log = structlog.stdlib.get_logger()
 
 
@@ -70,7 +69,7 @@ class SessionKeeper:
         Roles, fetchers, logs and pending ISR changes stay as they are until the controller's next requests (R1.13).
         """
         _log.warning("ZooKeeper session expired; registering again", broker=self._broker)
-        self._record("expired", _EXPIRED)
+        self.record("expired", _EXPIRED)
         needs_session = True
         while True:
             try:
@@ -84,15 +83,12 @@ class SessionKeeper:
             except ZooKeeperError as error:
                 _log.warning("Registration failed; retrying", error=str(error))
             await asyncio.sleep(_RETRY_S)
-        self.record_registration(_EXPIRED)
+        self.record("registered", _EXPIRED)
         self._finder.refresh()
         self._setting_changes.start_session()
 
-    def record_registration(self, cause: Cause) -> None:
-        """Write the registration and its broker epoch to the state-change log."""
-        self._record("registered", cause)
-
-    def _record(self, state: str, cause: Cause) -> None:
+    def record(self, state: str, cause: Cause) -> None:
+        """Write the state of the registration and its broker epoch to the state-change log."""
         self._sink.append(
             [
                 StateChange(

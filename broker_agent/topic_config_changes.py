@@ -11,7 +11,6 @@ from broker_agent.topic_configs import TopicConfigs
 from cluster.znodes.configs import ConfigEntity
 
 _TOPICS: Final = "topics"
-
 _log = structlog.stdlib.get_logger()
 
 

@@ -31,7 +31,6 @@ _MINIMUM: Final = {
 _CHOICES: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
 _CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
 """Logs are not compacted: without `delete` all records are kept."""
-
 _log = structlog.stdlib.get_logger()
 
 

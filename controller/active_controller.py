@@ -107,9 +107,7 @@ class ActiveController:
         return self.context.epoch
 
     def new_batch(self, announced: Assignments = NO_ASSIGNMENTS) -> ControlBatch:
-        """Create a batch of control requests. `announced`: assignments sent to brokers before `/brokers/topics/T` holds
-        them.
-        """
+        """Create a batch of requests. `announced`: assignments sent before `/brokers/topics/T` holds them."""
         return ControlBatch(self.context, announced)
 
     def send(self, batch: ControlBatch) -> None:
@@ -160,9 +158,7 @@ class ActiveController:
     # Futures for callers that wait for a topic to be created or deleted; the event loop does not block on them.
 
     def leaders_elected(self, topic: str, partitions: int = 1) -> asyncio.Future[bool]:
-        """True once the topic has at least `partitions` partitions, all with a leader; False if this controller
-        resigns before that.
-        """
+        """True once the topic has `partitions` partitions, all with a leader; False if this controller resigns."""
         self._changed_topics[topic] = None
         awaited = self._awaiting_leaders.setdefault(topic, _AwaitedLeaders({}))
         return awaited.futures.setdefault(partitions, asyncio.get_running_loop().create_future())

@@ -6,46 +6,12 @@ Event names and states are public: they are in the state-change log and in the m
 from typing import Any, Final
 
 from cluster.errors import ErrorCode
-from cluster.requests.agents import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-)
+from cluster.requests import agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest
-from cluster.requests.configs import (
-    AlterConfigsRequest,
-    DescribeConfigsRequest,
-    DescribeFeaturesRequest,
-    PlanFeatureUpdatesRequest,
-    UpdateFeaturesRequest,
-)
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
-from cluster.requests.reassignments import (
-    AlterPartitionReassignmentsRequest,
-    DescribeReassignmentsRequest,
-    ListPartitionReassignmentsRequest,
-)
-from cluster.requests.topics import (
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeTopicDeletionsRequest,
-    DescribeTopicsRequest,
-    ListTopicsRequest,
-)
 from cluster.rpc.apis import ApiKind, Callers
+from controller import dry_runs
 from controller.controller_state import ControllerState
-from controller.dry_runs import (
-    named_topics,
-    plan_controlled_shutdown,
-    plan_feature_updates,
-    topics_to_alter,
-    topics_to_delete,
-    topics_to_elect,
-)
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.features import describe_features, update_features
@@ -67,127 +33,118 @@ from controller.handlers.topics.requests import (
 )
 from controller.request_events import ControllerApi
 
-_QUERY, _MUTATION, _INTER_NODE = ApiKind.QUERY, ApiKind.MUTATION, ApiKind.INTER_NODE
-_ANYONE, _ADMINISTRATORS, _BROKERS = Callers.ANYONE, Callers.ADMINISTRATORS, Callers.BROKERS
+_QUERY: Final = (ApiKind.QUERY, Callers.ANYONE)
+_PRIVILEGED_QUERY: Final = (ApiKind.QUERY, Callers.ADMINISTRATORS)
+_MUTATION: Final = (ApiKind.MUTATION, Callers.ADMINISTRATORS)
+_INTER_NODE: Final = (ApiKind.INTER_NODE, Callers.BROKERS)
 
 
-def _refuse_controlled_shutdown(code: ErrorCode) -> ControlledShutdownResponse:
+def _refuse_controlled_shutdown(code: ErrorCode) -> agents.ControlledShutdownResponse:
     # Brokers expect this code if the controller is no longer active (CS-1).
     moved = code is ErrorCode.NOT_CONTROLLER
-    return ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else code)
+    return agents.ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else code)
 
 
 _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(
-        AlterPartitionRequest,
-        _INTER_NODE,
-        _BROKERS,
+        agents.AlterPartitionRequest,
+        *_INTER_NODE,
         alter_partition,
         event="AlterPartitionReceived",
         state=ControllerState.ISR_CHANGE,
-        refuse=AlterPartitionResponse,
+        refuse=agents.AlterPartitionResponse,
         # After the reply: leaders need not wait for reassignments that their new ISRs complete (IS-17).
         follow_up=complete_moves,
     ),
     ControllerApi(
-        ControlledShutdownRequest,
-        _INTER_NODE,
-        _BROKERS,
+        agents.ControlledShutdownRequest,
+        *_INTER_NODE,
         controlled_shutdown,
         event="ControlledShutdownReceived",
         state=ControllerState.CONTROLLED_SHUTDOWN,
         refuse=_refuse_controlled_shutdown,
     ),
     ControllerApi(
-        AllocateProducerIdsRequest,
-        _INTER_NODE,
-        _BROKERS,
+        agents.AllocateProducerIdsRequest,
+        *_INTER_NODE,
         allocate_producer_ids,
         event="AllocateProducerIdsReceived",
-        refuse=AllocateProducerIdsResponse,
+        refuse=agents.AllocateProducerIdsResponse,
     ),
     ControllerApi(
-        CreateTopicsRequest,
-        _MUTATION,
-        _ADMINISTRATORS,
+        topics.CreateTopicsRequest,
+        *_MUTATION,
         create_topics,
         event="CreateTopicsReceived",
         state=ControllerState.TOPIC_CHANGE,
         finish=wait_for_leaders,
-        dry_run_topics=named_topics,
+        dry_run_topics=dry_runs.named_topics,
     ),
     ControllerApi(
-        CreatePartitionsRequest,
-        _MUTATION,
-        _ADMINISTRATORS,
+        topics.CreatePartitionsRequest,
+        *_MUTATION,
         create_partitions,
         event="CreatePartitionsReceived",
         state=ControllerState.TOPIC_CHANGE,
         finish=wait_for_new_partitions,
-        dry_run_topics=named_topics,
+        dry_run_topics=dry_runs.named_topics,
     ),
     ControllerApi(
-        DeleteTopicsRequest,
-        _MUTATION,
-        _ADMINISTRATORS,
+        topics.DeleteTopicsRequest,
+        *_MUTATION,
         delete_topics,
         event="DeleteTopicsReceived",
         state=ControllerState.TOPIC_DELETION,
         finish=wait_for_deletions,
-        dry_run_topics=topics_to_delete,
+        dry_run_topics=dry_runs.topics_to_delete,
     ),
-    ControllerApi(ListTopicsRequest, _QUERY, _ANYONE, list_topics),
-    ControllerApi(DescribeTopicsRequest, _QUERY, _ANYONE, describe_topics),
-    ControllerApi(DescribeTopicDeletionsRequest, _QUERY, _ANYONE, describe_topic_deletions),
+    ControllerApi(topics.ListTopicsRequest, *_QUERY, list_topics),
+    ControllerApi(topics.DescribeTopicsRequest, *_QUERY, describe_topics),
+    ControllerApi(topics.DescribeTopicDeletionsRequest, *_QUERY, describe_topic_deletions),
     ControllerApi(
-        AlterPartitionReassignmentsRequest,
-        _MUTATION,
-        _ADMINISTRATORS,
+        reassignments.AlterPartitionReassignmentsRequest,
+        *_MUTATION,
         alter_partition_reassignments,
         event="ApiPartitionReassignment",
         state=ControllerState.ALTER_PARTITION_REASSIGNMENT,
-        dry_run_topics=named_topics,
+        dry_run_topics=dry_runs.named_topics,
     ),
     ControllerApi(
-        ListPartitionReassignmentsRequest,
-        _QUERY,
-        _ANYONE,
+        reassignments.ListPartitionReassignmentsRequest,
+        *_QUERY,
         list_partition_reassignments,
         event="ListPartitionReassignments",
         state=ControllerState.LIST_PARTITION_REASSIGNMENT,
     ),
-    ControllerApi(DescribeReassignmentsRequest, _QUERY, _ANYONE, describe_reassignments),
+    ControllerApi(reassignments.DescribeReassignmentsRequest, *_QUERY, describe_reassignments),
     ControllerApi(
         ElectLeadersRequest,
-        _MUTATION,
-        _ADMINISTRATORS,
+        *_MUTATION,
         elect_leaders,
         event="ElectLeadersReceived",
         state=ControllerState.MANUAL_LEADER_BALANCE,
         finish=wait_for_delivery,
-        dry_run_topics=topics_to_elect,
+        dry_run_topics=dry_runs.topics_to_elect,
     ),
-    ControllerApi(PlanControlledShutdownRequest, _QUERY, _ADMINISTRATORS, plan_controlled_shutdown),
-    ControllerApi(DescribeConfigsRequest, _QUERY, _ADMINISTRATORS, describe_configs),
+    ControllerApi(PlanControlledShutdownRequest, *_PRIVILEGED_QUERY, dry_runs.plan_controlled_shutdown),
+    ControllerApi(configs.DescribeConfigsRequest, *_PRIVILEGED_QUERY, describe_configs),
     ControllerApi(
-        AlterConfigsRequest,
-        _MUTATION,
-        _ADMINISTRATORS,
+        configs.AlterConfigsRequest,
+        *_MUTATION,
         alter_configs,
         event="AlterConfigsReceived",
-        dry_run_topics=topics_to_alter,
+        dry_run_topics=dry_runs.topics_to_alter,
     ),
-    ControllerApi(DescribeFeaturesRequest, _QUERY, _ANYONE, describe_features),
+    ControllerApi(configs.DescribeFeaturesRequest, *_QUERY, describe_features),
     ControllerApi(
-        UpdateFeaturesRequest,
-        _MUTATION,
-        _ADMINISTRATORS,
+        configs.UpdateFeaturesRequest,
+        *_MUTATION,
         update_features,
         event="UpdateFeaturesReceived",
         state=ControllerState.UPDATE_FEATURES,
     ),
-    ControllerApi(PlanFeatureUpdatesRequest, _QUERY, _ADMINISTRATORS, plan_feature_updates),
+    ControllerApi(configs.PlanFeatureUpdatesRequest, *_PRIVILEGED_QUERY, dry_runs.plan_feature_updates),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
-    ControllerApi(DescribeClusterRequest, _QUERY, _ANYONE, describe_cluster),
+    ControllerApi(DescribeClusterRequest, *_QUERY, describe_cluster),
 )
 APIS: Final = {api.request: api for api in _ROWS}

@@ -29,9 +29,7 @@ class AuxiliaryStore:
         return None if znode is None else decode_features(znode.data)
 
     async def write_features(self, features: FinalizedFeatures, *, exists: bool) -> None:
-        """Write `/feature`, with a retry after each lost response. Raises ZooKeeperError if somebody else writes it,
-        too.
-        """
+        """Write `/feature`, again after each lost response. Raises ZooKeeperError if somebody else writes it, too."""
         data = encode_features(features)
         op: Op = SetData(FEATURE, data) if exists else Create(FEATURE, data)
         while True:

@@ -9,15 +9,7 @@ from typing import assert_never
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId
 from cluster.partition import TopicPartition
-from controller.changes import (
-    BrokerModified,
-    BrokersBounced,
-    BrokersChange,
-    BrokersDied,
-    BrokerShuttingDown,
-    BrokersJoined,
-    OfflineReplicasReported,
-)
+from controller import changes
 
 
 class BrokerImage:
@@ -40,23 +32,23 @@ class BrokerImage:
     def live_or_shutting_down_ids(self) -> frozenset[BrokerId]:
         return self._registered
 
-    def _apply_to_brokers(self, change: BrokersChange) -> None:
+    def _apply_to_brokers(self, change: changes.BrokersChange) -> None:
         match change:
-            case BrokersJoined(registered):
+            case changes.BrokersJoined(registered):
                 for broker, epoch in ((r.broker, r.epoch) for r in registered):
                     self.brokers[broker.id] = broker
                     self.broker_epochs[broker.id] = epoch
                     self.offline_directories.pop(broker.id, None)
-            case BrokersBounced(registered):
+            case changes.BrokersBounced(registered):
                 self._remove_brokers([r.broker.id for r in registered])
-            case BrokersDied(brokers):
+            case changes.BrokersDied(brokers):
                 self._remove_brokers(brokers)
-            case BrokerModified(registered):
+            case changes.BrokerModified(registered):
                 assert registered.broker.id in self.broker_epochs, f"broker {registered.broker.id} is not registered"
                 self.brokers[registered.broker.id] = registered.broker
-            case BrokerShuttingDown(broker):
+            case changes.BrokerShuttingDown(broker):
                 self.shutting_down.add(broker)
-            case OfflineReplicasReported(broker, partitions):
+            case changes.OfflineReplicasReported(broker, partitions):
                 self._set_offline_directory(broker, partitions)
             case _:
                 assert_never(change)

@@ -164,9 +164,7 @@ class LeadershipsWritten(Struct, frozen=True):
 
 
 class PartitionsMoved(Struct, frozen=True):
-    """A transition of the partition state machine without a write to ZooKeeper. Recorded only for partitions whose
-    state changes.
-    """
+    """A transition without a write to ZooKeeper. Recorded only for partitions whose state changes."""
 
     partitions: tuple[TopicPartition, ...]
     target: PartitionState

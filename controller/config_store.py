@@ -5,12 +5,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from cluster.errors import MalformedZnodeError
-from cluster.znodes.configs import (
-    CONFIG_CHANGE_PREFIX,
-    ConfigEntity,
-    encode_config,
-    encode_config_change,
-)
+from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
 from cluster.zookeeper.configs import StoredConfig, read_configs
 from cluster.zookeeper.port import Create, Op, SetData, ZooKeeper
 from controller.fenced_writes import FencedWriter, Outcome
@@ -29,9 +24,7 @@ class ConfigStore:
         return await read_configs(self._zookeeper, entities)
 
     async def write(self, configs: Mapping[ConfigEntity, StoredConfig]) -> dict[ConfigEntity, Outcome]:
-        """Write each entity's config and its change notification in one transaction; Conflict if
-        the znode has changed.
-        """
+        """Write each config and its change notification in one transaction; Conflict if the znode has changed."""
         units: list[tuple[Op, Op]] = []
         for entity, config in configs.items():
             body = encode_config(config.overrides)

@@ -8,112 +8,86 @@ controller epoch starts with a new object, so no state leaks into the next one. 
 from typing import assert_never
 
 from cluster.state_machines import PartitionState, ReplicaState
-from controller.changes import (
-    AssignmentsRead,
-    BrokersChange,
-    Change,
-    DeletionsChange,
-    DeletionsEligible,
-    DeletionsIneligible,
-    DeletionsQueued,
-    DeletionsStarted,
-    DeletionsWithdrawn,
-    LeadersElected,
-    LeadershipsRead,
-    LeadershipsWritten,
-    PartitionsMoved,
-    PartitionStatesDerived,
-    ReassignmentsCompleted,
-    ReassignmentsStarted,
-    ReassignmentsWritten,
-    ReplicasMoved,
-    ReplicaStatesDerived,
-    StatesChange,
-    TopicIdRead,
-    TopicsChange,
-    TopicsCreated,
-    TopicsListed,
-    TopicsRemoved,
-)
+from controller import changes
 from controller.partition_image import PartitionImage
 
 
 class ControllerContext(PartitionImage):
     """The cluster state. Decisions read it through `controller.decisions.context_view`."""
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: changes.Change) -> None:
         """Apply one change. Raises TopicIdConflictError; the context is then unchanged."""
-        if isinstance(change, BrokersChange):
+        if isinstance(change, changes.BrokersChange):
             self._apply_to_brokers(change)
-        elif isinstance(change, TopicsChange):
+        elif isinstance(change, changes.TopicsChange):
             self._apply_to_topics(change)
-        elif isinstance(change, StatesChange):
+        elif isinstance(change, changes.StatesChange):
             self._apply_to_states(change)
-        elif isinstance(change, DeletionsChange):
+        elif isinstance(change, changes.DeletionsChange):
             self._apply_to_deletions(change)
 
-    def _apply_to_topics(self, change: TopicsChange) -> None:
+    def _apply_to_topics(self, change: changes.TopicsChange) -> None:
         match change:
-            case TopicsListed(topics):
+            case changes.TopicsListed(topics):
                 self.topics.update(topics)
-            case TopicIdRead(topic, topic_id):
+            case changes.TopicIdRead(topic, topic_id):
                 self._add_topic_id(topic, topic_id)
-            case AssignmentsRead(assignments):
+            case changes.AssignmentsRead(assignments):
                 self._set_assignments(assignments)
                 self.partitions_being_reassigned |= {tp for tp, a in assignments.items() if a.is_being_reassigned}
-            case ReassignmentsWritten(assignments):
+            case changes.ReassignmentsWritten(assignments):
                 self._set_assignments(assignments)
-            case ReassignmentsStarted(partitions):
+            case changes.ReassignmentsStarted(partitions):
                 self.partitions_being_reassigned.update(partitions)
-            case ReassignmentsCompleted(assignments):
+            case changes.ReassignmentsCompleted(assignments):
                 self._set_assignments(assignments)
                 self.partitions_being_reassigned.difference_update(assignments)
-            case TopicsRemoved(topics):
+            case changes.TopicsRemoved(topics):
                 for topic in topics:
                     self._remove_topic(topic)
-            case TopicsCreated():
+            case changes.TopicsCreated():
                 pass
             case _:
                 assert_never(change)
 
-    def _apply_to_states(self, change: StatesChange) -> None:
+    def _apply_to_states(self, change: changes.StatesChange) -> None:
         match change:
-            case LeadershipsRead(leaderships) | LeadershipsWritten(leaderships):
+            case changes.LeadershipsRead(leaderships) | changes.LeadershipsWritten(leaderships):
                 self._set_leaderships(leaderships)
-            case LeadersElected(leaderships):
+            case changes.LeadersElected(leaderships):
                 self._set_leaderships(leaderships)
                 for tp in leaderships:
                     self._set_partition_state(tp, PartitionState.ONLINE)
-            case PartitionsMoved(partitions, target):
+            case changes.PartitionsMoved(partitions, target):
                 for tp in partitions:
                     self._set_partition_state(tp, target)
-            case PartitionStatesDerived(states):
+            case changes.PartitionStatesDerived(states):
                 for tp, state in states.items():
                     self._set_partition_state(tp, state)
-            case ReplicasMoved(broker, partitions, target):
+            case changes.ReplicasMoved(broker, partitions, target):
                 self._set_replica_states(broker, partitions, target)
                 if target is ReplicaState.NON_EXISTENT:
                     self._forget_replicas(broker, partitions)
-            case ReplicaStatesDerived(broker, partitions, state):
+            case changes.ReplicaStatesDerived(broker, partitions, state):
                 self._set_replica_states(broker, partitions, state)
             case _:
                 assert_never(change)
 
-    def _apply_to_deletions(self, change: DeletionsChange) -> None:
+    def _apply_to_deletions(self, change: changes.DeletionsChange) -> None:
         match change:
-            case DeletionsQueued(queued, postponed):
+            case changes.DeletionsQueued(queued, postponed):
                 self._postpone_deletions(postponed)
                 self._queue_deletions(queued)
-            case DeletionsWithdrawn(topics):
+            case changes.DeletionsWithdrawn(topics):
                 for topic in self.deletions_postponed.intersection(topics):
                     self.deletions_postponed.discard(topic)
                     del self._deleting[topic]
-            case DeletionsIneligible(topics):
+            case changes.DeletionsIneligible(topics):
                 self.topics_ineligible_for_deletion |= self.topics_to_be_deleted & topics
-            case DeletionsEligible(topics):
+            case changes.DeletionsEligible(topics):
                 self._queue_deletions(topics)
                 self.topics_ineligible_for_deletion.difference_update(topics)
-            case DeletionsStarted(topics):
+            case changes.DeletionsStarted(topics):
                 self.topics_with_deletion_started.update(topics)
             case _:
                 assert_never(change)

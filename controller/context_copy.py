@@ -5,21 +5,7 @@ from collections.abc import Iterable
 from cluster.broker import BrokerId, RegisteredBroker
 from cluster.partition import TopicPartition
 from cluster.state_machines import ReplicaState
-from controller.changes import (
-    BrokerShuttingDown,
-    BrokersJoined,
-    DeletionsIneligible,
-    DeletionsQueued,
-    DeletionsStarted,
-    LeadershipsRead,
-    OfflineReplicasReported,
-    PartitionStatesDerived,
-    ReassignmentsStarted,
-    ReassignmentsWritten,
-    ReplicaStatesDerived,
-    TopicIdRead,
-    TopicsListed,
-)
+from controller import changes
 from controller.context import ControllerContext
 
 
@@ -27,33 +13,37 @@ def copy_of(context: ControllerContext, topics: Iterable[str]) -> ControllerCont
     """Copy all brokers, all topic names, and the full state of `topics`; unknown topics are skipped."""
     copy = ControllerContext(context.epoch, context.epoch_zk_version)
     _copy_brokers(context, copy)
-    copy.apply(TopicsListed(tuple(context.topics)))
+    copy.apply(changes.TopicsListed(tuple(context.topics)))
     names = [topic for topic in dict.fromkeys(topics) if topic in context.topics]
     for topic in names:
         if topic in context.topic_ids:
-            copy.apply(TopicIdRead(topic, context.topic_ids[topic]))
+            copy.apply(changes.TopicIdRead(topic, context.topic_ids[topic]))
     partitions = [tp for topic in names for tp in context.partitions_of(topic)]
-    copy.apply(ReassignmentsWritten({tp: context.assignment(tp) for tp in partitions}))
-    copy.apply(LeadershipsRead({tp: context.leaderships[tp] for tp in partitions if tp in context.leaderships}))
-    copy.apply(DeletionsStarted(tuple(context.topics_with_deletion_started.intersection(names))))
+    copy.apply(changes.ReassignmentsWritten({tp: context.assignment(tp) for tp in partitions}))
+    copy.apply(changes.LeadershipsRead({tp: context.leaderships[tp] for tp in partitions if tp in context.leaderships}))
+    copy.apply(changes.DeletionsStarted(tuple(context.topics_with_deletion_started.intersection(names))))
     states = context.partition_states
-    copy.apply(PartitionStatesDerived({tp: states[tp] for tp in partitions if tp in states}))
+    copy.apply(changes.PartitionStatesDerived({tp: states[tp] for tp in partitions if tp in states}))
     _copy_replica_states(context, copy, partitions)
-    copy.apply(ReassignmentsStarted(tuple(tp for tp in partitions if tp in context.partitions_being_reassigned)))
+    copy.apply(
+        changes.ReassignmentsStarted(tuple(tp for tp in partitions if tp in context.partitions_being_reassigned))
+    )
     queued = [topic for topic in names if topic in context.topics_to_be_deleted]
     postponed = [topic for topic in names if topic in context.deletions_postponed]
-    copy.apply(DeletionsQueued(tuple(queued), tuple(postponed)))
-    copy.apply(DeletionsIneligible(frozenset(context.topics_ineligible_for_deletion.intersection(names))))
+    copy.apply(changes.DeletionsQueued(tuple(queued), tuple(postponed)))
+    copy.apply(changes.DeletionsIneligible(frozenset(context.topics_ineligible_for_deletion.intersection(names))))
     return copy
 
 
 def _copy_brokers(context: ControllerContext, copy: ControllerContext) -> None:
     epochs = context.broker_epochs
-    copy.apply(BrokersJoined(tuple(RegisteredBroker(broker, epochs[b]) for b, broker in context.brokers.items())))
+    copy.apply(
+        changes.BrokersJoined(tuple(RegisteredBroker(broker, epochs[b]) for b, broker in context.brokers.items()))
+    )
     for leaving in context.shutting_down:
-        copy.apply(BrokerShuttingDown(leaving, epochs[leaving]))
+        copy.apply(changes.BrokerShuttingDown(leaving, epochs[leaving]))
     for broker, partitions in context.offline_directories.items():
-        copy.apply(OfflineReplicasReported(broker, frozenset(partitions)))
+        copy.apply(changes.OfflineReplicasReported(broker, frozenset(partitions)))
 
 
 def _copy_replica_states(
@@ -68,4 +58,4 @@ def _copy_replica_states(
             if state is not ReplicaState.NON_EXISTENT:
                 found.setdefault((broker, state), []).append(tp)
     for (broker, state), in_state in found.items():
-        copy.apply(ReplicaStatesDerived(broker, tuple(in_state), state))
+        copy.apply(changes.ReplicaStatesDerived(broker, tuple(in_state), state))

@@ -15,16 +15,10 @@ from cluster.errors import ControllerMovedError, SessionExpiredError, StartupErr
 from cluster.process.clock import WallClock
 from cluster.process.metrics import Metrics
 from cluster.process.tasks import TaskSet
-from cluster.requests.control import (
-    ControlRequest,
-    ControlResponse,
-    LeaderAndIsrResponse,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    UpdateMetadataResponse,
-)
+from cluster.requests import control
 from cluster.znodes.paths import CONFIG_CHANGES, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
+from controller import events
 from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels
 from controller.changes import ControllerResigned
@@ -35,17 +29,6 @@ from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
 from controller.event_feed import EventFeed
 from controller.event_loop import EventLoop, preempt
-from controller.events import (
-    ControllerChange,
-    Event,
-    Expire,
-    LeaderAndIsrResponseReceived,
-    Reelect,
-    RegisterAndReelect,
-    ShutdownEventLoop,
-    Startup,
-    UpdateMetadataResponseReceived,
-)
 from controller.handlers.activation import activate
 from controller.handlers.topics.deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
@@ -117,12 +100,12 @@ class Controller:
         self._zookeeper.listen(self._on_zookeeper)
         await self._zookeeper.start_session()
         async with self._tasks:
-            self.events.put(Startup())
+            self.events.put(events.Startup())
             loop = self._tasks.start(self.events.run(), name="event loop")
             self._tasks.start(self._keep_session(), name="session keeper")
             self._tasks.start(self._config_listener.changes.run(), name="config listener")
             await stop.wait()
-            self.events.clear_and_put(ShutdownEventLoop())
+            self.events.clear_and_put(events.ShutdownEventLoop())
             _, late = await asyncio.wait([loop], timeout=SHUTDOWN_TIMEOUT_S)
             if late:
                 # Closing the session fails the call that the event waits for.
@@ -135,34 +118,34 @@ class Controller:
 
     # EventProcessor: called by the event loop
 
-    async def process(self, event: Event, cause: Cause) -> None:
+    async def process(self, event: events.Event, cause: Cause) -> None:
         if self._active is not None:
             self._active.cause = cause
             self._active.asked_by = event.context if isinstance(event, RequestEvent) else None
         match event:
-            case Startup() | RegisterAndReelect():
-                await self._enter(cause, is_start=isinstance(event, Startup))
-            case Reelect():
+            case events.Startup() | events.RegisterAndReelect():
+                await self._enter(cause, is_start=isinstance(event, events.Startup))
+            case events.Reelect():
                 await self._maybe_resign()
                 await self._elect(cause)
-            case ControllerChange():
+            case events.ControllerChange():
                 await self._maybe_resign()
                 if not self.election.is_taken:
                     # `/controller` may have been deleted before the watch was re-armed; no event would report that.
                     await self._elect(cause)
-            case Expire():
+            case events.Expire():
                 self._is_registered = False
                 self.election.forget()
                 self._on_controller_resignation()
                 self._session_lost.set()
-            case ShutdownEventLoop():
+            case events.ShutdownEventLoop():
                 pass
             case _ if self._active is None:
                 preempt(event)
             case _:
                 await self._dispatch(self._active, event)
 
-    async def _dispatch(self, active: ActiveController, event: Event) -> None:
+    async def _dispatch(self, active: ActiveController, event: events.Event) -> None:
         try:
             await active.react(active, event)
         except ZooKeeperError:
@@ -181,9 +164,7 @@ class Controller:
             await self.step_down()
 
     async def step_down(self) -> None:
-        """Resign after an internal failure and trigger an election, so that a candidate reloads the state from
-        ZooKeeper (EL-12, D-2).
-        """
+        """Resign after an internal failure, so that a candidate reloads the state from ZooKeeper (EL-12, D-2)."""
         ended = self._active
         # First: whatever happens below, nothing may act on this controller's memory any more.
         self._on_controller_resignation()
@@ -192,7 +173,7 @@ class Controller:
             await self._trigger_controller_move(ended)
         except ZooKeeperError:
             # This session may still own `/controller`; the next attempt reads it again.
-            self._put_later(Reelect())
+            self._put_later(events.Reelect())
             raise
 
     async def _trigger_controller_move(self, ended: ActiveController | None) -> None:
@@ -202,16 +183,14 @@ class Controller:
             await self._delete_controller_znode(ended)
         elif not (self.election.is_taken and self._is_registered):
             # No controller is active and no watch will fire: the attempt failed before the election was won.
-            self._put_later(RegisterAndReelect())
+            self._put_later(events.RegisterAndReelect())
         else:
             _log.warning(
                 "Stepped down; another controller is active already", active=self.election.active_controller_id
             )
 
     async def _delete_controller_znode(self, ended: ActiveController | None) -> None:
-        """Delete `/controller`, fenced by the epoch of the controller that ended; if that is refused, by the epoch now
-        in ZooKeeper.
-        """
+        """Delete `/controller`, fenced by the epoch of the controller that ended; if refused, by that in ZooKeeper."""
         if ended is not None:
             self.election.forget()
             try:
@@ -266,7 +245,7 @@ class Controller:
         pause = self._compete_from - asyncio.get_running_loop().time()
         if pause > 0:
             # This candidate has just failed as the active controller; the others get the first attempt.
-            self._put_later(Reelect())
+            self._put_later(events.Reelect())
             return
         try:
             elected = await self.election.elect()
@@ -274,7 +253,7 @@ class Controller:
             await self._maybe_resign()
             if not self.election.is_taken:
                 # The winner is gone already, perhaps before the watch was armed.
-                self.events.put(Reelect())
+                self.events.put(events.Reelect())
             return
         if elected is not None:
             await self._on_controller_failover(elected, cause)
@@ -328,7 +307,7 @@ class Controller:
         if isinstance(notification, SessionEvent):
             if notification.state in {SessionState.EXPIRED, SessionState.AUTH_FAILED}:
                 # No event queued under the old session may run under the new one (EL-20).
-                self.events.clear_and_put(Expire())
+                self.events.clear_and_put(events.Expire())
             _log.info("ZooKeeper session state changed", state=notification.state.value)
             return
         if notification.path == CONFIG_CHANGES:
@@ -339,13 +318,13 @@ class Controller:
         if event is not None:
             self.events.put(event)
 
-    def _on_answer(self, broker: BrokerId, request: ControlRequest, response: ControlResponse) -> None:
+    def _on_answer(self, broker: BrokerId, request: control.ControlRequest, response: control.ControlResponse) -> None:
         match request, response:
-            case _, LeaderAndIsrResponse():
-                self.events.put(LeaderAndIsrResponseReceived(broker, response))
-            case _, UpdateMetadataResponse():
-                self.events.put(UpdateMetadataResponseReceived(broker, response))
-            case StopReplicaRequest(), StopReplicaResponse() if self._active is not None:
+            case _, control.LeaderAndIsrResponse():
+                self.events.put(events.LeaderAndIsrResponseReceived(broker, response))
+            case _, control.UpdateMetadataResponse():
+                self.events.put(events.UpdateMetadataResponseReceived(broker, response))
+            case control.StopReplicaRequest(), control.StopReplicaResponse() if self._active is not None:
                 # Only topic deletion uses the response to StopReplica.
                 deletion = deletion_answer(self._active, broker, request, response)
                 if deletion is not None:
@@ -356,9 +335,7 @@ class Controller:
             self.feed.publish_settings_of(topic)
 
     async def _keep_session(self) -> None:
-        """Open a new session after the event loop processed the expiry of the old one; retries until it succeeds
-        (EL-22).
-        """
+        """Open a new session after the expiry of the old one was processed; retries until it succeeds (EL-22)."""
         while True:
             await self._session_lost.wait()
             while True:
@@ -371,9 +348,9 @@ class Controller:
                     await asyncio.sleep(NEXT_ATTEMPT_S)
                 else:
                     break
-            self.events.put(RegisterAndReelect())
+            self.events.put(events.RegisterAndReelect())
 
-    def _put_later(self, event: Event) -> None:
+    def _put_later(self, event: events.Event) -> None:
         async def put() -> None:
             await asyncio.sleep(NEXT_ATTEMPT_S)
             self.events.put(event)

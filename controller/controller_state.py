@@ -30,23 +30,10 @@ class ControllerState(IntEnum):
     UPDATE_FEATURES = 17
 
 
+_UNTIMED: Final = (ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED)
 TIMER_OF_STATE: Final[dict[ControllerState, str]] = {
-    ControllerState.CONTROLLER_CHANGE: "ControllerChangeRateAndTimeMs",
+    **{s: f"{s.name.title().replace('_', '')}RateAndTimeMs" for s in ControllerState if s not in _UNTIMED},
     # These two keep their historical names.
     ControllerState.BROKER_CHANGE: "LeaderElectionRateAndTimeMs",
     ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignmentRateAndTimeMs",
-    ControllerState.TOPIC_CHANGE: "TopicChangeRateAndTimeMs",
-    ControllerState.TOPIC_DELETION: "TopicDeletionRateAndTimeMs",
-    ControllerState.AUTO_LEADER_BALANCE: "AutoLeaderBalanceRateAndTimeMs",
-    ControllerState.MANUAL_LEADER_BALANCE: "ManualLeaderBalanceRateAndTimeMs",
-    ControllerState.CONTROLLED_SHUTDOWN: "ControlledShutdownRateAndTimeMs",
-    ControllerState.ISR_CHANGE: "IsrChangeRateAndTimeMs",
-    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED: "LeaderAndIsrResponseReceivedRateAndTimeMs",
-    ControllerState.LOG_DIR_CHANGE: "LogDirChangeRateAndTimeMs",
-    ControllerState.CONTROLLER_SHUTDOWN: "ControllerShutdownRateAndTimeMs",
-    ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE: "UncleanLeaderElectionEnableRateAndTimeMs",
-    ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE: "TopicUncleanLeaderElectionEnableRateAndTimeMs",
-    ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignmentRateAndTimeMs",
-    ControllerState.UPDATE_FEATURES: "UpdateFeaturesRateAndTimeMs",
 }
-"""Idle and UpdateMetadataResponseReceived are not timed."""

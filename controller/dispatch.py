@@ -6,28 +6,9 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from cluster.errors import ErrorCode
+from controller import events
 from controller.active_controller import ActiveController
 from controller.dry_runs import rehearse
-from controller.events import (
-    AutoPreferredReplicaLeaderElection,
-    BrokerChange,
-    BrokerModifications,
-    Event,
-    IsrChangeNotification,
-    LeaderAndIsrResponseReceived,
-    LogDirEventNotification,
-    PartitionModifications,
-    PartitionReassignmentIsrChange,
-    ProcedureResumption,
-    ReplicaLeaderElection,
-    TopicChange,
-    TopicDeletion,
-    TopicDeletionStopReplicaResponseReceived,
-    TopicUncleanLeaderElectionEnable,
-    UncleanLeaderElectionEnable,
-    UpdateMetadataResponseReceived,
-    ZkPartitionReassignment,
-)
 from controller.handlers.brokers.broker_changes import broker_change, broker_modifications
 from controller.handlers.brokers.notifications import (
     isr_change_notification,
@@ -43,12 +24,12 @@ from controller.handlers.topics.changes import partition_modifications, topic_ch
 from controller.handlers.topics.deletions import deletion_answered, topic_deletion
 from controller.request_events import RequestEvent
 
-_Event = TypeVar("_Event", bound=Event)
-_Reaction = tuple[type[Event], Callable[[ActiveController, Any], Awaitable[object]]]
+_Event = TypeVar("_Event", bound=events.Event)
+_Reaction = tuple[type[events.Event], Callable[[ActiveController, Any], Awaitable[object]]]
 _log = structlog.stdlib.get_logger()
 
 
-async def dispatch(active: ActiveController, event: Event) -> None:
+async def dispatch(active: ActiveController, event: events.Event) -> None:
     """Call the handler of an event and answer its caller."""
     assert type(event) in _REACTIONS, f"{type(event).__name__} is no event of an active controller"
     await _REACTIONS[type(event)](active, event)
@@ -69,36 +50,38 @@ async def _answer_request(active: ActiveController, event: RequestEvent) -> None
         await api.follow_up(active, answer)
 
 
-async def _metadata_answered(_active: ActiveController, event: UpdateMetadataResponseReceived) -> None:
+async def _metadata_answered(_active: ActiveController, event: events.UpdateMetadataResponseReceived) -> None:
     if event.response.error_code is not ErrorCode.NONE:
         _log.warning("Broker refused UpdateMetadata", broker=event.broker, error=event.response.error_code.name)
 
 
 _REACTIONS: Final = dict(
     (
-        _on(BrokerChange, lambda active, _: broker_change(active)),
-        _on(BrokerModifications, lambda active, event: broker_modifications(active, event.broker)),
-        _on(TopicChange, lambda active, _: topic_change(active)),
-        _on(PartitionModifications, lambda active, event: partition_modifications(active, event.topic)),
-        _on(TopicDeletion, lambda active, _: topic_deletion(active)),
-        _on(ZkPartitionReassignment, lambda active, _: zk_partition_reassignment(active)),
+        _on(events.BrokerChange, lambda active, _: broker_change(active)),
+        _on(events.BrokerModifications, lambda active, event: broker_modifications(active, event.broker)),
+        _on(events.TopicChange, lambda active, _: topic_change(active)),
+        _on(events.PartitionModifications, lambda active, event: partition_modifications(active, event.topic)),
+        _on(events.TopicDeletion, lambda active, _: topic_deletion(active)),
+        _on(events.ZkPartitionReassignment, lambda active, _: zk_partition_reassignment(active)),
         _on(
-            PartitionReassignmentIsrChange,
+            events.PartitionReassignmentIsrChange,
             lambda active, event: complete_reassignments(active, [event.topic_partition]),
         ),
-        _on(ReplicaLeaderElection, lambda active, _: replica_leader_election(active)),
-        _on(IsrChangeNotification, lambda active, _: isr_change_notification(active)),
-        _on(LogDirEventNotification, lambda active, _: log_dir_event_notification(active)),
-        _on(AutoPreferredReplicaLeaderElection, lambda active, _: balance_leaders(active)),
-        _on(ProcedureResumption, lambda active, _: resume_procedures(active)),
-        _on(UncleanLeaderElectionEnable, lambda active, _: trigger_online_elections(active)),
-        _on(TopicUncleanLeaderElectionEnable, lambda active, event: trigger_online_elections(active, event.topic)),
+        _on(events.ReplicaLeaderElection, lambda active, _: replica_leader_election(active)),
+        _on(events.IsrChangeNotification, lambda active, _: isr_change_notification(active)),
+        _on(events.LogDirEventNotification, lambda active, _: log_dir_event_notification(active)),
+        _on(events.AutoPreferredReplicaLeaderElection, lambda active, _: balance_leaders(active)),
+        _on(events.ProcedureResumption, lambda active, _: resume_procedures(active)),
+        _on(events.UncleanLeaderElectionEnable, lambda active, _: trigger_online_elections(active)),
         _on(
-            LeaderAndIsrResponseReceived,
+            events.TopicUncleanLeaderElectionEnable, lambda active, event: trigger_online_elections(active, event.topic)
+        ),
+        _on(
+            events.LeaderAndIsrResponseReceived,
             lambda active, event: leader_and_isr_answered(active, event.broker, event.response),
         ),
-        _on(UpdateMetadataResponseReceived, _metadata_answered),
-        _on(TopicDeletionStopReplicaResponseReceived, deletion_answered),
+        _on(events.UpdateMetadataResponseReceived, _metadata_answered),
+        _on(events.TopicDeletionStopReplicaResponseReceived, deletion_answered),
         _on(RequestEvent, _answer_request),
     )
 )

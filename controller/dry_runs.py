@@ -10,23 +10,18 @@ from msgspec.structs import replace
 
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.requests import configs, elections
 from cluster.requests.agents import ControlledShutdownRequest
-from cluster.requests.configs import (
-    TOPIC_RESOURCE,
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    PlanFeatureUpdatesRequest,
-    PlanFeatureUpdatesResponse,
-    UpdateFeaturesRequest,
-)
-from cluster.requests.elections import (
-    ElectLeadersRequest,
-    PlanControlledShutdownRequest,
-    PlanControlledShutdownResponse,
-)
 from cluster.requests.plans import Plan
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
-from cluster.requests.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from cluster.requests.topics import (
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResult,
+    CreateTopicsRequest,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+)
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.decisions.brokers.controlled_shutdown import shutdown_threats
@@ -34,22 +29,17 @@ from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.partitions.requested_elections import requested_partitions
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.configs.features import finalized_levels, update_features
-from controller.handlers.waiting import (
-    CreatePartitionsDecision,
-    CreateTopicsDecision,
-    DeleteTopicsDecision,
-    ElectLeadersDecision,
-)
+from controller.handlers.waiting import ElectLeadersDecision, TopicsDecision
 from controller.rehearsal import Rehearsal
 
 _Request = TypeVar("_Request")
 Planned = TypeVar(
     "Planned",
-    CreateTopicsDecision,
-    CreatePartitionsDecision,
-    DeleteTopicsDecision,
+    TopicsDecision[CreatableTopicResult],
+    TopicsDecision[CreatePartitionsResult],
+    TopicsDecision[DeletableTopicResult],
     ElectLeadersDecision,
-    AlterConfigsResponse,
+    configs.AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
 )
 """Results of handlers for requests with `validate_only`."""
@@ -71,8 +61,8 @@ async def rehearse(
 
 
 async def plan_controlled_shutdown(
-    active: ActiveController, request: PlanControlledShutdownRequest
-) -> PlanControlledShutdownResponse:
+    active: ActiveController, request: elections.PlanControlledShutdownRequest
+) -> elections.PlanControlledShutdownResponse:
     """Plan the controlled shutdown of a broker. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
     context, broker = active.context, request.broker_id
     if broker not in context.broker_epochs:
@@ -93,18 +83,18 @@ async def plan_controlled_shutdown(
         for topic, found in overrides.items()
     }
     threats = shutdown_threats(context, rehearsal.after, broker, required)
-    return PlanControlledShutdownResponse(threats.leaderless, threats.below_min_isr, rehearsal.plan())
+    return elections.PlanControlledShutdownResponse(threats.leaderless, threats.below_min_isr, rehearsal.plan())
 
 
 async def plan_feature_updates(
-    active: ActiveController, request: PlanFeatureUpdatesRequest
-) -> PlanFeatureUpdatesResponse:
+    active: ActiveController, request: configs.PlanFeatureUpdatesRequest
+) -> configs.PlanFeatureUpdatesResponse:
     """Plan UpdateFeatures; raises what UpdateFeatures raises."""
     rehearsal = Rehearsal(active, ())
-    updates = UpdateFeaturesRequest(request.feature_updates)
+    updates = configs.UpdateFeaturesRequest(request.feature_updates)
     answer = await rehearsal.run(update_features(rehearsal.active, updates))
     levels = finalized_levels(await rehearsal.active.unfenced.read_features())
-    return PlanFeatureUpdatesResponse(answer.results, levels)
+    return configs.PlanFeatureUpdatesResponse(answer.results, levels)
 
 
 def named_topics(
@@ -119,25 +109,19 @@ def topics_to_delete(context: ControllerContext, request: DeleteTopicsRequest) -
     return [name for name in names if name is not None]
 
 
-def topics_to_elect(context: ControllerContext, request: ElectLeadersRequest) -> Iterable[str]:
+def topics_to_elect(context: ControllerContext, request: elections.ElectLeadersRequest) -> Iterable[str]:
     return dict.fromkeys(tp.topic for tp in requested_partitions(context, request))
 
 
-def topics_to_alter(context: ControllerContext, request: AlterConfigsRequest) -> Iterable[str]:
+def topics_to_alter(context: ControllerContext, request: configs.AlterConfigsRequest) -> Iterable[str]:
     """The topics of the request, and those for which a config may allow an election."""
-    named = [r.resource_name for r in request.resources if r.resource_type == TOPIC_RESOURCE]
+    named = [r.resource_name for r in request.resources if r.resource_type == configs.TOPIC_RESOURCE]
     return dict.fromkeys((*named, *(tp.topic for tp in context.partitions_awaiting_leader())))
 
 
 def _as_planned(answer: Planned, plan: Plan) -> Planned:
     """The result without futures to wait for and without ids of topics that are not created."""
-    match answer:
-        case CreateTopicsDecision():
-            results = tuple(replace(result, topic_id=None) for result in answer.results)
-            return replace(answer, results=results, leaders_elected={}, plan=plan)
-        case CreatePartitionsDecision():
-            return replace(answer, leaders_elected={}, plan=plan)
-        case DeleteTopicsDecision():
-            return replace(answer, deleted={}, plan=plan)
-        case _:
-            return replace(answer, plan=plan)
+    if isinstance(answer, TopicsDecision):
+        results = tuple(replace(r, topic_id=None) if isinstance(r, CreatableTopicResult) else r for r in answer.results)
+        return replace(answer, results=results, pending={}, plan=plan)
+    return replace(answer, plan=plan)

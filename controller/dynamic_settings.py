@@ -55,9 +55,7 @@ class ConfigListener:
         is_active: Callable[[], bool],
         topic_changed: Callable[[str], None],
     ) -> None:
-        """`topic_changed` is called with each topic whose config changed, except those read at the
-        start of a session.
-        """
+        """`topic_changed` is called with each topic whose config changed, but not those read at a session's start."""
         self.settings = DynamicSettings(config)
         self.changes = ConfigChanges(zookeeper, clock, self.take_over)
         self._zookeeper = zookeeper

@@ -217,17 +217,14 @@ def _find_failure(chunk: list[_Pending], results: list[OpResult]) -> tuple[int, 
 def _refused(op: Op, position: int, error: ZkError) -> Outcome:
     match error:
         case ZkError.BAD_VERSION:
-            return Failed(f"{op.path}: {error.name}") if _takes_any_version(op) else Conflict(position, exists=False)
+            takes_any = isinstance(op, SetData | Delete) and op.version == ANY_VERSION
+            return Failed(f"{op.path}: {error.name}") if takes_any else Conflict(position, exists=False)
         case ZkError.NODE_EXISTS:
             return Conflict(position, exists=True)
         case ZkError.NO_NODE:
             return Written(-1) if isinstance(op, Delete) else Missing(position)
         case _:
             return Failed(f"{op.path}: {error.name}")
-
-
-def _takes_any_version(op: Op) -> bool:
-    return isinstance(op, SetData | Delete) and op.version == ANY_VERSION
 
 
 def _version_after(op: Op, result: OpResult) -> int:

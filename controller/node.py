@@ -63,9 +63,7 @@ class ControllerNode:
         raise ApiError(ErrorCode.NOT_CONTROLLER, message, leader_address=await self._active_address())
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
-        """The response from the event loop, after what the caller waits for; a repeated mutation gets the first
-        response.
-        """
+        """The response from the event loop, after what the caller waits for; the first one for a repeated mutation."""
 
         def put(reply: asyncio.Future[Any]) -> None:
             event = RequestEvent(api, request, reply, context)

@@ -20,16 +20,8 @@ from cluster.process.metrics import Metrics
 from cluster.requests.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.requests.control import ControlRequest, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from cluster.requests.plans import Plan, PlannedChange, PlannedSetting
+from cluster.znodes import paths
 from cluster.znodes.configs import DEFAULT_ENTITY, config_entity_of_path, decode_config, decode_config_change
-from cluster.znodes.paths import (
-    BROKERS_TOPICS,
-    CONFIG_CHANGES,
-    DELETE_TOPICS,
-    PREFERRED_REPLICA_ELECTION,
-    REASSIGN_PARTITIONS,
-    state_path,
-    topic_path,
-)
 from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import WatchEvent, Znode
 from controller.active_controller import ActiveController, React
@@ -130,7 +122,7 @@ class Rehearsal:
             original.reads,
             self._on_watch,
             data_watches=_watched_data(context, config, names),
-            child_watches=(BROKERS_TOPICS, DELETE_TOPICS, CONFIG_CHANGES),
+            child_watches=(paths.BROKERS_TOPICS, paths.DELETE_TOPICS, paths.CONFIG_CHANGES),
         )
         self._listener = ConfigListener(
             self.zookeeper,
@@ -195,7 +187,7 @@ class Rehearsal:
         )
 
     def _on_watch(self, watch: WatchEvent) -> None:
-        if watch.path == CONFIG_CHANGES:
+        if watch.path == paths.CONFIG_CHANGES:
             self._settings_changed = True
             return
         event = event_of_watch(watch, "", self.active.admin_requests.unresolved)
@@ -217,11 +209,11 @@ class Rehearsal:
         if not self._settings_changed:
             return
         self._settings_changed = False
-        await self.zookeeper.children(CONFIG_CHANGES, watch=True)
+        await self.zookeeper.children(paths.CONFIG_CHANGES, watch=True)
         fresh = [
             written
             for written in self.zookeeper.written()
-            if written.path.startswith(f"{CONFIG_CHANGES}/") and written.path not in self._announced
+            if written.path.startswith(f"{paths.CONFIG_CHANGES}/") and written.path not in self._announced
         ]
         self._announced |= dict.fromkeys(written.path for written in fresh)
         entities = [decode_config_change(w.path, w.after.data) for w in fresh if w.after is not None]
@@ -231,13 +223,13 @@ class Rehearsal:
 
 def _watched_data(context: ControllerContext, config: ControllerConfig, topics: Iterable[str]) -> Iterable[str]:
     """Znodes whose data an active controller always watches, as far as the rehearsal can change them."""
-    yield from (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION)
+    yield from (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION)
     for topic in topics:
-        yield topic_path(topic)
+        yield paths.topic_path(topic)
         if not config.protocol_version.has_alter_partition:
             # Leaders write the ISR to ZooKeeper, which may complete a reassignment.
             yield from (
-                state_path(tp) for tp in context.partitions_of(topic) if tp in context.partitions_being_reassigned
+                paths.state_path(tp) for tp in context.partitions_of(topic) if tp in context.partitions_being_reassigned
             )
 
 

@@ -11,26 +11,7 @@ from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch
 from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.context import RequestContext
 from cluster.state_machines import PartitionState
-from controller.changes import (
-    BrokerModified,
-    BrokersBounced,
-    BrokersDied,
-    BrokerShuttingDown,
-    BrokersJoined,
-    Change,
-    ControllerActivated,
-    ControllerResigned,
-    DeletionsQueued,
-    DeletionsStarted,
-    LeadersElected,
-    LeadershipsWritten,
-    PartitionsMoved,
-    ReassignmentsCompleted,
-    ReassignmentsWritten,
-    ReplicasMoved,
-    TopicsCreated,
-    TopicsRemoved,
-)
+from controller import changes
 from controller.context import ControllerContext
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
 from state_log.record import Cause, Kind, LoadedPartition, StateChange
@@ -40,7 +21,7 @@ _Record = Callable[..., StateChange]
 
 
 def state_changes(
-    change: Change, context: ControllerContext, cause: Cause, asked_by: RequestContext | None
+    change: changes.Change, context: ControllerContext, cause: Cause, asked_by: RequestContext | None
 ) -> list[StateChange]:
     """The records of `change`, not yet applied to `context`; empty for changes that are not recorded.
 
@@ -65,23 +46,9 @@ def _brokers(registered: Iterable[RegisteredBroker], to_state: str, record: _Rec
     ]
 
 
-def _joined(change: BrokersJoined, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _brokers(change.registered, "live", record) if change.recorded else []
-
-
-def _bounced(change: BrokersBounced, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _brokers(change.registered, "bounced", record)
-
-
-def _died(change: BrokersDied, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return [record(kind=Kind.BROKER, broker=broker, to_state="dead") for broker in change.brokers]
-
-
-def _modified(change: BrokerModified, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _brokers([change.registered], "changed", record)
-
-
-def _shutting_down(change: BrokerShuttingDown, _context: ControllerContext, record: _Record) -> list[StateChange]:
+def _shutting_down(
+    change: changes.BrokerShuttingDown, _context: ControllerContext, record: _Record
+) -> list[StateChange]:
     reason = f"broker epoch {change.broker_epoch}"
     return [record(kind=Kind.BROKER, broker=change.broker, to_state="shutting_down", reason=reason)]
 
@@ -93,11 +60,7 @@ def _topics(
     return [record(kind=kind, topic=topic, topic_id=ids.get(topic), to_state=to_state) for topic in topics]
 
 
-def _created(change: TopicsCreated, context: ControllerContext, record: _Record) -> list[StateChange]:
-    return _topics(change.topics, "created", context, record)
-
-
-def _removed(change: TopicsRemoved, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _removed(change: changes.TopicsRemoved, context: ControllerContext, record: _Record) -> list[StateChange]:
     if not change.deleted:
         return _topics(change.topics, "removed", context, record)
     return [
@@ -106,21 +69,21 @@ def _removed(change: TopicsRemoved, context: ControllerContext, record: _Record)
     ]
 
 
-def _queued(change: DeletionsQueued, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _queued(change: changes.DeletionsQueued, context: ControllerContext, record: _Record) -> list[StateChange]:
     topics = (*change.queued, *change.postponed) if change.recorded else ()
     return _topics(topics, "queued for deletion", context, record)
 
 
-def _started(change: DeletionsStarted, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _started(change: changes.DeletionsStarted, context: ControllerContext, record: _Record) -> list[StateChange]:
     # A deletion that was stopped, as by the death of a broker, is begun again.
     topics = [topic for topic in change.topics if topic not in context.topics_with_deletion_started]
     return _topics(topics, "started", context, record, Kind.DELETION)
 
 
 def _assignments(
-    change: ReassignmentsWritten | ReassignmentsCompleted, context: ControllerContext, record: _Record
+    change: changes.ReassignmentsWritten | changes.ReassignmentsCompleted, context: ControllerContext, record: _Record
 ) -> list[StateChange]:
-    completed = isinstance(change, ReassignmentsCompleted)
+    completed = isinstance(change, changes.ReassignmentsCompleted)
     return [
         record(
             kind=Kind.ASSIGNMENT,
@@ -135,7 +98,7 @@ def _assignments(
     ]
 
 
-def _elected(change: LeadersElected, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _elected(change: changes.LeadersElected, context: ControllerContext, record: _Record) -> list[StateChange]:
     online = PartitionState.ONLINE.value
     return [
         record(
@@ -156,7 +119,7 @@ def _elected(change: LeadersElected, context: ControllerContext, record: _Record
     ]
 
 
-def _written(change: LeadershipsWritten, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _written(change: changes.LeadershipsWritten, context: ControllerContext, record: _Record) -> list[StateChange]:
     return [
         record(
             kind=Kind.ISR,
@@ -179,7 +142,9 @@ def _with_removing(replicas: tuple[BrokerId, ...], removing: tuple[BrokerId, ...
     return replicas if removing is None else tuple(dict.fromkeys((*replicas, *removing)))
 
 
-def _partitions_moved(change: PartitionsMoved, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _partitions_moved(
+    change: changes.PartitionsMoved, context: ControllerContext, record: _Record
+) -> list[StateChange]:
     return [
         record(
             kind=Kind.PARTITION,
@@ -195,7 +160,7 @@ def _partitions_moved(change: PartitionsMoved, context: ControllerContext, recor
     ]
 
 
-def _replicas_moved(change: ReplicasMoved, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _replicas_moved(change: changes.ReplicasMoved, context: ControllerContext, record: _Record) -> list[StateChange]:
     if not change.recorded:
         return []
     return [
@@ -213,7 +178,7 @@ def _replicas_moved(change: ReplicasMoved, context: ControllerContext, record: _
     ]
 
 
-def _activated(change: ControllerActivated, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _activated(change: changes.ControllerActivated, context: ControllerContext, record: _Record) -> list[StateChange]:
     """The active controller and, per topic, the state of each partition, as initial states for an audit."""
     active = record(kind=Kind.CONTROLLER, broker=change.controller, to_state="active")
     return [
@@ -247,26 +212,28 @@ def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
 _NEVER_LED: Final = LeaderAndIsr(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
 
 
-def _resigned(change: ControllerResigned, _context: ControllerContext, record: _Record) -> list[StateChange]:
-    return [record(kind=Kind.CONTROLLER, broker=change.controller, to_state="resigned")]
-
-
 _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[StateChange]]]] = {
-    BrokersJoined: _joined,
-    BrokersBounced: _bounced,
-    BrokersDied: _died,
-    BrokerModified: _modified,
-    BrokerShuttingDown: _shutting_down,
-    TopicsCreated: _created,
-    TopicsRemoved: _removed,
-    DeletionsQueued: _queued,
-    DeletionsStarted: _started,
-    ReassignmentsWritten: _assignments,
-    ReassignmentsCompleted: _assignments,
-    LeadersElected: _elected,
-    LeadershipsWritten: _written,
-    PartitionsMoved: _partitions_moved,
-    ReplicasMoved: _replicas_moved,
-    ControllerActivated: _activated,
-    ControllerResigned: _resigned,
+    changes.BrokersJoined: lambda change, _, record: (
+        _brokers(change.registered, "live", record) if change.recorded else []
+    ),
+    changes.BrokersBounced: lambda change, _, record: _brokers(change.registered, "bounced", record),
+    changes.BrokersDied: lambda change, _, record: [
+        record(kind=Kind.BROKER, broker=broker, to_state="dead") for broker in change.brokers
+    ],
+    changes.BrokerModified: lambda change, _, record: _brokers([change.registered], "changed", record),
+    changes.BrokerShuttingDown: _shutting_down,
+    changes.TopicsCreated: lambda change, context, record: _topics(change.topics, "created", context, record),
+    changes.TopicsRemoved: _removed,
+    changes.DeletionsQueued: _queued,
+    changes.DeletionsStarted: _started,
+    changes.ReassignmentsWritten: _assignments,
+    changes.ReassignmentsCompleted: _assignments,
+    changes.LeadersElected: _elected,
+    changes.LeadershipsWritten: _written,
+    changes.PartitionsMoved: _partitions_moved,
+    changes.ReplicasMoved: _replicas_moved,
+    changes.ControllerActivated: _activated,
+    changes.ControllerResigned: lambda change, _, record: [
+        record(kind=Kind.CONTROLLER, broker=change.controller, to_state="resigned")
+    ],
 }

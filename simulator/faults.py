@@ -8,6 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
+from broker_agent.registration import IdTakenError
 from cluster.errors import SessionExpiredError, ZooKeeperUnreachableError
 from cluster.znodes.paths import broker_path
 from simulator.actions import BackgroundRequests, Weights
@@ -50,7 +51,7 @@ class Supervisor:
         return is_complete
 
     def end_failed_starts(self) -> None:
-        """End processes that could not reach ZooKeeper on startup, so that they can be restarted."""
+        """End processes that may be restarted: ZooKeeper was unreachable, or a predecessor's registration came late."""
         for node, began in self._began.items():
             incarnation = node.incarnations[-1]
             task = incarnation.task
@@ -61,7 +62,7 @@ class Supervisor:
             error = task.exception()
             while isinstance(error, BaseExceptionGroup):
                 [error] = error.exceptions
-            if isinstance(error, ZooKeeperUnreachableError | SessionExpiredError):
+            if isinstance(error, ZooKeeperUnreachableError | SessionExpiredError | IdTakenError):
                 node.crash()
 
     def _holds_registration(self, node: SimulatedNode) -> bool:

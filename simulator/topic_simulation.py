@@ -22,6 +22,7 @@ from cluster.zookeeper.port import Create, SetData
 from simulator.actions import Action
 from simulator.cluster import SimulatedCluster
 from simulator.convergence import check_context, check_state_change_logs
+from simulator.faults import Supervisor
 from simulator.nodes import LOG_DIRECTORY
 from simulator.partition_znodes import assignments, partition_state, topics
 from simulator.run import Simulation
@@ -39,10 +40,10 @@ class TopicSimulation(Simulation):
     workload = "topics"
 
     def __init__(self, seed: int) -> None:
-        # The generator's name is kept, so that known failing seeds still draw the same.
         super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS)), Random(f"{seed}/run"))
         self.zookeeper = SimulatedZooKeeperClient(self.cluster.zookeeper, session_timeout_ms=600_000)
         self.zookeeper.listen(lambda _: None)
+        self.supervisor = Supervisor(self.cluster)
 
     async def prepare(self) -> None:
         await self.zookeeper.start_session()
@@ -58,6 +59,7 @@ class TopicSimulation(Simulation):
 
     async def pause(self) -> None:
         await asyncio.sleep(self._random.choice((0.0, 0.003, 0.02, 0.2, 3.0)))
+        self.supervisor.end_failed_starts()
 
     async def create(self, topic: str, broker: BrokerId) -> None:
         """As tools do, check first whether a topic of the name is being deleted."""
@@ -84,7 +86,7 @@ class TopicSimulation(Simulation):
         if agent.is_running:
             agent.crash()
         elif self.cluster.zookeeper.tree.get(broker_path(broker)) is None:
-            agent.start()
+            self.supervisor.start(agent)
 
     async def crash_controller(self, _topic: str, _broker: BrokerId) -> None:
         for controller in self.cluster.controllers.values():
@@ -99,7 +101,7 @@ class TopicSimulation(Simulation):
         await asyncio.sleep(_SESSIONS_EXPIRED_S)
         for node in self.cluster.nodes:
             if not node.is_running:
-                node.start()
+                self.supervisor.start(node)
         try:
             await self.cluster.until(self._has_converged, "everything as it was asked for", timeout_s=300)
         except TimeoutError as error:

@@ -7,6 +7,7 @@ INV-5, EL-6, 6.1, 7.1; agent rules P4, P5, P7, P17.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
@@ -84,15 +85,9 @@ def check_all(records: Iterable[LoggedStateChange]) -> list[Finding]:
     return [finding for record in records for finding in checker.check(record)]
 
 
-def _illegal_partition_transition(record: LoggedStateChange) -> str | None:
-    return _illegal_move(record, PREVIOUS_PARTITION_STATES) if record.kind is Kind.PARTITION else None
-
-
-def _illegal_replica_transition(record: LoggedStateChange) -> str | None:
-    return _illegal_move(record, PREVIOUS_REPLICA_STATES) if record.kind is Kind.REPLICA else None
-
-
-def _illegal_move(record: LoggedStateChange, previous: Mapping[_State, frozenset[_State]]) -> str | None:
+def _illegal_move(kind: Kind, previous: Mapping[_State, frozenset[_State]], record: LoggedStateChange) -> str | None:
+    if record.kind is not kind:
+        return None
     legal = next((allowed for target, allowed in previous.items() if target == record.to_state), None)
     if legal is not None and record.from_state in legal:
         return None
@@ -126,8 +121,8 @@ def _isr_outside_replicas(record: LoggedStateChange) -> str | None:
 
 
 RECORD_RULES: Final[Mapping[str, Callable[[LoggedStateChange], str | None]]] = {
-    "legal-partition-transition": _illegal_partition_transition,
-    "legal-replica-transition": _illegal_replica_transition,
+    "legal-partition-transition": partial(_illegal_move, Kind.PARTITION, PREVIOUS_PARTITION_STATES),
+    "legal-replica-transition": partial(_illegal_move, Kind.REPLICA, PREVIOUS_REPLICA_STATES),
     "leader-in-isr": _leader_outside_isr,
     "isr-not-empty": _empty_isr,
     "isr-without-repetition": _repeated_isr_member,

@@ -142,17 +142,13 @@ def verify(directories: Iterable[Path]) -> list[Break]:
         if current is not None:
             segments.append(current)
     breaks = []
-    by_incarnation = sorted(segments, key=_segment_key)
+    by_incarnation = sorted(segments, key=lambda s: (s.node, s.incarnation, s.first_seq))
     for (node, incarnation), group in groupby(by_incarnation, key=lambda s: (s.node, s.incarnation)):
         log = IncarnationLog()
         for segment in group:
             log, found = join(log, segment)
             breaks += [Break(rule, node, incarnation, message) for rule, message in found]
     return breaks
-
-
-def _segment_key(segment: ChainSegment) -> tuple[str, str, int]:
-    return segment.node, segment.incarnation, segment.first_seq
 
 
 def _with_epochs(records: list[LoggedStateChange]) -> Iterator[tuple[tuple[int, str, str, int], LoggedStateChange]]:

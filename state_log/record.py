@@ -253,14 +253,7 @@ class Stamper:
             bodies[0] = b"%b,%b" % (_encoder.encode(self._boot())[1:-1], bodies[0])
         lines = []
         for body in bodies:
-            line = b'{"v":%d,"seq":%d,"prev":"%b",%b%d,%b' % (
-                STATE_CHANGE_VERSION,
-                seq,
-                prev,
-                head,
-                at_ms,
-                body,
-            )
+            line = b'{"v":%d,"seq":%d,"prev":"%b",%b%d,%b' % (STATE_CHANGE_VERSION, seq, prev, head, at_ms, body)
             prev = hashlib.sha256(line).hexdigest().encode()
             seq += 1
             lines.append(line)

@@ -9,15 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from state_log.causes import (
-    BY_AGENTS,
-    Call,
-    ControllerEvent,
-    call_of,
-    calls_by_event,
-    controller_event,
-    origin_text,
-)
+from state_log.causes import BY_AGENTS, Call, ControllerEvent, call_of, calls_by_event, controller_event, origin_text
 from state_log.record import Kind, LoggedStateChange
 
 _Place = tuple[int, int, bool, str, str, int]

@@ -1,25 +1,21 @@
 """The agent's `ClusterClient` over gRPC: calls to the controller and to peer agents."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from cluster.broker import Endpoint
-from cluster.errors import ApiError, PeerUnreachableError
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.process.settings import Settings
+from cluster.requests import data
 from cluster.requests.agents import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from cluster.requests.data import (
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetsForLeaderEpochRequest,
-    OffsetsForLeaderEpochResponse,
-)
 from cluster.rpc.client import RpcClient
+
+_T = TypeVar("_T")
 
 
 class GrpcClusterClient:
@@ -35,44 +31,35 @@ class GrpcClusterClient:
         self._replica_timeout_ms = settings.replica_socket_timeout_ms
 
     async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        try:
-            response: AlterPartitionResponse = await self._client.call(
-                controller.address, request, self._request_timeout_ms
-            )
-        except ApiError as error:
-            return AlterPartitionResponse(error_code=error.code)
-        return response
+        return await self._call(controller, request, self._request_timeout_ms, AlterPartitionResponse)
 
     async def controlled_shutdown(
         self, controller: Endpoint, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse:
-        try:
-            response: ControlledShutdownResponse = await self._client.call(
-                controller.address, request, self._controller_timeout_ms
-            )
-        except ApiError as error:
-            return ControlledShutdownResponse(error_code=error.code)
-        return response
+        return await self._call(controller, request, self._controller_timeout_ms, ControlledShutdownResponse)
 
-    async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:
-        try:
-            response: FetchResponse = await self._client.call(leader.address, request, self._replica_timeout_ms)
-        except ApiError as error:
-            return FetchResponse(error_code=error.code)
-        return response
+    async def fetch(self, leader: Endpoint, request: data.FetchRequest) -> data.FetchResponse:
+        return await self._call(leader, request, self._replica_timeout_ms, data.FetchResponse)
 
     async def offsets_for_leader_epoch(
-        self, leader: Endpoint, request: OffsetsForLeaderEpochRequest
-    ) -> OffsetsForLeaderEpochResponse:
-        response: OffsetsForLeaderEpochResponse = await self._ask_leader(leader, request)
+        self, leader: Endpoint, request: data.OffsetsForLeaderEpochRequest
+    ) -> data.OffsetsForLeaderEpochResponse:
+        response: data.OffsetsForLeaderEpochResponse = await self._ask_leader(leader, request)
         return response
 
-    async def list_offsets(self, leader: Endpoint, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        response: ListOffsetsResponse = await self._ask_leader(leader, request)
+    async def list_offsets(self, leader: Endpoint, request: data.ListOffsetsRequest) -> data.ListOffsetsResponse:
+        response: data.ListOffsetsResponse = await self._ask_leader(leader, request)
         return response
 
     async def close(self) -> None:
         await self._client.close()
+
+    async def _call(self, peer: Endpoint, request: Any, timeout_ms: int, refused: Callable[[ErrorCode], _T]) -> _T:
+        try:
+            response: _T = await self._client.call(peer.address, request, timeout_ms)
+        except ApiError as error:
+            return refused(error.code)
+        return response
 
     async def _ask_leader(self, leader: Endpoint, request: Any) -> Any:
         try:

@@ -89,9 +89,7 @@ class DiskLogDirectories:
     async def _create(
         self, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
-        """Create in a live directory, the one with the fewest logs first; a failing one is reported, the next one
-        tried.
-        """
+        """Create in a live directory, first the one with the fewest logs; a failing one is reported, the next tried."""
         done = self._creations[topic_partition] = asyncio.Event()
         try:
             while candidates := self.live_directories:
@@ -194,9 +192,7 @@ class DiskLogDirectories:
                 await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
 
     async def _forget_high_watermarks(self, directory: str, deleted: Sequence[TopicPartition]) -> None:
-        """Remove checkpointed high watermarks, so that a new log of the partition does not get one after a crash
-        (R9.9).
-        """
+        """Remove checkpointed high watermarks: a new log of the partition must not get one after a crash (R9.9)."""
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
                 kept = await self.read_high_watermarks(directory)
@@ -264,9 +260,7 @@ class DiskLogDirectories:
         self._dependencies.disk.close()
 
     async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
-        """Close all logs; the clean-shutdown marker is written last, and only if every log was
-        closed without an error.
-        """
+        """Close all logs; the clean-shutdown marker is written last, only if every log was closed without an error."""
         logs = self._logs_in(path)
         results = await asyncio.gather(*(log.close() for log in logs), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]

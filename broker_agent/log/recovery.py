@@ -14,13 +14,7 @@ from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.epoch_history import EpochHistory
 from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.record_batch import BatchHeader
-from broker_agent.log.segment import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-)
+from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from broker_agent.log.segments import LogDependencies, Segments, create_segment, open_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
 from broker_agent.ports import LogConfig

@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from broker_agent.log.disk import Disk
-from broker_agent.log.index import (
-    MAX_RELATIVE_OFFSET,
-    OFFSET_ENTRY_SIZE,
-    TIME_ENTRY_SIZE,
-    OffsetIndex,
-    TimeIndex,
-)
+from broker_agent.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from broker_agent.log.record_batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -187,9 +181,7 @@ class Segment:
         return next((batch for batch in self.batches(start) if batch.header.last_offset >= offset), None)
 
     def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes | None:
-        """Complete batches from the one with `start` on, ending below `upper_bound`. None: nothing
-        at or after `start`.
-        """
+        """Complete batches from the one with `start` on, ending below `upper_bound`. None: nothing from `start` on."""
         first = self.find(start)
         if first is None:
             return None
@@ -257,9 +249,7 @@ class Segment:
         return age_ms > config.segment_ms - self.jitter_ms or not self.has_room(incoming_size, last_offset, config)
 
     def truncate(self, offset: Offset) -> bool:
-        """Truncate the file before the first batch that ends at or after `offset`; returns whether
-        bytes were removed.
-        """
+        """Truncate the file before the first batch that ends at or after `offset`; returns whether bytes went."""
         found = self.find(offset)
         if found is None:
             return False

@@ -5,22 +5,13 @@ from collections.abc import Callable
 from cluster.broker import Broker
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.settings import Settings
-from cluster.requests.control import (
-    ControlRequest,
-    ControlResponse,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
+from cluster.requests import control
 from cluster.rpc.client import RpcClient
 
-_RESPONSE_OF: dict[type[ControlRequest], Callable[..., ControlResponse]] = {
-    LeaderAndIsrRequest: LeaderAndIsrResponse,
-    StopReplicaRequest: StopReplicaResponse,
-    UpdateMetadataRequest: UpdateMetadataResponse,
+_RESPONSE_OF: dict[type[control.ControlRequest], Callable[..., control.ControlResponse]] = {
+    control.LeaderAndIsrRequest: control.LeaderAndIsrResponse,
+    control.StopReplicaRequest: control.StopReplicaResponse,
+    control.UpdateMetadataRequest: control.UpdateMetadataResponse,
 }
 
 
@@ -37,12 +28,12 @@ class GrpcBrokerClient:
         control_plane = settings.control_plane_listener_name
         self._listener = settings.inter_broker_listener_name if control_plane is None else control_plane
 
-    async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
+    async def send(self, broker: Broker, request: control.ControlRequest) -> control.ControlResponse:
         address = self._address(broker)
         if address is None:
             raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {self._listener}")
         try:
-            response: ControlResponse = await self._client.call(address, request, self._timeout_ms)
+            response: control.ControlResponse = await self._client.call(address, request, self._timeout_ms)
         except ApiError as error:
             # An error for the whole request is a response, like Kafka's top-level error code.
             return _RESPONSE_OF[type(request)](error_code=error.code)

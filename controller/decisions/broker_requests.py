@@ -11,15 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from cluster.broker import (
-    LEADER_DURING_DELETE,
-    Broker,
-    BrokerId,
-    ControllerId,
-    LeaderEpoch,
-    PartitionEpoch,
-    TopicId,
-)
+from cluster.broker import LEADER_DURING_DELETE, Broker, BrokerId, ControllerId, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.requests.control import (
     ControlRequest,

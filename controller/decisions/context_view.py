@@ -110,9 +110,7 @@ class ContextView(Protocol):
         ...
 
     def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
-        """The leader epoch for a StopReplica: -2 while the topic is queued for deletion, -1 without
-        leadership (CX-7).
-        """
+        """The leader epoch for a StopReplica: -2 while the topic is queued for deletion, -1 without one (CX-7)."""
         ...
 
     def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState: ...

@@ -16,7 +16,6 @@ from cluster.requests.topics import (
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.paths import CLUSTER_ID
 from controller.active_controller import ActiveController
-from controller.context import ControllerContext
 from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
@@ -65,13 +64,14 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
             described.append(DescribedTopic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         readable = {} if isinstance(overrides, MalformedZnodeError) else overrides
+        numbers = sorted(context.assignments.get(name, {}))
         described.append(
             DescribedTopic(
                 name,
                 ErrorCode.NONE,
                 context.topic_ids.get(name),
                 readable,
-                tuple(described_partition(context, TopicPartition(name, p)) for p in _numbers(context, name)),
+                tuple(described_partition(context, TopicPartition(name, p)) for p in numbers),
                 queued_for_deletion=context.is_marked_for_deletion(name),
                 min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
             )
@@ -86,7 +86,3 @@ async def describe_topic_deletions(
     marked = context.topics_marked_for_deletion
     wanted = marked if request.topics is None else marked.intersection(request.topics)
     return DescribeTopicDeletionsResponse(tuple(describe_deletion(context, topic) for topic in sorted(wanted)))
-
-
-def _numbers(context: ControllerContext, topic: str) -> list[int]:
-    return sorted(context.assignments.get(topic, {}))

@@ -6,42 +6,28 @@ for.
 
 import asyncio
 from asyncio import Future
-from collections.abc import Mapping
+from typing import Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.plans import Plan
 from cluster.requests.topics import CreatableTopicResult, CreatePartitionsResult, DeletableTopicResult
 from controller.decisions.partitions.requested_elections import RefusedElection
 
+_Result = TypeVar("_Result", CreatableTopicResult, CreatePartitionsResult, DeletableTopicResult)
 
-class CreateTopicsDecision(Struct, frozen=True):
-    """One result per topic of the request. `leaders_elected`: per created topic, a future as of
-    `ActiveController.leaders_elected`.
+
+class TopicsDecision(Struct, Generic[_Result], frozen=True):
+    """One result per topic of the request. `pending`: per accepted topic, a future that is True once all its leaders
+    are elected or it is deleted, False if the controller resigned before.
     """
 
-    results: tuple[CreatableTopicResult, ...]
-    leaders_elected: "dict[str, Future[bool]]"
-    plan: Plan | None = None
-
-
-class CreatePartitionsDecision(Struct, frozen=True):
-    """One result per topic of the request. `leaders_elected`: the same for topics that gain partitions."""
-
-    results: tuple[CreatePartitionsResult, ...]
-    leaders_elected: "dict[str, Future[bool]]"
-    plan: Plan | None = None
-
-
-class DeleteTopicsDecision(Struct, frozen=True):
-    """One result per topic of the request. `deleted`: per accepted topic, a future as of
-    `ActiveController.topic_deleted`.
-    """
-
-    results: tuple[DeletableTopicResult, ...]
-    deleted: "dict[str, Future[bool]]"
+    results: tuple[_Result, ...]
+    pending: "dict[str, Future[bool]]"
     plan: Plan | None = None
 
 
@@ -57,11 +43,15 @@ class ElectLeadersDecision(Struct, frozen=True):
     plan: Plan | None = None
 
 
-async def late(waiting: Mapping[str, Future[bool]], timeout_ms: int) -> set[str]:
-    """The topics whose future was not True within `timeout_ms`, including those whose controller resigned.
-
-    With a timeout of 0 or less, all of them.
+async def results_in_time(decided: TopicsDecision[_Result], timeout_ms: int, why: str) -> tuple[_Result, ...]:
+    """The results once every pending topic is done, at most `timeout_ms` later; then REQUEST_TIMED_OUT with `why` for
+    each that is not, including those whose controller resigned. With a timeout of 0 or less, for all of them.
     """
-    if waiting and timeout_ms > 0:
-        await asyncio.wait(waiting.values(), timeout=timeout_ms / 1000)
-    return {topic for topic, there in waiting.items() if timeout_ms <= 0 or not (there.done() and there.result())}
+    pending = decided.pending
+    if pending and timeout_ms > 0:
+        await asyncio.wait(pending.values(), timeout=timeout_ms / 1000)
+    late = {topic for topic, done in pending.items() if timeout_ms <= 0 or not (done.done() and done.result())}
+    return tuple(
+        replace(result, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=why) if result.name in late else result
+        for result in decided.results
+    )

@@ -12,9 +12,7 @@ _ID_MAX: Final = 2**63 - 1
 
 
 def refuse_allocation(view: ContextView, broker: BrokerId, broker_epoch: BrokerEpoch) -> ErrorCode:
-    """The error that refuses an allocation, NONE if it is granted: only a broker's current
-    incarnation may ask (AX-1).
-    """
+    """The error that refuses an allocation, NONE if granted: only a broker's current incarnation may ask (AX-1)."""
     known = view.broker_epochs.get(broker)
     if known is None:
         return ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -7,16 +7,7 @@ Kafka TopicConfig, LogConfig.
 from collections.abc import Mapping
 from typing import Final
 
-from controller.decisions.configs.values import (
-    INT32_MAX,
-    Check,
-    boolean,
-    check_values,
-    fraction,
-    one_of,
-    some_of,
-    whole_number,
-)
+from controller.decisions.configs import values
 
 
 def _replica_list(value: str) -> str | None:
@@ -26,34 +17,34 @@ def _replica_list(value: str) -> str | None:
     return "must be * or partition:broker, separated by commas"
 
 
-_CHECKS: Final[dict[str, Check]] = {
-    "cleanup.policy": some_of("delete", "compact"),
-    "compression.type": one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-    "delete.retention.ms": whole_number(0),
-    "file.delete.delay.ms": whole_number(0),
-    "flush.messages": whole_number(1),
-    "flush.ms": whole_number(0),
+_CHECKS: Final[dict[str, values.Check]] = {
+    "cleanup.policy": values.some_of("delete", "compact"),
+    "compression.type": values.one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "delete.retention.ms": values.whole_number(0),
+    "file.delete.delay.ms": values.whole_number(0),
+    "flush.messages": values.whole_number(1),
+    "flush.ms": values.whole_number(0),
     "follower.replication.throttled.replicas": _replica_list,
-    "index.interval.bytes": whole_number(0, INT32_MAX),
+    "index.interval.bytes": values.whole_number(0, values.INT32_MAX),
     "leader.replication.throttled.replicas": _replica_list,
-    "max.compaction.lag.ms": whole_number(1),
-    "max.message.bytes": whole_number(0, INT32_MAX),
-    "message.downconversion.enable": boolean,
-    "message.timestamp.after.max.ms": whole_number(0),
-    "message.timestamp.before.max.ms": whole_number(0),
-    "message.timestamp.difference.max.ms": whole_number(0),
-    "message.timestamp.type": one_of("CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": fraction,
-    "min.compaction.lag.ms": whole_number(0),
-    "min.insync.replicas": whole_number(1, INT32_MAX),
-    "preallocate": boolean,
-    "retention.bytes": whole_number(-1),
-    "retention.ms": whole_number(-1),
-    "segment.bytes": whole_number(14, INT32_MAX),
-    "segment.index.bytes": whole_number(4, INT32_MAX),
-    "segment.jitter.ms": whole_number(0),
-    "segment.ms": whole_number(1),
-    "unclean.leader.election.enable": boolean,
+    "max.compaction.lag.ms": values.whole_number(1),
+    "max.message.bytes": values.whole_number(0, values.INT32_MAX),
+    "message.downconversion.enable": values.boolean,
+    "message.timestamp.after.max.ms": values.whole_number(0),
+    "message.timestamp.before.max.ms": values.whole_number(0),
+    "message.timestamp.difference.max.ms": values.whole_number(0),
+    "message.timestamp.type": values.one_of("CreateTime", "LogAppendTime"),
+    "min.cleanable.dirty.ratio": values.fraction,
+    "min.compaction.lag.ms": values.whole_number(0),
+    "min.insync.replicas": values.whole_number(1, values.INT32_MAX),
+    "preallocate": values.boolean,
+    "retention.bytes": values.whole_number(-1),
+    "retention.ms": values.whole_number(-1),
+    "segment.bytes": values.whole_number(14, values.INT32_MAX),
+    "segment.index.bytes": values.whole_number(4, values.INT32_MAX),
+    "segment.jitter.ms": values.whole_number(0),
+    "segment.ms": values.whole_number(1),
+    "unclean.leader.election.enable": values.boolean,
 }
 
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
@@ -62,7 +53,7 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
     """Raise ApiError(INVALID_CONFIG) that names every unknown key and invalid value, sorted by key."""
-    check_values(configs, _CHECKS, of="topic")
+    values.check_values(configs, _CHECKS, of="topic")
 
 
 def min_insync_replicas(configs: Mapping[str, str], default: int) -> int:
@@ -76,6 +67,6 @@ def parse_unclean_override(configs: Mapping[str, str]) -> bool | None:
     value = configs.get(UNCLEAN_LEADER_ELECTION)
     if value is None:
         return None
-    if boolean(value) is not None:
+    if values.boolean(value) is not None:
         raise ValueError(f"{UNCLEAN_LEADER_ELECTION} is {value!r}")
     return value.lower() == "true"

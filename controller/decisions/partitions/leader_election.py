@@ -195,11 +195,7 @@ def _elect(
 
 
 def _apply_strategy(
-    view: ContextView,
-    tp: TopicPartition,
-    isr: tuple[BrokerId, ...],
-    strategy: Strategy,
-    unclean_allowed: bool,
+    view: ContextView, tp: TopicPartition, isr: tuple[BrokerId, ...], strategy: Strategy, unclean_allowed: bool
 ) -> tuple[LeaderChoice | None, tuple[BrokerId, ...]]:
     assignment = view.assignment(tp)
     replicas = assignment.replicas

@@ -22,9 +22,7 @@ class PartitionMoves(Struct, frozen=True):
 
 
 def plan_partition_moves(
-    state_of: Callable[[TopicPartition], PartitionState],
-    partitions: Iterable[TopicPartition],
-    target: PartitionState,
+    state_of: Callable[[TopicPartition], PartitionState], partitions: Iterable[TopicPartition], target: PartitionState
 ) -> PartitionMoves:
     allowed = PREVIOUS_PARTITION_STATES[target]
     valid: list[TopicPartition] = []

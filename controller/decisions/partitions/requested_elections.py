@@ -9,20 +9,14 @@ from msgspec import Struct
 
 from cluster.errors import ErrorCode
 from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.requests.elections import (
-    PREFERRED,
-    UNCLEAN,
-    ElectLeadersRequest,
-    PartitionElectionResult,
-    ReplicaElectionResult,
-)
+from cluster.requests import elections
 from controller.decisions.context_view import ContextView
 from controller.decisions.partitions.leader_election import ElectionFailure, Offline, Preferred, Strategy
 
-_STRATEGIES: Mapping[int, Strategy] = {PREFERRED: Preferred(), UNCLEAN: Offline(allow_unclean=True)}
+_STRATEGIES: Mapping[int, Strategy] = {elections.PREFERRED: Preferred(), elections.UNCLEAN: Offline(allow_unclean=True)}
 _NO_LEADER: Mapping[int, ErrorCode] = {
-    PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-    UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    elections.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    elections.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
 """The error for a partition that could not get a leader (EP-5)."""
 
@@ -44,7 +38,7 @@ def is_election_type(number: int) -> bool:
     return number in _STRATEGIES
 
 
-def requested_partitions(view: ContextView, request: ElectLeadersRequest) -> list[TopicPartition]:
+def requested_partitions(view: ContextView, request: elections.ElectLeadersRequest) -> list[TopicPartition]:
     """The partitions of the request, each once; all of the cluster if it names none."""
     if request.topic_partitions is None:
         return [TopicPartition(topic, p) for topic in sorted(view.assignments) for p in sorted(view.assignments[topic])]
@@ -77,9 +71,9 @@ def _refuse(view: ContextView, election_type: int, tp: TopicPartition) -> Refuse
     if leadership is None:
         # Refused alone; in Kafka it would fail the whole request (D-3).
         return RefusedElection(_NO_LEADER[election_type], "The partition never had a leader")
-    if election_type == PREFERRED and leadership.leader == replicas[0]:
+    if election_type == elections.PREFERRED and leadership.leader == replicas[0]:
         return RefusedElection(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already")
-    if election_type == UNCLEAN and leadership.leader in view.live_broker_ids:
+    if election_type == elections.UNCLEAN and leadership.leader in view.live_broker_ids:
         return RefusedElection(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a live leader")
     return None
 
@@ -100,19 +94,19 @@ def election_result(
 
 
 def answer_elections(
-    request: ElectLeadersRequest,
+    request: elections.ElectLeadersRequest,
     partitions: Iterable[TopicPartition],
     refusals: Mapping[TopicPartition, RefusedElection],
-) -> tuple[ReplicaElectionResult, ...]:
+) -> tuple[elections.ReplicaElectionResult, ...]:
     """One result per partition, by topic; a request for all partitions omits those that needed no election (EP-6)."""
-    by_topic: dict[str, list[PartitionElectionResult]] = {}
+    by_topic: dict[str, list[elections.PartitionElectionResult]] = {}
     for tp in partitions:
         refusal = refusals.get(tp)
         if refusal is None:
-            result = PartitionElectionResult(tp.partition, ErrorCode.NONE)
+            result = elections.PartitionElectionResult(tp.partition, ErrorCode.NONE)
         elif refusal.code is ErrorCode.ELECTION_NOT_NEEDED and request.topic_partitions is None:
             continue
         else:
-            result = PartitionElectionResult(tp.partition, refusal.code, refusal.message)
+            result = elections.PartitionElectionResult(tp.partition, refusal.code, refusal.message)
         by_topic.setdefault(tp.topic, []).append(result)
-    return tuple(ReplicaElectionResult(topic, tuple(results)) for topic, results in by_topic.items())
+    return tuple(elections.ReplicaElectionResult(topic, tuple(results)) for topic, results in by_topic.items())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cluster.broker import NO_LEADER, BrokerId
+from cluster.broker import NO_LEADER
 from cluster.partition import TopicPartition
 from cluster.requests.reassignments import (
     DescribedReassignment,
@@ -55,9 +55,5 @@ def stuck_reason(view: ContextView, tp: TopicPartition) -> str:
         ("on a failed log directory", [b for b in missing if b in view.live_broker_ids - view.online_brokers(tp)]),
     ):
         if brokers:
-            reasons.append(f"{'target' if len(brokers) == 1 else 'targets'} {_ids(brokers)} {what}")
+            reasons.append(f"{'target' if len(brokers) == 1 else 'targets'} {', '.join(map(str, brokers))} {what}")
     return "; ".join(reasons)
-
-
-def _ids(brokers: Iterable[BrokerId]) -> str:
-    return ", ".join(map(str, brokers))

@@ -27,9 +27,7 @@ _log = structlog.stdlib.get_logger()
 
 
 async def log_dir_event_notification(active: ActiveController) -> None:
-    """Send all hosted partitions to brokers with failed log directories; their responses name the offline replicas
-    (BK-50).
-    """
+    """Send all hosted partitions to brokers with failed log directories; they answer with the offline ones (BK-50)."""
     context = active.context
     found = await active.store.read_children(LOG_DIR_EVENT_NOTIFICATION)
     try:
@@ -44,9 +42,7 @@ async def log_dir_event_notification(active: ActiveController) -> None:
 
 
 async def isr_change_notification(active: ActiveController) -> None:
-    """Read ISRs that leaders wrote to state znodes into the context and send UpdateMetadata to all brokers (IS-2 to
-    IS-4).
-    """
+    """Read ISRs that leaders wrote to state znodes and send UpdateMetadata to all brokers (IS-2 to IS-4)."""
     found = await active.store.read_children(ISR_CHANGE_NOTIFICATION)
     try:
         listed = decode_each(found.keys(), found.values(), decode_partitions)

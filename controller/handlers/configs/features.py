@@ -3,22 +3,19 @@
 Source: Kafka KafkaController.setupFeatureVersioning, processFeatureUpdates; KIP-584.
 """
 
-from collections.abc import Mapping, Sequence
-
 import structlog
 
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, SessionExpiredError, ZooKeeperError
 from cluster.requests.configs import (
     DescribeFeaturesRequest,
     DescribeFeaturesResponse,
-    FeatureUpdate,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
 from cluster.znodes.cluster_wide import FinalizedFeatures
 from controller.active_controller import ActiveController
-from controller.decisions.configs.features import FeaturePlan, describe, features_at_failover, plan_feature_updates
+from controller.decisions.configs.features import describe, features_at_failover, plan_feature_updates
 
 _log = structlog.stdlib.get_logger()
 
@@ -50,7 +47,8 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
     version = active.config.protocol_version
     found = await _read_versioned(active)
     finalized = finalized_levels(found)
-    plan = _plan(active, request.feature_updates, finalized)
+    supported, brokers = active.config.supported_features, active.context.brokers.values()
+    plan = plan_feature_updates(request.feature_updates, finalized, supported, brokers)
     failure: str | None = None
     if plan.levels != finalized:
         wanted = FinalizedFeatures(enabled=True, levels=plan.levels, version=version.feature_znode_version)
@@ -87,10 +85,6 @@ async def _read_versioned(active: ActiveController) -> FinalizedFeatures | None:
 
 def finalized_levels(found: FinalizedFeatures | None) -> dict[str, int]:
     return found.levels if found is not None and found.enabled else {}
-
-
-def _plan(active: ActiveController, updates: Sequence[FeatureUpdate], finalized: Mapping[str, int]) -> FeaturePlan:
-    return plan_feature_updates(updates, finalized, active.config.supported_features, active.context.brokers.values())
 
 
 def _result(feature: str, refusal: str | None, failure: str | None) -> UpdatableFeatureResult:

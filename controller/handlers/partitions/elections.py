@@ -114,9 +114,7 @@ async def balance_leaders(active: ActiveController) -> None:
 
 
 def _election_results(
-    elections: RequestedElections,
-    election_type: int,
-    outcomes: Mapping[TopicPartition, LeaderAndIsr | ElectionFailure],
+    elections: RequestedElections, election_type: int, outcomes: Mapping[TopicPartition, LeaderAndIsr | ElectionFailure]
 ) -> tuple[dict[TopicPartition, RefusedElection], dict[TopicPartition, LeaderAndIsr]]:
     """Split the outcomes: partitions without a new leader with the reason, and those with one."""
     refusals = dict(elections.refusals)

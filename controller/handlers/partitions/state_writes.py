@@ -27,9 +27,7 @@ Failures = Mapping[TopicPartition, ElectionFailure]
 
 
 class WritePlan(Protocol):
-    """`writes`: new leaderships, each written only if the partition epoch in ZooKeeper is one less. `failures`: not
-    retried.
-    """
+    """`writes`: leaderships, written only if the partition epoch in ZooKeeper is one less. `failures`: not retried."""
 
     @property
     def writes(self) -> Leaderships: ...

@@ -13,15 +13,8 @@ from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, ErrorCode, SessionExpiredError, ZooKeeperError
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.state_machines import PartitionState, ReplicaState
+from controller import changes
 from controller.active_controller import ActiveController
-from controller.changes import (
-    Assignments,
-    DeletionsIneligible,
-    LeadershipsWritten,
-    ReassignmentsCompleted,
-    ReassignmentsStarted,
-    ReassignmentsWritten,
-)
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import NO_ASSIGNMENTS
 from controller.decisions.partitions.leader_election import ElectionFailure, Reassign
@@ -84,8 +77,7 @@ async def complete_reassignments(active: ActiveController, partitions: Iterable[
         return
     states = await _read_states(active, ongoing)
     await reassign(
-        active,
-        {tp: context.assignment(tp) for tp in ongoing if is_complete(context.assignment(tp), states.get(tp))},
+        active, {tp: context.assignment(tp) for tp in ongoing if is_complete(context.assignment(tp), states.get(tp))}
     )
 
 
@@ -98,7 +90,7 @@ async def resume_reassignments_on(active: ActiveController, brokers: Iterable[Br
 
 
 async def stop_removed_replicas(
-    active: ActiveController, replicas: Replicas, announced: Assignments = NO_ASSIGNMENTS
+    active: ActiveController, replicas: Replicas, announced: changes.Assignments = NO_ASSIGNMENTS
 ) -> set[TopicPartition]:
     """Remove replicas that are no longer assigned from their ISRs and send StopReplica with deletion (RA-20).
 
@@ -118,10 +110,10 @@ async def stop_removed_replicas(
 
 
 async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
-    active.commit(DeletionsIneligible(frozenset(tp.topic for tp in moves)))
+    active.commit(changes.DeletionsIneligible(frozenset(tp.topic for tp in moves)))
     failures = await _record_moves(active, moves)
     recorded = {tp: assignment for tp, assignment in moves.items() if tp not in failures}
-    active.commit(ReassignmentsStarted(tuple(recorded)))
+    active.commit(changes.ReassignmentsStarted(tuple(recorded)))
     # One step: where leaders write the ISR, the read also arms a watch, so no change can be missed.
     states = await _read_states(active, list(recorded))
     complete = {tp: a for tp, a in recorded.items() if is_complete(a, states.get(tp))}
@@ -146,7 +138,7 @@ async def _record_moves(active: ActiveController, moves: Moves) -> Refusals:
     outcomes = await active.store.write_topics(plan.topics)
     failures = _unwritten(outcomes, plan.changed)
     written = {tp: moves[tp] for tp in plan.changed if tp not in failures}
-    active.commit(ReassignmentsWritten(written))
+    active.commit(changes.ReassignmentsWritten(written))
     unneeded = {b: [tp for tp in partitions if tp in written] for b, partitions in plan.unneeded.items()}
     await stop_removed_replicas(active, unneeded)
     return failures
@@ -205,7 +197,7 @@ async def _complete(active: ActiveController, moves: Moves) -> Refusals:
     done = {tp: target for tp, target in targets.items() if tp not in failures}
     failures |= _unwritten(await active.store.write_topics(topic_znodes(context, done)), done)
     done = {tp: target for tp, target in done.items() if tp not in failures}
-    active.commit(ReassignmentsCompleted(done))
+    active.commit(changes.ReassignmentsCompleted(done))
     await drop_reassignment_entries(active, lambda tp, target: tp in done and is_entry_for(target, done[tp]))
     batch = active.new_batch()
     batch.add_update_metadata_for_all(done)
@@ -254,7 +246,7 @@ async def _raise_leader_epochs(
         return plan_epoch_raises(active.context, current)
 
     def apply(written: Leaderships) -> None:
-        active.commit(LeadershipsWritten(written, "another list of replicas"))
+        active.commit(changes.LeadershipsWritten(written, "another list of replicas"))
 
     raised, failures = await write_in_rounds(active, partitions, decide, apply)
     return raised, {tp: RefusedMove(ErrorCode.UNKNOWN_SERVER_ERROR, failure.reason) for tp, failure in failures.items()}

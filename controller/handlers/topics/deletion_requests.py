@@ -9,10 +9,10 @@ from cluster.errors import ApiError, ErrorCode
 from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, TopicToDelete
 from controller.active_controller import ActiveController
 from controller.fenced_writes import Conflict, Written
-from controller.handlers.waiting import DeleteTopicsDecision, late
+from controller.handlers.waiting import TopicsDecision, results_in_time
 
 
-async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) -> DeleteTopicsDecision:
+async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) -> TopicsDecision[DeletableTopicResult]:
     """Mark the topics that may be deleted; marking a marked topic succeeds (TP-3).
 
     Raises ControllerMovedError when the write is fenced; some topics may have been marked by then.
@@ -39,9 +39,7 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
         else r
         for r in results
     ]
-    return DeleteTopicsDecision(
-        tuple(results), {topic: active.topic_deleted(topic) for topic in accepted if topic in marked}
-    )
+    return TopicsDecision(tuple(results), {topic: active.topic_deleted(topic) for topic in accepted if topic in marked})
 
 
 def _name(active: ActiveController, topic: TopicToDelete) -> str | None:
@@ -63,18 +61,12 @@ def _check(active: ActiveController, topic: TopicToDelete, name: str | None, rep
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 
-async def wait_for_deletions(decided: DeleteTopicsDecision, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def wait_for_deletions(
+    decided: TopicsDecision[DeletableTopicResult], request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
     """Return the response once every topic is deleted, at the latest after the request's timeout (TP-4).
 
     A topic that still exists then gets REQUEST_TIMED_OUT and is deleted all the same.
     """
-    waiting = await late(decided.deleted, request.timeout_ms)
-    results = tuple(
-        DeletableTopicResult(
-            result.name, result.topic_id, ErrorCode.REQUEST_TIMED_OUT, "the topic is marked, but not gone yet"
-        )
-        if result.name in waiting
-        else result
-        for result in decided.results
-    )
+    results = await results_in_time(decided, request.timeout_ms, "the topic is marked, but not gone yet")
     return DeleteTopicsResponse(results, decided.plan)

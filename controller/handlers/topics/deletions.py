@@ -15,15 +15,8 @@ from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.control import StopReplicaRequest, StopReplicaResponse
 from cluster.state_machines import PartitionState, ReplicaState
+from controller import changes
 from controller.active_controller import ActiveController
-from controller.changes import (
-    DeletionsEligible,
-    DeletionsIneligible,
-    DeletionsQueued,
-    DeletionsStarted,
-    DeletionsWithdrawn,
-    TopicsRemoved,
-)
 from controller.decisions.topics.deletion import (
     deletable_replicas,
     failed_replicas,
@@ -43,9 +36,7 @@ _log = structlog.stdlib.get_logger()
 
 
 async def initialise_deletions(active: ActiveController) -> None:
-    """Queue the topics marked for deletion in ZooKeeper, on controller failover; no deletion starts yet (FO-7, FO-8,
-    TD-1).
-    """
+    """Queue the topics marked for deletion on controller failover; no deletion starts yet (FO-7, FO-8, TD-1)."""
     context = active.context
     marked = await active.store.list_deletion_markers()
     if not active.config.delete_topic_enable:
@@ -53,14 +44,9 @@ async def initialise_deletions(active: ActiveController) -> None:
         return
     moving = _queue(active, marked, recorded=False)
     held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
-    active.commit(DeletionsIneligible(frozenset(held)))
+    active.commit(changes.DeletionsIneligible(frozenset(held)))
     if marked:
         _log.info("Found topics marked for deletion", **_some(marked), on_hold=len(held | moving))
-
-
-async def try_deletions(active: ActiveController) -> None:
-    """Advance the queued deletions as far as possible, at the end of a failover (FO-13, TD-5)."""
-    await _resume_all(active)
 
 
 async def topic_deletion(active: ActiveController) -> None:
@@ -71,12 +57,12 @@ async def topic_deletion(active: ActiveController) -> None:
         await _drop_markers(active, marked)
         return
     await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
-    active.commit(DeletionsWithdrawn(tuple(context.deletions_postponed.difference(marked))))
+    active.commit(changes.DeletionsWithdrawn(tuple(context.deletions_postponed.difference(marked))))
     new = [topic for topic in marked if topic in context.topics and not context.is_marked_for_deletion(topic)]
     moving = _queue(active, new, recorded=True)
     if new:
         _log.info("Topics queued for deletion", **_some(new), on_hold=len(moving))
-    await _resume_all(active)
+    await try_deletions(active)
 
 
 async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> None:
@@ -89,8 +75,8 @@ async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> N
     if not marked:
         return
     ready = marked - topics_being_reassigned(context, marked)
-    active.commit(DeletionsEligible(tuple(sorted(ready))))
-    await _resume_all(active)
+    active.commit(changes.DeletionsEligible(tuple(sorted(ready))))
+    await try_deletions(active)
 
 
 async def brokers_with_deletions_started(active: ActiveController, brokers: Collection[BrokerId]) -> None:
@@ -109,7 +95,7 @@ def _queue(active: ActiveController, topics: Collection[str], *, recorded: bool)
     """
     moving = topics_being_reassigned(active.context, topics)
     queued = tuple(topic for topic in topics if topic not in moving)
-    active.commit(DeletionsQueued(queued, tuple(sorted(moving)), recorded))
+    active.commit(changes.DeletionsQueued(queued, tuple(sorted(moving)), recorded))
     return moving
 
 
@@ -119,9 +105,9 @@ async def deletions_failed(active: ActiveController, replicas: Replicas) -> None
     if failed:
         await move_replicas(active, deletable_replicas(active.context, failed), ReplicaState.DELETION_INELIGIBLE)
         topics = sorted({tp.topic for partitions in failed.values() for tp in partitions})
-        active.commit(DeletionsIneligible(frozenset(topics)))
+        active.commit(changes.DeletionsIneligible(frozenset(topics)))
         _log.info("Topic deletion blocked", **_some(topics), brokers=sorted(failed))
-        await _resume_all(active)
+        await try_deletions(active)
 
 
 def deletion_answer(
@@ -156,11 +142,11 @@ async def _complete(active: ActiveController, replicas: Replicas) -> None:
     """Mark the broker's replicas as deleted, and finish topics without remaining replicas (TD-7)."""
     deleted = filter_queued(active.context, replicas)
     await move_replicas(active, deleted, ReplicaState.DELETION_SUCCESSFUL)
-    await _resume_all(active)
+    await try_deletions(active)
 
 
-async def _resume_all(active: ActiveController) -> None:
-    """Advance every queued topic as far as possible (TD-9)."""
+async def try_deletions(active: ActiveController) -> None:
+    """Advance every queued topic as far as possible (FO-13, TD-5, TD-9)."""
     steps = next_steps(active.context)
     if steps.finish:
         await _finish(active, steps.finish)
@@ -178,7 +164,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     # again.
     await move_partitions(active, plan.partitions, PartitionState.OFFLINE)
     await move_partitions(active, plan.partitions, PartitionState.NON_EXISTENT)
-    active.commit(DeletionsStarted(tuple(topics)))
+    active.commit(changes.DeletionsStarted(tuple(topics)))
     batch = active.new_batch()
     batch.add_update_metadata_for_all(tp for topic in topics for tp in context.partitions_of(topic))
     active.send(batch)
@@ -186,7 +172,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     # Replicas are stopped before any is deleted, so that none fetches from a deleted leader.
     await move_replicas(active, plan.alive, ReplicaState.OFFLINE)
     await move_replicas(active, plan.alive, ReplicaState.DELETION_STARTED)
-    active.commit(DeletionsIneligible(frozenset(plan.held)))
+    active.commit(changes.DeletionsIneligible(frozenset(plan.held)))
     if plan.held:
         _log.info("Topic deletion waits for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
 
@@ -197,7 +183,7 @@ async def _finish(active: ActiveController, topics: Collection[str]) -> None:
     gone = await active.store.delete_topics(topics)
     partitions = [tp for topic in gone for tp in context.partitions_of(topic)]
     await move_replicas(active, replicas_of(context, partitions), ReplicaState.NON_EXISTENT)
-    active.commit(TopicsRemoved(tuple(gone), deleted=True))
+    active.commit(changes.TopicsRemoved(tuple(gone), deleted=True))
     await drop_reassignments_of_topics(active, gone)
     _log.info("Topics deleted", **_some(gone))
 

@@ -24,10 +24,10 @@ from controller.active_controller import ActiveController
 from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topics.expansion import plan_expansion
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
-from controller.handlers.waiting import CreatePartitionsDecision, CreateTopicsDecision, late
+from controller.handlers.waiting import TopicsDecision, results_in_time
 
 
-async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> CreateTopicsDecision:
+async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> TopicsDecision[CreatableTopicResult]:
     """Decide on each topic separately, then write the accepted ones (TP-1).
 
     Raises ControllerMovedError when the write is fenced; topics of earlier transactions may exist by then.
@@ -53,7 +53,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     for position, assignment in accepted.items():
         name = request.topics[position].name
         results[position] = _result(name, assignment, outcomes[name])
-    return CreateTopicsDecision(
+    return TopicsDecision(
         tuple(results[position] for position in range(len(request.topics))),
         {name: active.leaders_elected(name) for name, outcome in outcomes.items() if isinstance(outcome, Written)},
     )
@@ -87,13 +87,11 @@ def _result(name: str, assignment: TopicAssignment, outcome: Outcome) -> Creatab
             taken = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists", field="name", value=name)
             return refused_topic(name, taken)
         case TooLarge(size):
-            return refused_topic(name, _too_many_partitions(len(assignment.partitions), size))
+            count = len(assignment.partitions)
+            why = ApiError(ErrorCode.INVALID_PARTITIONS, _too_large(size), field="num_partitions", value=count)
+            return refused_topic(name, why)
         case _:
             return refused_topic(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}"))
-
-
-def _too_many_partitions(count: int, size: int) -> ApiError:
-    return ApiError(ErrorCode.INVALID_PARTITIONS, _too_large(size), field="num_partitions", value=count)
 
 
 def _too_large(size: int) -> str:
@@ -111,30 +109,21 @@ def refused_topic(name: str, error: ApiError) -> CreatableTopicResult:
     )
 
 
-async def wait_for_leaders(decided: CreateTopicsDecision, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def wait_for_leaders(
+    decided: TopicsDecision[CreatableTopicResult], request: CreateTopicsRequest
+) -> CreateTopicsResponse:
     """The response once every created topic has all its leaders, at most the request's time later (TP-4).
 
     Runs outside the event loop, which meanwhile creates the partitions. A topic without all leaders in time, or whose
     controller resigned, gets REQUEST_TIMED_OUT although it exists.
     """
-    waiting = await late(decided.leaders_elected, request.timeout_ms)
-    results = tuple(
-        CreatableTopicResult(
-            result.name,
-            ErrorCode.REQUEST_TIMED_OUT,
-            "the topic is created, but not all its partitions had a leader in time",
-            topic_id=result.topic_id,
-            num_partitions=result.num_partitions,
-            replication_factor=result.replication_factor,
-        )
-        if result.name in waiting
-        else result
-        for result in decided.results
-    )
-    return CreateTopicsResponse(results, decided.plan)
+    why = "the topic is created, but not all its partitions had a leader in time"
+    return CreateTopicsResponse(await results_in_time(decided, request.timeout_ms, why), decided.plan)
 
 
-async def create_partitions(active: ActiveController, request: CreatePartitionsRequest) -> CreatePartitionsDecision:
+async def create_partitions(
+    active: ActiveController, request: CreatePartitionsRequest
+) -> TopicsDecision[CreatePartitionsResult]:
     """Decide on each topic separately, then write the accepted ones; PartitionModifications does the rest (TP-2).
 
     Raises ControllerMovedError when the write is fenced; topics of earlier transactions may have grown by then.
@@ -166,7 +155,7 @@ async def create_partitions(active: ActiveController, request: CreatePartitionsR
             results[position] = CreatePartitionsResult(item.name, ErrorCode.NONE, None, replicas)
     outcomes = await active.store.change_topics(planned)
     grown = {name for name, outcome in outcomes.items() if isinstance(outcome, Written)}
-    return CreatePartitionsDecision(
+    return TopicsDecision(
         tuple(_expanded(results[position], outcomes) for position in range(len(request.topics))),
         {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},
     )
@@ -187,15 +176,8 @@ def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -
 
 
 async def wait_for_new_partitions(
-    decided: CreatePartitionsDecision, request: CreatePartitionsRequest
+    decided: TopicsDecision[CreatePartitionsResult], request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Respond once all partitions of every grown topic have a leader, at the latest after the
-    request's timeout (TP-4).
-    """
-    waiting = await late(decided.leaders_elected, request.timeout_ms)
+    """Respond once all partitions of every grown topic have a leader, at the latest after the timeout (TP-4)."""
     why = "the partitions are created, but not all had a leader in time"
-    results = tuple(
-        replace(result, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=why) if result.name in waiting else result
-        for result in decided.results
-    )
-    return CreatePartitionsResponse(results, decided.plan)
+    return CreatePartitionsResponse(await results_in_time(decided, request.timeout_ms, why), decided.plan)
