@@ -7,14 +7,12 @@ import os
 import sys
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from admin.cli.options import examples
-from admin.cli.output import say
+from admin.cli.output import examples, say
 from cluster.errors import ApiError, ClusterError, ConfigError
 from cluster.process.exit_codes import ExitCode
 
@@ -143,6 +141,8 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         typer.echo(f"klamm {version('klamm')}")
         raise typer.Exit
 

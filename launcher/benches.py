@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from admin.cli.options import examples
+from admin.cli.output import examples
 from cluster.process.documents import Format
 from launcher.installation import require_clone
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from admin.cli.options import FormatOption, examples
-from admin.cli.output import say
+from admin.cli.options import FormatOption
+from admin.cli.output import examples, say
 from cluster.errors import StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode

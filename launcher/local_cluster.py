@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, DataOption, FormatOption, examples
-from admin.cli.output import say, write
+from admin.cli.options import DEFAULT_DATA, DataOption, FormatOption
+from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
 from cluster.process.config import load_config

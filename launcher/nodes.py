@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from admin.cli.options import examples
+from admin.cli.output import examples
 
 app = typer.Typer()
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from admin.cli.options import FormatOption, examples
+from admin.cli.options import FormatOption
+from admin.cli.output import examples
 from cluster.errors import ConfigError
 from cluster.process.documents import Format
 

@@ -19,10 +19,9 @@ from admin.cli.options import (
     DryRunOption,
     ShowConfigsOption,
     WaitOption,
-    examples,
     talks_to_cluster,
 )
-from admin.cli.output import counted, say, write
+from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient

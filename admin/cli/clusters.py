@@ -3,8 +3,8 @@
 import typer
 
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
-from admin.cli.options import Cluster, examples, talks_to_cluster
-from admin.cli.output import counted, say, write
+from admin.cli.options import Cluster, talks_to_cluster
+from admin.cli.output import counted, examples, say, write
 from admin.client import AdminClient
 from admin.health import HealthIssue, find_trouble
 from cluster.process.documents import Format

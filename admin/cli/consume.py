@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, examples, run
-from admin.cli.output import say
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, run
+from admin.cli.output import examples, say
 from admin.consumer import Consumer, list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, talks_to_cluster
-from admin.cli.output import counted, say, write
+from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
+from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import parse_partition_names, read_input
 from admin.partition_files import parse_offsets
 from cluster.broker import Offset

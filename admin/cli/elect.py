@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, examples, talks_to_cluster
-from admin.cli.output import counted, say, write
+from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
+from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient

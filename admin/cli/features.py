@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import asdict
 
-from admin.cli.options import Cluster, DryRunOption, examples, talks_to_cluster
-from admin.cli.output import say, write
+from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
+from admin.cli.output import examples, say, write
 from admin.client import AdminClient
 from cluster.errors import ErrorCode
 from cluster.process.documents import Format

@@ -161,11 +161,6 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
         raise KeyboardInterrupt from None
 
 
-def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed out; 2 wrong usage.") -> str:
-    """The end of a command's help: one line per example, and the exit codes."""
-    return "\n".join(("Examples:", *(f"  {line}" for line in lines), f"Exit codes: {exit_codes}"))
-
-
 def confirm(question: str, yes: bool) -> None:
     """Ask for confirmation at a terminal; "no" exits with 1. Without a terminal, as in scripts, do not ask."""
     if not yes and sys.stdin.isatty():

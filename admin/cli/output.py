@@ -1,4 +1,4 @@
-"""Writing results: a table for people, JSON and YAML for programs. The keys of JSON are an interface."""
+"""Writing results: a table for people, JSON and YAML for programs; and help. The keys of JSON are an interface."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -34,6 +34,11 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 def say(message: str) -> None:
     """Print a message to stderr."""
     typer.echo(message, err=True)
+
+
+def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed out; 2 wrong usage.") -> str:
+    """The end of a command's help: one line per example, and the exit codes."""
+    return "\n".join(("Examples:", *(f"  {line}" for line in lines), f"Exit codes: {exit_codes}"))
 
 
 def counted(number: int, thing: str) -> str:

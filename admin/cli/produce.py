@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from admin.accumulator import ProducerOptions
 from admin.cli.lines import read_lines
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, examples, run
-from admin.cli.output import say
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, run
+from admin.cli.output import examples, say
 from admin.producer import Producer
 from admin.topology import Topology
 from cluster.errors import ApiError, ClusterError, ErrorCode

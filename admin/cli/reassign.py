@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from admin.cli.options import Cluster, DryRunOption, examples, talks_to_cluster
-from admin.cli.output import counted, say, write
+from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
+from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import parse_brokers, read_input
 from admin.cli.plans import plan_document, write_plan
 from admin.cli.reassignment_outcomes import (
@@ -119,7 +119,7 @@ def execute(
     Returns once they are accepted and stored in ZooKeeper; they continue
     through controller failovers. --wait waits until they are complete.
     """
-    moves = _read_moves(_one_file(file, reassignment_json_file))
+    moves = _read_moves(file, reassignment_json_file)
 
     async def main(client: AdminClient) -> tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]:
         if not additional:
@@ -143,7 +143,7 @@ def execute(
 @talks_to_cluster()
 def verify(file: FileArgument = None, *, reassignment_json_file: FileOption = None, cluster: Cluster) -> None:
     """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different."""
-    moves = _read_moves(_one_file(file, reassignment_json_file))
+    moves = _read_moves(file, reassignment_json_file)
 
     async def main(client: AdminClient) -> tuple[Assignment, list[DescribedReassignment]]:
         names = sorted({tp.topic for tp in moves})
@@ -177,7 +177,7 @@ def cancel(
     named = file is not None or reassignment_json_file is not None
     if named == all_:
         raise typer.BadParameter("pass either the executed file or --all")
-    chosen = list(_read_moves(_one_file(file, reassignment_json_file))) if named else None
+    chosen = list(_read_moves(file, reassignment_json_file)) if named else None
 
     async def main(client: AdminClient) -> AlterPartitionReassignmentsResponse:
         partitions = chosen
@@ -205,15 +205,11 @@ def _save(assignment: Assignment, rollback: Path) -> None:
     say(f"current assignment saved to {rollback}")
 
 
-def _one_file(argument: Path | None, option: Path | None) -> Path:
+def _read_moves(argument: Path | None, option: Path | None) -> Assignment:
     named = [file for file in (argument, option) if file is not None]
     if len(named) != 1:
         raise typer.BadParameter("pass one reassignment file, as FILE or with --reassignment-json-file")
-    return named[0]
-
-
-def _read_moves(file: Path) -> Assignment:
-    return parse_reassignment(read_input(file), str(file))
+    return parse_reassignment(read_input(named[0]), str(named[0]))
 
 
 async def _propose(client: AdminClient, names: list[str], brokers: list[BrokerId], rack_aware: bool) -> Proposal:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, examples, run
-from admin.cli.output import say, write, write_table
+from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, run
+from admin.cli.output import examples, say, write, write_table
 from admin.cli.parsing import parse_partition_names
 from admin.client import AdminClient
 from cluster.errors import PeerUnreachableError, StartupError

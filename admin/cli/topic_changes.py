@@ -13,10 +13,9 @@ from admin.cli.options import (
     WaitOption,
     YesOption,
     confirm,
-    examples,
     talks_to_cluster,
 )
-from admin.cli.output import counted, say, write
+from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
 from admin.client import AdminClient

@@ -7,8 +7,8 @@ from msgspec.structs import asdict
 
 from admin.cli.broker_documents import config_documents, write_configs
 from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
-from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, examples, talks_to_cluster
-from admin.cli.output import say, write
+from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, talks_to_cluster
+from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import Cluster, examples, talks_to_cluster
-from admin.cli.output import say
+from admin.cli.options import Cluster, talks_to_cluster
+from admin.cli.output import examples, say
 from admin.client import AdminClient
 from cluster.process.documents import Format
 from cluster.requests.cluster import ClusterEvent, WatchResponse
