@@ -5,7 +5,7 @@ Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMe
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -21,6 +21,8 @@ from cluster.requests import control
 from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _T = TypeVar("_T")
+_EVENT_LENGTH_MAX: Final = 64
+"""Of a cause's name, which is repeated in every record of a request."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -143,7 +145,7 @@ class ControlRequests:
         if not request.causes:
             return Cause(type(request).__name__.removesuffix("Request"), self._handled)
         newest = request.causes[-1]
-        return Cause(newest.event, newest.id, newest.controller_id, newest.controller_epoch)
+        return Cause(newest.event[:_EVENT_LENGTH_MAX], newest.id, newest.controller_id, newest.controller_epoch)
 
     async def _change_roles(self, request: control.LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
         """Validate each partition state, change roles, clean up; returns the codes by partition."""

@@ -39,6 +39,8 @@ React = Callable[["ActiveController", Event], Awaitable[None]]
 """Calls the handler of an event; see `controller.dispatch`."""
 RESUMPTION_PAUSE_S: Final = 30
 """Delay before a procedure is retried that stopped at a write which ZooKeeper refused, for example by its ACL."""
+RESUMPTION_PAUSE_MAX_S: Final = 960
+"""Each retry in a row that is refused doubles the delay, up to this."""
 
 
 class UnsentDecisionsError(ClusterError):
@@ -95,6 +97,7 @@ class ActiveController:
         self._sink = sink
         self._balance: asyncio.TimerHandle | None = None
         self._resumption: asyncio.TimerHandle | None = None
+        self._resumption_pause_s = RESUMPTION_PAUSE_S
         self.reassignments_to_resume: set[TopicPartition] = set()
         """Partitions whose reassignment stopped at a refused write; retried by `ProcedureResumption`."""
         self._awaiting_leaders: dict[str, _AwaitedLeaders] = {}
@@ -149,11 +152,17 @@ class ActiveController:
         """Schedule a retry of procedures that stopped at a refused write, unless one is scheduled already."""
         if self._resumption is None:
             loop = asyncio.get_running_loop()
-            self._resumption = loop.call_later(RESUMPTION_PAUSE_S, self._resume)
+            self._resumption = loop.call_later(self._resumption_pause_s, self._resume)
+            self._resumption_pause_s = min(2 * self._resumption_pause_s, RESUMPTION_PAUSE_MAX_S)
 
     def _resume(self) -> None:
         self._resumption = None
         self.enqueue(ProcedureResumption())
+
+    def resumed(self) -> None:
+        """The retry is over: unless something was refused again, the next one comes after the shortest pause."""
+        if self._resumption is None:
+            self._resumption_pause_s = RESUMPTION_PAUSE_S
 
     # Futures for callers that wait for a topic to be created or deleted; the event loop does not block on them.
 

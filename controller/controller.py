@@ -149,7 +149,8 @@ class Controller:
         try:
             await active.react(active, event)
         except ZooKeeperError:
-            active.resume_later()
+            if event.changes_cluster:
+                active.resume_later()
             raise
 
     async def resign_if_moved(self) -> None:

@@ -25,6 +25,11 @@ class Event(Struct, frozen=True):
         """The controller state while the event is processed, for metrics (EV-3)."""
         return ControllerState.IDLE
 
+    @property
+    def changes_cluster(self) -> bool:
+        """Whether its handler writes, so that an error of ZooKeeper may leave something half done."""
+        return True
+
 
 # Election and session, processed whether active or not
 

@@ -78,7 +78,7 @@ class ControllerNode:
             else:
                 preempt(event)
 
-        if api.kind is ApiKind.MUTATION:
+        if api.kind is ApiKind.MUTATION and not api.is_dry_run(request):
             answer = await self._answered.first_answer(context.request_id, request, put)
         else:
             reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

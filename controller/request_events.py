@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests.context import RequestContext
-from cluster.rpc.apis import Api, Request
+from cluster.rpc.apis import Api, ApiKind, Request
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.controller_state import ControllerState
@@ -36,6 +36,9 @@ class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
     finish: Callable[[Answer, Request], Awaitable[object]] | None = None
     dry_run_topics: Callable[[ControllerContext, Request], Iterable[str]] | None = None
 
+    def is_dry_run(self, request: Any) -> bool:
+        return self.dry_run_topics is not None and bool(request.validate_only)
+
 
 class RequestEvent(Event, frozen=True):
     """`reply` is answered or refused exactly once; it is done earlier if the caller cancelled (INV-12).
@@ -55,6 +58,10 @@ class RequestEvent(Event, frozen=True):
     @property
     def state(self) -> ControllerState:
         return self.api.state
+
+    @property
+    def changes_cluster(self) -> bool:
+        return self.api.kind is not ApiKind.QUERY and not self.api.is_dry_run(self.request)
 
     def answer(self, answer: object) -> None:
         if not self.reply.done():

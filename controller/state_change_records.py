@@ -30,11 +30,23 @@ def state_changes(
     make = _RECORDS.get(type(change))
     if make is None:
         return []
-    shared: dict[str, Any] = {"cause": cause, "controller_epoch": context.epoch}
-    if asked_by is not None:
-        call = {"request_id": asked_by.request_id, "principal": asked_by.principal, "peer": asked_by.peer}
-        shared |= {name: value for name, value in call.items() if value}
-    return make(change, context, lambda **fields: StateChange(**shared, **fields))
+    request_id, principal, peer = (
+        (None, None, None)
+        if asked_by is None
+        else (asked_by.request_id or None, asked_by.principal or None, asked_by.peer or None)
+    )
+
+    def record(**fields: Any) -> StateChange:
+        return StateChange(
+            cause=cause,
+            controller_epoch=context.epoch,
+            request_id=request_id,
+            principal=principal,
+            peer=peer,
+            **fields,
+        )
+
+    return make(change, context, record)
 
 
 def _brokers(registered: Iterable[RegisteredBroker], to_state: str, record: _Record) -> list[StateChange]:

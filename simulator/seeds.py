@@ -1,10 +1,13 @@
 """Runs many seeds in parallel; runs are independent of each other and of their order."""
 
+import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from signal import SIG_DFL, SIGINT, signal
 from typing import Final, TypeVar
 
@@ -14,7 +17,7 @@ T = TypeVar("T")
 
 SEEDS_MAX: Final = 1_000_000
 
-_RANGE: Final = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
+_RANGE: Final = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 
 def parse_seeds(text: str) -> range:
@@ -40,7 +43,7 @@ def run_all(seeds: Sequence[int], work: Callable[[int], T], jobs: int) -> Iterat
         return
     # Not forked: a child must not inherit the threads and locks of the terminal's progress bar.
     context = get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(seeds)), context, initializer=_end_by_interrupt) as executor:
+    with ProcessPoolExecutor(min(jobs, len(seeds)), context, initializer=_end_with_parent) as executor:
         futures = [executor.submit(work, seed) for seed in seeds]
         try:
             for future in as_completed(futures):
@@ -51,6 +54,14 @@ def run_all(seeds: Sequence[int], work: Callable[[int], T], jobs: int) -> Iterat
             executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _end_by_interrupt() -> None:
-    """Ignore Ctrl-C in workers; the parent handles it."""
+def _end_with_parent() -> None:
+    """End a worker at Ctrl-C without a traceback, and when its parent is gone, however that ended."""
     signal(SIGINT, SIG_DFL)
+    parent = parent_process()
+    assert parent is not None, "a worker has a parent"
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -81,7 +81,11 @@ def origin_text(record: LoggedStateChange, call: Call | None) -> str | None:
 
 def utc_text(at_ms: int) -> str:
     """A time in ms since 1970, to the millisecond."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (ValueError, OverflowError, OSError):
+        # No date that a calendar has: a record may say anything.
+        return f"{at_ms} ms"
 
 
 _ANONYMOUS: Final = "ANONYMOUS"

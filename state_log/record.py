@@ -5,6 +5,7 @@ checkers and `klamm story` read these records: they are a public format, describ
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
@@ -18,6 +19,7 @@ from cluster.partition import TopicPartition
 
 STATE_CHANGE_VERSION: Final = 2
 """Of the lines that are written. Those of version 1 are read as well: they have a part of the fields."""
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 CHAIN_START: Final = "0" * 64
 """`prev` of the first line of an incarnation."""
 
@@ -212,11 +214,27 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     """Decode a line of a log without its newline. Unknown fields are ignored."""
     try:
         record = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return MalformedLine(line, str(error))
+    # The pattern is rare, a look at every number of every record would cost more than decoding it.
+    if _LONG_NUMBER.search(line) and _is_too_large(msgspec.to_builtins(record)):
+        return MalformedLine(line, "a number has more than 64 bits")
     if record.v > STATE_CHANGE_VERSION:
         return MalformedLine(line, f"version {record.v} is newer than {STATE_CHANGE_VERSION}")
     return record
+
+
+def _is_too_large(value: object) -> bool:
+    """Whether an integer in the value does not fit into 64 bits, which no epoch, offset or time needs."""
+    match value:
+        case int():
+            return not -(1 << 63) <= value < 1 << 63
+        case dict():
+            return any(map(_is_too_large, value.values()))
+        case list() | tuple():
+            return any(map(_is_too_large, value))
+        case _:
+            return False
 
 
 class ChainHead(NamedTuple):

@@ -24,6 +24,8 @@ from cluster.rpc.status import status_of
 
 PRINCIPAL_HEADER: Final = "klamm-principal"
 """The caller's claimed identity; not verified."""
+HEADER_LENGTH_MAX: Final = 256
+"""Principal and request id are repeated in every record of what a request leads to."""
 REQUEST_ID_HEADER: Final = "x-request-id"
 
 _log = structlog.stdlib.get_logger()
@@ -94,7 +96,7 @@ async def start_server(listen: str, handler: RequestHandler, methods: Sequence[M
 def _behaviour(method: Method, handler: RequestHandler, metrics: RequestMetrics) -> _Behaviour:
     # Messages arrive as bytes: the library would map a decoding error to a wrong status.
     async def behave(data: bytes, call: _ServicerContext) -> bytes:
-        context = request_context(call)
+        context = await _context_or_abort(call)
         with metrics.measure(method.name, len(data)) as measured:
             try:
                 request = method.request.decode(data)
@@ -115,7 +117,7 @@ def _behaviour(method: Method, handler: RequestHandler, metrics: RequestMetrics)
 
 def _streaming(method: Method, handler: RequestHandler) -> Callable[[bytes, _ServicerContext], Awaitable[None]]:
     async def behave(data: bytes, call: _ServicerContext) -> None:
-        context = request_context(call)
+        context = await _context_or_abort(call)
         try:
             responses = await handler.handle(context, method.request.decode(data))
             async for response in responses:
@@ -141,9 +143,24 @@ async def _abort(call: _ServicerContext, error: ClusterError) -> NoReturn:
     raise AssertionError("abort raises")
 
 
+async def _context_or_abort(call: _ServicerContext) -> RequestContext:
+    try:
+        return request_context(call)
+    except ApiError as error:
+        await _abort(call, error)
+
+
 def request_context(call: _ServicerContext) -> RequestContext:
-    """The caller's data from the call's metadata and deadline."""
+    """The caller's data from the call's metadata and deadline. Raises ApiError for a header that is too long."""
     headers = {str(key): value for key, value in call.invocation_metadata() or ()}
+    for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER):
+        if len(headers.get(name, "")) > HEADER_LENGTH_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"the header has more than {HEADER_LENGTH_MAX} characters",
+                field=name,
+                value=f"{str(headers[name])[:20]}…",
+            )
     remaining_s = call.time_remaining()
     return RequestContext(
         peer=call.peer(),

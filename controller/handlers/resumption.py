@@ -48,3 +48,4 @@ async def resume_procedures(active: ActiveController) -> None:
     await replica_leader_election(active)
     await isr_change_notification(active)
     await log_dir_event_notification(active)
+    active.resumed()

@@ -137,6 +137,14 @@ async def test_a_call_without_a_deadline_has_no_timeout() -> None:
         assert handler.asked[0][0].principal == "alice"
 
 
+async def test_a_request_id_too_long_for_every_record_is_refused_by_name() -> None:
+    async with controller(lambda _: DESCRIPTION) as (server, handler, client):
+        with pytest.raises(ApiError) as caught:
+            await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS, request_id="r" * 257)
+        assert (caught.value.code, caught.value.field) == (ErrorCode.INVALID_REQUEST, "x-request-id")
+        assert handler.asked == []
+
+
 async def test_a_refusal_travels_with_its_code_and_details() -> None:
     refusal = ApiError(
         ErrorCode.NOT_CONTROLLER, "ask the other", field="topics", value=3, leader_address="10.0.0.1:9095"

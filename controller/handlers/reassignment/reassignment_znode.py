@@ -3,7 +3,7 @@
 Source: Kafka KafkaController.maybeRemoveFromZkReassignment.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 import structlog
 
@@ -21,10 +21,11 @@ _log = structlog.stdlib.get_logger()
 
 async def drop_reassignment_entries(
     active: ActiveController, is_dropped: Callable[[TopicPartition, tuple[BrokerId, ...]], bool]
-) -> None:
+) -> Set[TopicPartition]:
     """Remove entries from `/admin/reassign_partitions`; with the last entry the znode is deleted (RA-40).
 
-    The write is conditional on the version read, so a request written by a tool meanwhile is not lost.
+    The write is conditional on the version read, so a request written by a tool meanwhile is not lost. Returns the
+    partitions whose entries ZooKeeper did not let be removed.
     """
     while True:
         try:
@@ -33,23 +34,23 @@ async def drop_reassignment_entries(
             if REASSIGN_PARTITIONS not in active.admin_requests.unresolved:
                 # A valid request was overwritten by a malformed one: report it, and watch for the next (ZK-34).
                 active.enqueue(ZkPartitionReassignment())
-            return
+            return frozenset()
         if found is None:
-            return
+            return frozenset()
         remaining = remaining_entries(found.targets, is_dropped)
         if remaining and len(remaining) == len(found.targets):
-            return
+            return frozenset()
         outcome = await active.admin_requests.write_reassignments(remaining, found.version)
         if isinstance(outcome, Conflict | Missing):
             continue
         if not isinstance(outcome, Written):
             _log.error("Removing reassignment requests failed", outcome=str(outcome))
-            return
+            return found.targets.keys() - remaining.keys()
         if not remaining:
             # Re-arms the watch, or processes a znode created in between.
             active.enqueue(ZkPartitionReassignment())
         _log.info("Reassignment requests removed", done=len(found.targets) - len(remaining), remaining=len(remaining))
-        return
+        return frozenset()
 
 
 async def drop_reassignments_of_topics(active: ActiveController, topics: Iterable[str]) -> None:

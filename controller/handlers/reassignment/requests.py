@@ -4,8 +4,12 @@ Source: Kafka KafkaController.processZkPartitionReassignment, processApiPartitio
 processListPartitionReassignments; KIP-455.
 """
 
+from collections.abc import Callable
+from typing import Final
+
 import structlog
 
+from cluster.broker import BrokerId
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import ReplicaAssignment, TopicPartition
 from cluster.requests.reassignments import (
@@ -19,11 +23,13 @@ from cluster.requests.reassignments import (
     ReassignableTopicResponse,
 )
 from cluster.state_machines import ReplicaState
+from cluster.znodes.paths import REASSIGN_PARTITIONS
 from controller.active_controller import ActiveController
 from controller.changes import ReplicaStatesDerived
 from controller.context import ControllerContext
 from controller.decisions.reassignment.phases import (
     RefusedMove,
+    is_entry_for,
     plan_submission,
     plan_znode_submission,
     refuse_trigger,
@@ -33,11 +39,17 @@ from controller.decisions.reassignment.progress import describe_reassignment, li
 from controller.handlers.reassignment.engine import Moves, Refusals, reassign, stop_removed_replicas
 from controller.handlers.reassignment.reassignment_znode import drop_reassignment_entries
 
+_OLDER_REQUEST: Final = RefusedMove(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "An older request in /admin/reassign_partitions cannot be removed."
+)
 _log = structlog.stdlib.get_logger()
 
 
-async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartition]:
-    """Process the requests in `/admin/reassign_partitions` and arm its watch (RA-30, RA-32).
+async def zk_partition_reassignment(
+    active: ActiveController, is_wanted: Callable[[TopicPartition, tuple[BrokerId, ...]], bool] | None = None
+) -> set[TopicPartition]:
+    """Process the requests in `/admin/reassign_partitions`, or those of them that are wanted, and arm its watch
+    (RA-30, RA-32).
 
     Returns the partitions now being reassigned. Refused entries are removed; the others stay until they complete.
     """
@@ -51,7 +63,8 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
     moves: dict[TopicPartition, ReplicaAssignment] = {}
     failures: Refusals = {}
     for tp, target in found.targets.items():
-        _sort(tp, plan_znode_submission(active.context, tp, target), moves, failures)
+        if is_wanted is None or is_wanted(tp, target):
+            _sort(tp, plan_znode_submission(active.context, tp, target), moves, failures)
     failures |= await _trigger(active, moves)
     if failures:
         _log.warning("Requested reassignments refused", partitions={str(tp): r.message for tp, r in failures.items()})
@@ -73,8 +86,11 @@ async def alter_partition_reassignments(
     for tp, target in targets.items():
         _sort(tp, plan_submission(context, tp, target), moves, failures)
     if moves:
-        # The latest request takes precedence, whichever way it was made (RA-2).
-        await drop_reassignment_entries(active, lambda tp, _target: tp in moves)
+        # The latest request takes precedence, whichever way it was made (RA-2). One that cannot be removed would come
+        # back, so the new one is refused.
+        for tp in await drop_reassignment_entries(active, lambda tp, _target: tp in moves):
+            failures[tp] = _OLDER_REQUEST
+            del moves[tp]
     failures |= await _trigger(active, moves)
     return AlterPartitionReassignmentsResponse(_answers(request, failures))
 
@@ -96,7 +112,10 @@ async def resume_stopped_reassignments(active: ActiveController) -> None:
     context = active.context
     stopped, active.reassignments_to_resume = active.reassignments_to_resume, set()
     await _stop_strays(active)
-    await zk_partition_reassignment(active)
+    if REASSIGN_PARTITIONS in active.admin_requests.unresolved:
+        # First what is reached or under way, which must not begin anew and cost leader epochs.
+        await drop_reassignment_entries(active, lambda tp, target: is_entry_for(target, context.assignment(tp)))
+        await zk_partition_reassignment(active, lambda tp, target: context.assignment(tp).target != target)
     rest = sorted(stopped & context.partitions_being_reassigned)
     await reassign(active, {tp: context.assignment(tp) for tp in rest})
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId
 from cluster.requests.control import RequestCause
 from state_log.record import Cause, Kind, StateChange
@@ -46,6 +48,18 @@ async def test_of_several_events_in_one_request_the_newest_is_the_cause() -> Non
     await world.create(1, [1])
     [role] = records(world.agents[1], Kind.ROLE)
     assert role.cause == as_recorded(MOVED)
+    await world.stop()
+
+
+@virtually
+async def test_the_name_of_an_event_is_cut_before_it_stands_in_every_record() -> None:
+    world = AgentWorld()
+    await world.start(1)
+    world.causes = (replace(ELECTED, event="x" * 1_000_000),)
+    await world.create(1, [1])
+    [role] = records(world.agents[1], Kind.ROLE)
+    assert role.cause is not None
+    assert role.cause.event == "x" * 64
     await world.stop()
 
 

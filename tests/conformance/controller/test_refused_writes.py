@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
+from cluster.errors import ApiError, ErrorCode, ZooKeeperError
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
@@ -23,6 +23,7 @@ from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeTopicsRequest,
     NewPartitions,
     NewTopic,
     TopicToDelete,
@@ -47,7 +48,7 @@ from controller.apis import APIS
 from controller.events import AutoPreferredReplicaLeaderElection
 from controller.request_events import RequestEvent
 from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
 
 Step = Callable[[World, RunningController], Awaitable[object]]
@@ -200,6 +201,9 @@ CREATION = CreateTopicsRequest((NewTopic("a", 3, 2), NewTopic("b", 2, 2)), timeo
 EXPANSION = CreatePartitionsRequest((NewPartitions("t", 5),), timeout_ms=1000)
 DELETION = DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=1000)
 SETTINGS = AlterConfigsRequest((AlterConfigsResource(TOPIC_RESOURCE, "t", (AlterableConfig("retention.ms", 0, "7"),)),))
+SETTINGS_OF_U = AlterConfigsRequest(
+    (AlterConfigsResource(TOPIC_RESOURCE, "u", (AlterableConfig("retention.ms", 0, "7"),)),)
+)
 leader_2 = after(topic, both_in_sync, broker_dies, broker_returns, both_in_sync)
 """Broker 1 is back in the ISRs that broker 2 leads now."""
 
@@ -345,3 +349,93 @@ def refuse_topic_znode(ops: Sequence[Op], name: str) -> list[OpResult] | None:
     if not any(refused):
         return None
     return [OpResult(ZkError.NO_AUTH if r else ZkError.RUNTIME_INCONSISTENCY) for r in refused]
+
+
+def refuse_requests(ops: Sequence[Op]) -> list[OpResult] | None:
+    """The znode of the tool's request cannot be changed."""
+    refused = [op.path == REASSIGN_PARTITIONS for op in ops]
+    if not any(refused):
+        return None
+    return [OpResult(ZkError.NO_AUTH if r else ZkError.RUNTIME_INCONSISTENCY) for r in refused]
+
+
+@pytest.mark.rule("RA-2", "D-28")
+def test_a_move_is_not_replaced_while_the_older_request_cannot_be_removed() -> None:
+    """Else the older one would come back at the next retry, and undo what was answered NONE."""
+
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, 3, 4, auto_leader_rebalance_enable=False)
+        await after(topic, moved_by_tool)(world, c)
+        c.zookeeper.refuse_writes(refuse_requests)
+        answer = await reassign(1, 4)(world, c)
+        errors = [p.error_code for response in answer.responses for p in response.partitions]  # type: ignore[attr-defined]
+        assert errors == [ErrorCode.UNKNOWN_SERVER_ERROR] * len(T)
+        await quiesce(100)
+        assert c.context.assignment(T[0]) == ReplicaAssignment(ids(1, 3, 2), ids(3), ids(2))
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-28")
+@pytest.mark.parametrize("complete", [False, True])
+def test_retries_leave_alone_what_did_not_stop(complete: bool) -> None:
+    """A tool's move waits, or is complete while its request cannot be removed: an hour costs no leader epoch."""
+
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, 3, 4, auto_leader_rebalance_enable=False)
+        await world.create_topic("u", [1, 2])
+        await after(topic, moved_by_tool)(world, c)
+        c.zookeeper.refuse_writes(refuse_requests if complete else lambda ops: refuse_topic_znode(ops, "u"))
+        if complete:
+            await catch_up(world, c)
+        else:
+            partitions = (ReassignablePartition(0, ids(1, 3)),)
+            await c.ask(AlterPartitionReassignmentsRequest((ReassignableTopic("u", partitions),)))
+        await quiesce()
+        before = [await world.state("t", tp.partition) for tp in T]
+        await quiesce(3600)
+        assert [await world.state("t", tp.partition) for tp in T] == before
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-28")
+def test_retries_of_what_is_refused_again_and_again_become_rare() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, 3, 4, auto_leader_rebalance_enable=False)
+        await after(topic, reassign(1, 3))(world, c)
+        c.zookeeper.refuse_writes(lambda ops: refuse_topic_znode(ops, "t"))
+        await catch_up(world, c)
+        before = await world.leads("t", leader=1)
+        await quiesce(3600)
+        after_an_hour = await world.leads("t", leader=1)
+        assert after_an_hour.leader_epoch - before.leader_epoch < 12
+        c.zookeeper.refuse_writes(None)
+        await until(lambda: not c.context.partitions_being_reassigned, "the moves are complete", deadline_s=1000)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-28")
+@pytest.mark.parametrize(
+    "request_", [DescribeTopicsRequest(("u",)), replace(SETTINGS_OF_U, validate_only=True)], ids=["query", "dry-run"]
+)
+def test_a_query_or_a_dry_run_that_fails_retries_nothing(request_: Any) -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, auto_leader_rebalance_enable=False)
+        await world.create_topic("u", [1, 2])
+        await world.leads("u", leader=1)
+        c.zookeeper.get_many = unreadable  # type: ignore[method-assign]
+        with pytest.raises(ApiError):
+            await c.ask(request_)
+        assert c.controller._active is not None
+        assert c.controller._active._resumption is None
+        await c.stop()
+
+    async def unreadable(*_paths: Any, **_options: Any) -> Any:
+        raise ZooKeeperError("not to be read")
+
+    run_virtually(main)

@@ -4,6 +4,7 @@ import pytest
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from simulator.memory_state_log import MemoryStateChangeLog
+from state_log.causes import utc_text
 from state_log.record import (
     CHAIN_START,
     Boot,
@@ -132,3 +133,24 @@ def test_a_loaded_record_speaks_of_each_of_its_partitions_as_any_other_record_wo
     assert [str(tp0), str(tp1)] == ["t-0", "t-1"]
     assert (first.leader, first.leader_epoch, first.partition_epoch, first.isr) == (1, 5, 9, (1,))
     assert (second.leader, second.isr, second.replicas) == (None, None, (2,))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        '"x":' + "[" * 100_000,
+        f'"leader_epoch":{2**64}',
+        f'"seq":{10**40}',
+        f'"isr":[1,{2**63}]',
+    ],
+    ids=["nested", "epoch", "seq", "isr"],
+)
+def test_a_line_that_nobody_can_keep_is_malformed(field: str) -> None:
+    line = '{"v":2,"seq":0,"prev":"","node":"n","incarnation":"i","at_ms":1,"kind":"isr",' + field + "}"
+    assert isinstance(decode_line(line.encode()), MalformedLine)
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+    assert utc_text(0) == "1970-01-01 00:00:00.000"
+    assert utc_text(10**18) == f"{10**18} ms"
+    assert utc_text(-(10**18)) == f"{-(10**18)} ms"
