@@ -38,12 +38,7 @@ def state_changes(
 
     def record(**fields: Any) -> StateChange:
         return StateChange(
-            cause=cause,
-            controller_epoch=context.epoch,
-            request_id=request_id,
-            principal=principal,
-            peer=peer,
-            **fields,
+            cause=cause, controller_epoch=context.epoch, request_id=request_id, principal=principal, peer=peer, **fields
         )
 
     return make(change, context, record)

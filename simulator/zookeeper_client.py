@@ -13,17 +13,7 @@ from msgspec import structs
 
 from cluster.errors import ZooKeeperUnreachableError
 from cluster.zookeeper.chroot import Chroot
-from cluster.zookeeper.port import (
-    Create,
-    Listener,
-    Op,
-    OpResult,
-    SessionEvent,
-    SessionState,
-    Stat,
-    WatchEvent,
-    Znode,
-)
+from cluster.zookeeper.port import Create, Listener, Op, OpResult, SessionEvent, SessionState, Stat, WatchEvent, Znode
 from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop
 from simulator.znode_tree import SessionIdentity
 from simulator.zookeeper import Connection, ServerSession, SimulatedZooKeeper

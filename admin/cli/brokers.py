@@ -13,14 +13,7 @@ from admin.cli.broker_documents import (
     threat_documents,
     write_configs,
 )
-from admin.cli.options import (
-    Cluster,
-    ConfigOption,
-    DryRunOption,
-    ShowConfigsOption,
-    WaitOption,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, WaitOption, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan

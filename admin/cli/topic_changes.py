@@ -6,15 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import (
-    Cluster,
-    ConfigOption,
-    DryRunOption,
-    WaitOption,
-    YesOption,
-    confirm,
-    talks_to_cluster,
-)
+from admin.cli.options import Cluster, ConfigOption, DryRunOption, WaitOption, YesOption, confirm, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
