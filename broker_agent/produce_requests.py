@@ -5,7 +5,6 @@ Source: Kafka ReplicaManager.appendRecords, DelayedProduce; KafkaApis.handleProd
 
 import asyncio
 
-import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,8 +18,6 @@ from cluster.errors import ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
 from cluster.requests.data import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
-
-_log = structlog.stdlib.get_logger()
 
 
 class _RefusedError(Exception):

@@ -5,7 +5,6 @@ Source: Kafka PartitionReassignmentHandler, PreferredReplicaElectionHandler.
 
 from collections.abc import Mapping, Sequence
 
-import structlog
 from msgspec import Struct
 
 from cluster.broker import BrokerId
@@ -15,8 +14,6 @@ from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
 from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Delete, SetData, ZooKeeper
 from controller.fenced_writes import Conflict, Failed, FencedWriter, Outcome
-
-_log = structlog.stdlib.get_logger()
 
 
 class RequestedMoves(Struct, frozen=True):

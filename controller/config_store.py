@@ -2,15 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-import structlog
-
 from cluster.errors import MalformedZnodeError
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
 from cluster.zookeeper.configs import StoredConfig, read_configs
 from cluster.zookeeper.port import Create, Op, SetData, ZooKeeper
 from controller.fenced_writes import FencedWriter, Outcome
-
-_log = structlog.stdlib.get_logger()
 
 
 class ConfigStore:
