@@ -11,7 +11,6 @@ from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperEr
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribedBroker,
     WatchRequest,
     WatchResponse,
 )
@@ -21,7 +20,7 @@ from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
-from cluster.zookeeper.registrations import registered_brokers, registered_controllers
+from cluster.zookeeper.registrations import registered_controllers
 from controller.answered_requests import AnsweredRequests
 from controller.apis import APIS
 from controller.controller import Controller
@@ -118,16 +117,6 @@ class ControllerNode:
                 return described
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
 
-    async def _registered_brokers(self) -> list[DescribedBroker]:
-        """Who is registered; which of them are shutting down only the active controller knows."""
-        listener = self._controller.config.inter_broker_listener
-        found = [(r, r.broker.endpoint(listener)) for r in await registered_brokers(self._zookeeper)]
-        return [
-            DescribedBroker(r.broker.id, endpoint, r.epoch, r.broker.rack, "running")
-            for r, endpoint in found
-            if endpoint is not None
-        ]
-
     async def _describe_from_zookeeper(self) -> DescribeClusterResponse:
         active, address = await self._controller.election.address_of_active()
         data = await self._zookeeper.get(CLUSTER_ID)
@@ -142,7 +131,7 @@ class ControllerNode:
             controller_id=active,
             controller_address=address,
             controller_epoch=controller_epoch,
-            brokers=tuple(await self._registered_brokers()),
+            brokers=(),
             node_id=self._controller.config.id,
             node_role="controller",
         )

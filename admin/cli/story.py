@@ -124,6 +124,12 @@ async def _ask_nodes(
     missing = []
     async with connect(bootstrap, DEFAULT_DATA, timeout_s) as client:
         described = await client.describe_cluster()
+        if described.controller_address and not described.brokers:
+            # A standby, which does not know the brokers.
+            try:
+                described = await client.describe_node(described.controller_address)
+            except PeerUnreachableError:
+                missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
         if described.controller_address:
             missing += await _dead_hosts(client, wanted)
         for address in _nodes(described, bootstrap):
