@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from cluster.broker import BrokerId, ControllerId, TopicId
-from cluster.requests.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from cluster.requests.control import (
+    ControlRequest,
+    LeaderAndIsrRequest,
+    RequestCause,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from controller.changes import DeletionsQueued, LeadershipsRead
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
@@ -207,3 +213,20 @@ def test_an_announced_assignment_is_sent_although_the_context_does_not_have_it_y
     (topic,) = of(send(batch), UpdateMetadataRequest)[1].topic_states
     assert [state.replicas for state in topic.partition_states] == [(2,), (2, 9)]
     assert view.assignment(tp("t-0")) == assignment([1, 2])
+
+
+def test_every_request_of_a_batch_carries_its_causes() -> None:
+    view = cluster()
+    batch = ControlBatch(view)
+    add(batch, view, "t-0", 1)
+    batch.add_stop_replica(BrokerId(2), tp("t-1"), delete=False)
+    causes = (RequestCause(ME, EPOCH, "BrokerChange", 3),)
+    for expected in (causes, ()):
+        requests = batch.requests(ME, RequestSettings(), expected)
+        assert {type(request) for _, request in requests} == {
+            LeaderAndIsrRequest,
+            UpdateMetadataRequest,
+            StopReplicaRequest,
+        }
+        assert [request.causes for _, request in requests] == [expected] * len(requests)
+    assert {request.causes for _, request in batch.requests(ME, RequestSettings())} == {()}
