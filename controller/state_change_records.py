@@ -15,30 +15,32 @@ from controller.context import ControllerContext
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
 from state_log.record import Cause, Kind, LoadedPartition, StateChange
 
+_Caller = Callable[[str | None], RequestContext | None]
 _Record = Callable[..., StateChange]
 """StateChange with the fields that all records of one change share."""
 
 
 def state_changes(
-    change: changes.Change, context: ControllerContext, cause: Cause, asked_by: RequestContext | None
+    change: changes.Change, context: ControllerContext, cause: Cause, caller: _Caller
 ) -> list[StateChange]:
     """The records of `change`, not yet applied to `context`; empty for changes that are not recorded.
 
-    Records about a topic carry its id, which distinguishes it from an earlier topic of the same name. `asked_by`: the
-    call that led to the change, None for watches and timers.
+    Records about a topic carry its id, which distinguishes it from an earlier topic of the same name. `caller`: who
+    asked for the change of a topic (None: of the cluster); None if nobody did.
     """
     make = _RECORDS.get(type(change))
     if make is None:
         return []
-    request_id, principal, peer = (
-        (None, None, None)
-        if asked_by is None
-        else (asked_by.request_id or None, asked_by.principal or None, asked_by.peer or None)
-    )
 
     def record(**fields: Any) -> StateChange:
+        call = caller(fields.get("topic")) or _NO_CALL
         return StateChange(
-            cause=cause, controller_epoch=context.epoch, request_id=request_id, principal=principal, peer=peer, **fields
+            cause=cause,
+            controller_epoch=context.epoch,
+            request_id=call.request_id or None,
+            principal=call.principal or None,
+            peer=call.peer or None,
+            **fields,
         )
 
     return make(change, context, record)
@@ -214,6 +216,7 @@ def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
     )
 
 
+_NO_CALL: Final = RequestContext(principal="")
 _NEVER_LED: Final = LeaderAndIsr(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
 
 
