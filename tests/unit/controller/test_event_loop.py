@@ -26,6 +26,7 @@ from controller.controller_state import TIMER_OF_STATE, ControllerState
 from controller.dispatch import REACTIONS
 from controller.event_loop import QUEUE_TIME_RESET_S, Disposition, EventLoop, error_disposition
 from controller.events import (
+    STATES,
     BrokerChange,
     BrokerModifications,
     ControllerChange,
@@ -34,6 +35,7 @@ from controller.events import (
     IsrChangeNotification,
     LogDirEventNotification,
     PartitionModifications,
+    ProcedureResumption,
     Reelect,
     RegisterAndReelect,
     ReplicaLeaderElection,
@@ -269,7 +271,7 @@ def kinds_of(base: type[Event]) -> set[type[Event]]:
 def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
     kinds = kinds_of(Event)
     assert len(kinds) == 24
-    assert {type(kind.state) for kind in kinds - {RequestEvent}} == {ControllerState}
+    assert set(STATES) == kinds - {RequestEvent, ProcedureResumption}
     assert kinds == OWN_AFFAIRS | REACTIONS.keys()
 
 
