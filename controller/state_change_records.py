@@ -32,19 +32,25 @@ def state_changes(
     if make is None:
         return []
 
-    def record(kind: Kind, topic: str | None = None, partition: int | None = None, **fields: Any) -> StateChange:
-        call = caller(topic) or _NO_CALL
+    ids, epoch = context.topic_ids, context.epoch
+
+    def record(kind: Kind, topic: str | None = None, partition: int | None = None, **rest: Any) -> StateChange:
+        call = caller(topic)
+        if call is not None:
+            rest |= {
+                "request_id": call.request_id or None,
+                "principal": call.principal or None,
+                "peer": call.peer or None,
+            }
+        topic_id = None if topic is None else ids.get(topic)
         return StateChange(
             kind=kind,
             topic=topic,
-            topic_id=None if topic is None else context.topic_ids.get(topic),
+            topic_id=topic_id,
             partition=partition,
             cause=cause,
-            controller_epoch=context.epoch,
-            request_id=call.request_id or None,
-            principal=call.principal or None,
-            peer=call.peer or None,
-            **fields,
+            controller_epoch=epoch,
+            **rest,
         )
 
     return make(change, context, record)
@@ -98,25 +104,20 @@ def _assignments(
     ]
 
 
-def _leadership(leadership: LeaderAndIsr) -> dict[str, Any]:
-    return {
-        "leader": leadership.leader,
-        "leader_epoch": leadership.leader_epoch,
-        "partition_epoch": leadership.partition_epoch,
-        "isr": leadership.isr,
-    }
-
-
 def _elected(change: changes.LeadersElected, context: ControllerContext, record: _Record) -> list[StateChange]:
+    online = PartitionState.ONLINE.value
     return [
         record(
             Kind.PARTITION,
             *tp,
             from_state=context.partition_state(tp).value,
-            to_state=PartitionState.ONLINE.value,
+            to_state=online,
             replicas=context.assignment(tp).replicas,
             reason=change.reason,
-            **_leadership(leadership),
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            partition_epoch=leadership.partition_epoch,
+            isr=leadership.isr,
         )
         for tp, leadership in change.leaderships.items()
     ]
@@ -130,7 +131,10 @@ def _written(change: changes.LeadershipsWritten, context: ControllerContext, rec
             broker=change.broker,
             replicas=_with_removing(context.assignment(tp).replicas, change.removing.get(tp)),
             reason=change.reason,
-            **_leadership(leadership),
+            leader=leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            partition_epoch=leadership.partition_epoch,
+            isr=leadership.isr,
         )
         for tp, leadership in change.leaderships.items()
     ]
@@ -173,12 +177,10 @@ def _activated(change: changes.ControllerActivated, context: ControllerContext, 
 
 def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
     replicas, known = context.assignment(tp).replicas, context.leaderships.get(tp, _NEVER_LED)
-    return LoadedPartition(
-        tp.partition, **_leadership(known), replicas=replicas, controller_epoch=known.controller_epoch
-    )
+    epochs = known.leader_epoch, known.partition_epoch
+    return LoadedPartition(tp.partition, known.leader, *epochs, known.isr, replicas, known.controller_epoch)
 
 
-_NO_CALL: Final = RequestContext(principal="")
 _NEVER_LED: Final = LeaderAndIsr(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
 
 
