@@ -37,7 +37,7 @@ _EXPANSION_MAX: Final = {Codec.GZIP: 1032, Codec.SNAPPY: 22, Codec.LZ4: 255}
 _SMALLEST_BUFFER: Final = 4096
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
-_XERIAL_HEADER_SIZE: Final = 16
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # version, lowest compatible version
 _XERIAL_BLOCK_SIZE: Final = Struct(">i")
 
 _LZ4_HEADER: Final = Struct("<IBB")  # magic, flags, block descriptor
@@ -106,9 +106,9 @@ def _unsnap(data: memoryview, room: int) -> memoryview:
     buffer = _new_buffer(room)
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return buffer[: _unsnap_block(data, buffer)]
-    if len(data) < _XERIAL_HEADER_SIZE:
-        raise CompressionError("snappy: the header is truncated")
-    position, written = _XERIAL_HEADER_SIZE, 0
+    if bytes(data[: len(_XERIAL_HEADER)]) != _XERIAL_HEADER:
+        raise CompressionError("snappy: the header is not that of version 1")
+    position, written = len(_XERIAL_HEADER), 0
     while position < len(data):
         if len(data) - position < _XERIAL_BLOCK_SIZE.size:
             raise CompressionError("snappy: the size of a block is truncated")
