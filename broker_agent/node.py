@@ -5,6 +5,7 @@ from typing import Any
 import structlog
 
 from broker_agent.agent import Agent, AgentDependencies
+from broker_agent.batch_validation import BatchValidation
 from broker_agent.cluster_descriptions import ClusterDescriptions
 from broker_agent.delete_records_requests import DeleteRecordsRequests
 from broker_agent.fetch_requests import FetchRequests
@@ -42,7 +43,8 @@ class AgentNode:
     def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
         agent, control = self._agent, self._agent.control
         offsets = OffsetRequests(agent.manager)
-        produce = ProduceRequests(agent.manager, dependencies.clock)
+        validation = BatchValidation(dependencies.workers, dependencies.clock, dependencies.settings)
+        produce = ProduceRequests(agent.manager, dependencies.clock, validation)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,

@@ -1,11 +1,12 @@
-"""Ports of an agent besides ZooKeeper: other nodes, and durable logs.
+"""Ports of an agent besides ZooKeeper: other nodes, durable logs, and work off the event loop.
 
-`ClusterClient` is implemented by a gRPC adapter and by the simulator. `Log` and `LogDirectories` are implemented
-on files with fsync and on an in-memory disk that loses or tears its unflushed tail; one contract suite runs on both.
+`ClusterClient` and `Workers` are implemented by adapters and by the simulator. `Log` and `LogDirectories` are
+implemented on files with fsync and on an in-memory disk that loses or tears its unflushed tail; one contract suite
+runs on both.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -18,6 +19,8 @@ from cluster.requests.agents import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+
+T = TypeVar("T")
 
 
 class ClusterClient(Protocol):
@@ -36,6 +39,17 @@ class ClusterClient(Protocol):
     ) -> data.OffsetsForLeaderEpochResponse: ...
 
     async def list_offsets(self, leader: Endpoint, request: data.ListOffsetsRequest) -> data.ListOffsetsResponse: ...
+
+
+class Workers(Protocol):
+    """Runs work that would keep the event loop from its tasks for too long."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run the work elsewhere; several at a time, in no particular order.
+
+        Started work is completed even if the awaiting task is cancelled, which then ends when the work has ended.
+        """
+        ...
 
 
 class AppendInfo(Struct, frozen=True):
