@@ -82,9 +82,7 @@ def classify_state(
     """
     if topic_id is not None and log_topic_id is not None and topic_id != log_topic_id:
         return Admission.REFUSE_TOPIC_ID
-    if state.leader_epoch < log_epoch:
-        return Admission.REFUSE_EPOCH
-    if state.leader_epoch > current_epoch:
+    if state.leader_epoch > current_epoch and state.leader_epoch >= log_epoch:
         if own_id not in state.replicas:
             return Admission.REFUSE_NOT_REPLICA
         return Admission.LEAD if state.leader == own_id else Admission.FOLLOW

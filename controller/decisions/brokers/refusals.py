@@ -51,6 +51,13 @@ class Refusals(Struct, frozen=True):
 NO_REFUSALS: Final = Refusals()
 
 
+class ChannelState(Struct, frozen=True):
+    """One broker as the sender of its requests knows it. `silent_s`: for how long it has owed a response."""
+
+    refusals: Refusals = NO_REFUSALS
+    silent_s: float = 0
+
+
 def refusals_after(before: Refusals, request: ControlRequest, response: ControlResponse) -> Refusals:
     """What the broker refuses after one more response. A request that it obeys clears what it refused before."""
     if response.error_code in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH):

@@ -1,4 +1,4 @@
-"""A controller whose ZooKeeper was restored from a backup: an agent keeps its records, and says which epochs it knows."""
+"""ZooKeeper was restored from a backup: an agent keeps its records, and names the epochs that it knows."""
 
 import asyncio
 
