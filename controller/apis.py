@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cluster.errors import ErrorCode
 from cluster.requests import agents, configs, reassignments, topics
-from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.rpc.apis import ApiKind, Callers, Request
 from controller import dry_runs
@@ -21,7 +21,13 @@ from controller.handlers.configs.features import describe_features, update_featu
 from controller.handlers.configs.requests import alter_configs, describe_configs
 from controller.handlers.partitions.elections import elect_leaders, wait_for_delivery
 from controller.handlers.partitions.isr_changes import alter_partition, complete_moves
-from controller.handlers.queries import describe_cluster, describe_topic_deletions, describe_topics, list_topics
+from controller.handlers.queries import (
+    describe_cluster,
+    describe_findings,
+    describe_topic_deletions,
+    describe_topics,
+    list_topics,
+)
 from controller.handlers.reassignment.requests import (
     alter_partition_reassignments,
     describe_reassignments,
@@ -129,6 +135,7 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(configs.DescribeFeaturesRequest, *_QUERY, describe_features),
     _mutation(configs.UpdateFeaturesRequest, update_features, State.UPDATE_FEATURES),
     ControllerApi(configs.PlanFeatureUpdatesRequest, *_PRIVILEGED_QUERY, dry_runs.plan_feature_updates),
+    ControllerApi(DescribeFindingsRequest, *_PRIVILEGED_QUERY, describe_findings),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
     ControllerApi(DescribeClusterRequest, *_QUERY, describe_cluster),
 )

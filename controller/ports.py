@@ -1,12 +1,13 @@
 """Ports of the controller: sending requests to brokers, and subsets of larger interfaces."""
 
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from cluster.broker import Broker, BrokerId
 from cluster.requests.control import ControlRequest, ControlResponse
 from cluster.zookeeper.port import Znode
+from controller.decisions.brokers.refusals import ChannelState
 
 
 class BrokerClient(Protocol):
@@ -39,6 +40,10 @@ class RequestChannels(Protocol):
 
     def delivered(self, broker: BrokerId) -> "Future[bool]":
         """True once the broker responded to every request queued for it now; False if its channel is removed before."""
+
+    def states(self) -> Mapping[BrokerId, ChannelState]:
+        """What each broker refuses, and for how long it has not responded."""
+        ...
 
 
 class ZooKeeperReads(Protocol):

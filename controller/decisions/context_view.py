@@ -52,6 +52,11 @@ class ContextView(Protocol):
     def shutting_down(self) -> AbstractSet[BrokerId]: ...
 
     @property
+    def shutting_down_since(self) -> Mapping[BrokerId, int]:
+        """Broker that is shutting down -> when it asked, in ms of the wall clock."""
+        ...
+
+    @property
     def assignments(self) -> Mapping[str, Mapping[int, ReplicaAssignment]]:
         """Topic -> partition -> replica assignment."""
 

@@ -118,7 +118,7 @@ def _answers(view: ControllerContext, of: list[str]) -> dict[str, Any]:
         "broker_epochs": view.broker_epochs,
         "live_broker_ids": view.live_broker_ids,
         "live_or_shutting_down_ids": view.live_or_shutting_down_ids,
-        "shutting_down": view.shutting_down,
+        "shutting_down": view.shutting_down_since,
         "offline_directories": view.offline_directories,
         "assignments": {t: view.assignments.get(t) for t in of},
         "leaderships": {p: known for p, known in view.leaderships.items() if p.topic in of},
@@ -178,7 +178,15 @@ def test_a_copy_answers_as_the_original_and_is_independent_of_it(
 def test_no_fact_of_the_original_is_left_out_by_error() -> None:
     """A new field of the image must be copied, or be derived from what is."""
     assert set(vars(PartitionImage(EPOCH, ZkVersion(3)))) == {
-        *("brokers", "broker_epochs", "shutting_down", "offline_directories", "_live", "_registered"),
+        *(
+            "brokers",
+            "broker_epochs",
+            "shutting_down",
+            "shutting_down_since",
+            "offline_directories",
+            "_live",
+            "_registered",
+        ),
         *("epoch", "epoch_zk_version", "topics", "topic_ids", "topic_names", "assignments", "leaderships"),
         *("partitions_being_reassigned", "partition_states", "replica_states"),
         *("topics_to_be_deleted", "deletions_postponed", "topics_with_deletion_started"),
