@@ -24,6 +24,7 @@ from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.refusals import handle_within_bounds
 
 _log = structlog.stdlib.get_logger()
 
@@ -43,7 +44,7 @@ class AgentNode:
         api = self.apis.get(type(request))
         if api is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
-        return await api.handler(request)
+        return await handle_within_bounds(request, api.handler)
 
     def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
         agent, control = self._agent, self._agent.control

@@ -194,6 +194,11 @@ class LogDirectories(Protocol):
     """All logs of one agent; Kafka's LogManager."""
 
     @property
+    def unacceptable_names(self) -> Mapping[str, Sequence[str]]:
+        """Log directory -> names of its subdirectories that cannot be partitions; nothing in them is touched (BD-4)."""
+        ...
+
+    @property
     def live_directories(self) -> tuple[str, ...]: ...
 
     def get(self, topic_partition: TopicPartition) -> Log | None: ...
