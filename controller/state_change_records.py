@@ -37,21 +37,10 @@ def state_changes(
     def record(kind: Kind, topic: str | None = None, partition: int | None = None, **rest: Any) -> StateChange:
         call = caller(topic)
         if call is not None:
-            rest |= {
-                "request_id": call.request_id or None,
-                "principal": call.principal or None,
-                "peer": call.peer or None,
-            }
+            rest.update(request_id=call.request_id or None, principal=call.principal or None, peer=call.peer or None)
         topic_id = None if topic is None else ids.get(topic)
-        return StateChange(
-            kind=kind,
-            topic=topic,
-            topic_id=topic_id,
-            partition=partition,
-            cause=cause,
-            controller_epoch=epoch,
-            **rest,
-        )
+        rest.update(topic=topic, topic_id=topic_id, partition=partition)
+        return StateChange(kind=kind, cause=cause, controller_epoch=epoch, **rest)
 
     return make(change, context, record)
 
