@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from cluster.broker import BrokerId
-from cluster.errors import StartupError
+from cluster.errors import ConfigError
 from cluster.partition import TopicPartition
 from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
 
@@ -83,8 +83,8 @@ def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
 
 
 def read_input(file: Path) -> bytes:
-    """The content of a file, or of standard input if it is named `-`. Raises StartupError."""
+    """The content of a file, or of standard input if it is named `-`. Raises ConfigError."""
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise StartupError(f"cannot read {file}: {error.strerror}") from error
+        raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from error
