@@ -198,3 +198,7 @@ class ConfigError(ClusterError):
 
 class StartupError(ClusterError):
     """A program cannot start for a reason the operator can fix; the message says how."""
+
+
+class LogDirectoriesError(StartupError):
+    """No log directory can be used, or none is left; the message has the error of each."""

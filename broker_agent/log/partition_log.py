@@ -13,7 +13,7 @@ from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.log_flusher import LogFlusher
 from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
-from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_by_size
+from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_for_segments
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
 from broker_agent.log.segment import PlacedBatch
@@ -166,7 +166,7 @@ class PartitionLog:
             if first.base_offset < self._end:
                 self._restart_inside_batch(first)
             # A fetched set may be larger than a segment of this replica: it is split over as many as needed.
-            for run in split_by_size(batches, self.config.segment_bytes):
+            for run in split_for_segments(batches, self.config.segment_bytes):
                 start, end = run[0].position, run[-1].position + run[-1].header.size
                 for _, header in run:
                     epoch, base_offset = LeaderEpoch(header.leader_epoch), Offset(header.base_offset)
