@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from broker_agent.log_damage import DamagedReplica
 from cluster.broker import BrokerEpoch, Endpoint, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
 from cluster.requests import data
@@ -198,6 +199,21 @@ class LogDirectories(Protocol):
 
     @property
     def live_directories(self) -> tuple[str, ...]: ...
+
+    @property
+    def failures(self) -> Mapping[str, OSError]:
+        """The failed directories, each with the error that it failed by."""
+        ...
+
+    @property
+    def unloadable(self) -> Mapping[TopicPartition, str]:
+        """Why logs of live directories could not be loaded; they are offline until the process ends (R9.22)."""
+        ...
+
+    @property
+    def damaged_replicas(self) -> Sequence[DamagedReplica]:
+        """What was found missing when the directories were opened (R9.22)."""
+        ...
 
     def get(self, topic_partition: TopicPartition) -> Log | None: ...
 

@@ -11,12 +11,13 @@ from typing import Final
 
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import remove_cut_markers
-from broker_agent.log.damage import DamagedReplica, UnloadableLog
 from broker_agent.log.directory_names import deleted_name
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import create_log
 from broker_agent.log.segments import LogDependencies
+from broker_agent.log.unloadable import UnloadableLog
+from broker_agent.log_damage import DamagedReplica
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, Offset, TopicId
 from cluster.errors import ClusterError, ErrorCode, LogAppendError, StorageError
@@ -58,9 +59,9 @@ class DiskLogDirectories:
         return {path: d.failure for path, d in self._directories.items() if d.failure is not None}
 
     @property
-    def unloadable(self) -> Mapping[TopicPartition, UnloadableLog]:
-        """Logs of live directories that could not be loaded; they stay offline until the process ends."""
-        return MappingProxyType(self._unloadable)
+    def unloadable(self) -> Mapping[TopicPartition, str]:
+        """Why logs of live directories could not be loaded; they stay offline until the process ends."""
+        return {topic_partition: log.why for topic_partition, log in self._unloadable.items()}
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:

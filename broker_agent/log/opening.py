@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
-from broker_agent.log.damage import CheckpointedOffsets, DamagedReplica, LogDamage, UnloadableLog
 from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_directories import DiskLogDirectories
@@ -22,6 +21,8 @@ from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import LoadedLog, load_log
 from broker_agent.log.segments import LogDependencies
+from broker_agent.log.unloadable import CheckpointedOffsets, UnloadableLog
+from broker_agent.log_damage import DamagedReplica, LogDamage
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, Offset
 from cluster.errors import LogDirectoriesError, StartupError, StorageError

@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import find_cut_markers
-from broker_agent.log.damage import CheckpointedOffsets, LogDamage
 from broker_agent.log.directory_names import parse_offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.epoch_history import EpochHistory
@@ -22,6 +21,8 @@ from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, T
 from broker_agent.log.segment_recovery import SegmentRecovery
 from broker_agent.log.segments import LogDependencies, Segments, create_segment, open_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
+from broker_agent.log.unloadable import CheckpointedOffsets
+from broker_agent.log_damage import LogDamage
 from broker_agent.ports import LogConfig
 from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 

@@ -1,18 +1,10 @@
-"""What is found wrong with a log when it is opened: offsets that are missing, or a log that cannot be loaded at all."""
+"""What was found missing in a log when it was opened: the agent records it and answers DescribeLogDirs with it."""
 
 from msgspec import Struct
 
-from cluster.broker import Offset, TopicId
-from cluster.errors import StorageError
+from cluster.broker import BrokerId, Offset, TopicId
 from cluster.partition import TopicPartition
-
-
-class CheckpointedOffsets(Struct, frozen=True):
-    """The log directory's checkpoints for one log."""
-
-    recovery_point: Offset = Offset(0)
-    log_start_offset: Offset = Offset(0)
-    high_watermark: Offset = Offset(0)
+from state_log.record import Cause, Kind, StateChange
 
 
 class LogDamage(Struct, frozen=True):
@@ -45,13 +37,16 @@ class DamagedReplica(Struct, frozen=True):
         )
 
 
-class UnloadableLog(Struct, frozen=True):
-    """A log that is offline until the process ends, why, and its checkpointed offsets, which are kept for it."""
-
-    directory: str
-    why: str
-    offsets: CheckpointedOffsets
-
-    def as_error(self) -> StorageError:
-        """For whoever asks for the log."""
-        return StorageError(self.directory, self.why)
+def damage_record(broker: BrokerId, replica: DamagedReplica) -> StateChange:
+    """The state-change record of a damaged replica."""
+    return StateChange(
+        kind=Kind.TRUNCATION,
+        cause=Cause("LogRecovery"),
+        topic=replica.topic_partition.topic,
+        topic_id=replica.topic_id,
+        partition=replica.topic_partition.partition,
+        broker=broker,
+        from_offset=replica.damage.to_offset,
+        to_offset=replica.damage.from_offset,
+        reason=replica.detail,
+    )
