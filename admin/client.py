@@ -9,7 +9,7 @@ from admin.topology import Topology
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.partition import TopicPartition
-from cluster.requests import cluster, configs, elections, reassignments, topics
+from cluster.requests import cluster, configs, elections, log_dirs, reassignments, topics
 
 
 class AdminClient(ClusterConnection):
@@ -111,6 +111,15 @@ class AdminClient(ClusterConnection):
         return await self.ask_controller(
             elections.PlanControlledShutdownRequest(broker), elections.PlanControlledShutdownResponse
         )
+
+    async def describe_log_dirs(
+        self, broker: cluster.DescribedBroker, names: Sequence[str] | None = None
+    ) -> log_dirs.DescribeLogDirsResponse:
+        """The log directories of a broker, with its replicas of these topics, of all with None."""
+        request = log_dirs.DescribeLogDirsRequest(_all_or(names))
+        response = await self.rpc.call(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        assert isinstance(response, log_dirs.DescribeLogDirsResponse)
+        return response
 
     async def shut_down_broker(self, broker: cluster.DescribedBroker) -> elections.ShutdownResponse:
         """Request a controlled shutdown of this incarnation of a broker. Returns when it has begun."""

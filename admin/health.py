@@ -1,7 +1,7 @@
 """Health check of a cluster, from what the active controller reports."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -23,6 +23,9 @@ class Trouble(StrEnum):
     OFFLINE = "offline_partition"
     UNDER_MIN_ISR = "under_min_isr"
     DEAD_BROKER = "dead_broker"
+    FAILED_LOG_DIRECTORY = "failed_log_directory"
+    OFFLINE_REPLICA = "offline_replica"
+    DAMAGED_REPLICA = "damaged_replica"
     UNDER_REPLICATED = "under_replicated"
     STUCK_REASSIGNMENT = "stuck_reassignment"
     STUCK_DELETION = "stuck_deletion"
@@ -59,6 +62,11 @@ def find_trouble(
         *(HealthIssue(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
         *_imbalance(staying, live),
     ]
+    return by_severity(found)
+
+
+def by_severity(found: Iterable[HealthIssue]) -> list[HealthIssue]:
+    """Most severe kind first, then by topic, partition and broker."""
     order = list(Trouble)
     return sorted(found, key=lambda f: (order.index(f.trouble), f.topic, f.partition, f.broker))
 

@@ -8,6 +8,7 @@ from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.cluster_descriptions import ClusterDescriptions
 from broker_agent.delete_records_requests import DeleteRecordsRequests
 from broker_agent.fetch_requests import FetchRequests
+from broker_agent.log_dir_descriptions import LogDirDescriptions
 from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
 from cluster.broker import UNKNOWN_BROKER_EPOCH
@@ -17,6 +18,7 @@ from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResp
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
+from cluster.requests.log_dirs import DescribeLogDirsRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
 
 _log = structlog.stdlib.get_logger()
@@ -68,6 +70,9 @@ class AgentNode:
                 data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
             ),
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
+            DirectApi(
+                DescribeLogDirsRequest, ApiKind.QUERY, Callers.ADMINISTRATORS, LogDirDescriptions(agent.manager).handle
+            ),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
         )

@@ -101,6 +101,11 @@ class Log(Protocol):
         ...
 
     @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        ...
+
+    @property
     def log_start_offset(self) -> Offset: ...
 
     @property
@@ -124,6 +129,12 @@ class Log(Protocol):
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Assign (epoch, start offset), durably before returning; fsync in a thread (R3.7a step 2)."""
+        ...
+
+    def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
+        """Truncate batches of leader epochs above the given one, the newest there is, that only their own headers name
+        (R9.23): no checksum covers that field. Returns the offset truncated to; None if there were none.
+        """
         ...
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
@@ -206,13 +217,21 @@ class LogDirectories(Protocol):
         ...
 
     @property
-    def unloadable(self) -> Mapping[TopicPartition, str]:
-        """Why logs of live directories could not be loaded; they are offline until the process ends (R9.22)."""
+    def unloadable(self) -> Mapping[TopicPartition, tuple[str, str]]:
+        """Logs that could not be loaded, and are offline until the process ends (R9.22): their directory, and why."""
         ...
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
         """What was found missing when the directories were opened (R9.22)."""
+        ...
+
+    def forget_damage(self, replica: DamagedReplica) -> None:
+        """Remove a damaged replica that has been repaired."""
+        ...
+
+    def space(self, directory: str) -> tuple[int, int]:
+        """Total and usable bytes of the directory's file system, -1 if unknown. Raises StorageError."""
         ...
 
     def get(self, topic_partition: TopicPartition) -> Log | None: ...

@@ -105,6 +105,7 @@ class RoleChanges:
                 return False
             epoch_start: Offset | None = None
             if state.leader_epoch > partition.leader_epoch:
+                _check_epoch(log, state)
                 epoch_start = log.log_end_offset
                 if log.durable_end_offset < epoch_start:
                     await log.flush()
@@ -200,6 +201,14 @@ class RoleChanges:
         return LogsOfRequest(self._manager.logs, configs)
 
 
+def _check_epoch(log: Log, state: LeaderAndIsrPartitionState) -> None:
+    """Refuse to lead in an epoch below those of the log: its epochs would fall, and recovery would cut them (R9.23)."""
+    latest = log.latest_epoch
+    if latest is not None and latest > state.leader_epoch:
+        why = f"the log has leader epoch {latest}, newer than {state.leader_epoch} of the controller"
+        raise LogAppendError(ErrorCode.FENCED_LEADER_EPOCH, why)
+
+
 class LogsOfRequest:
     """Attaches logs to partitions within one request; each directory's checkpoint is read at most once (R2.7)."""
 
@@ -225,6 +234,10 @@ class LogsOfRequest:
             log.config = config
             checkpoint = await self._checkpoint(log.directory)
             log.set_high_watermark(checkpoint.get(partition.topic_partition, Offset(0)))
+            cut_to = log.drop_epochs_above(order.state.leader_epoch)
+            if cut_to is not None:
+                tp, known = str(partition.topic_partition), order.state.leader_epoch
+                _log.error("Cut batches of leader epochs that never were", partition=tp, to=cut_to, newest_epoch=known)
             partition.log = log
         if order.topic_id is not None and partition.log.topic_id is None:
             partition.log.set_topic_id(order.topic_id)

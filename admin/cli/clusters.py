@@ -6,7 +6,8 @@ from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.client import AdminClient
-from admin.health import HealthIssue, find_trouble
+from admin.disk_health import ask_brokers, find_disk_trouble
+from admin.health import HealthIssue, by_severity, find_trouble
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 
@@ -44,6 +45,7 @@ def health(*, cluster: Cluster) -> None:
 
     Reports offline and under-replicated partitions, partitions below
     min.insync.replicas, brokers that host replicas but are not registered,
+    log directories that failed, replicas that lost records or cannot be loaded,
     stuck reassignments and topic deletions, and brokers that lost more than
     10 % of their preferred leaderships.
     """
@@ -77,7 +79,8 @@ async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, in
         "reassignments": len(reassignments),
         "deletions": len(deletions),
     }
-    return find_trouble(topics, brokers, reassignments, deletions), counts
+    found = find_trouble(topics, brokers, reassignments, deletions)
+    return by_severity([*found, *find_disk_trouble(await ask_brokers(client, brokers))]), counts
 
 
 def _place(issue: HealthIssue) -> str:

@@ -59,9 +59,9 @@ class DiskLogDirectories:
         return {path: d.failure for path, d in self._directories.items() if d.failure is not None}
 
     @property
-    def unloadable(self) -> Mapping[TopicPartition, str]:
-        """Why logs of live directories could not be loaded; they stay offline until the process ends."""
-        return {topic_partition: log.why for topic_partition, log in self._unloadable.items()}
+    def unloadable(self) -> Mapping[TopicPartition, tuple[str, str]]:
+        """Logs that could not be loaded and stay offline until the process ends: their directory, and why."""
+        return {topic_partition: (log.directory, log.why) for topic_partition, log in self._unloadable.items()}
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
@@ -94,6 +94,9 @@ class DiskLogDirectories:
 
     def add_damaged(self, replica: DamagedReplica) -> None:
         self._damaged.append(replica)
+
+    def forget_damage(self, replica: DamagedReplica) -> None:
+        self._damaged.remove(replica)
 
     # Creating and deleting
 

@@ -48,7 +48,7 @@ class PartitionLog:
         self.config, self.path = config, path
         self._dependencies, self._log_directory = dependencies, log_directory
         self.segments, self._epochs, self.producers = loaded.segments, loaded.epochs, loaded.producers
-        self._topic_id = loaded.topic_id
+        self._topic_id, self._confirmed_epoch = loaded.topic_id, loaded.confirmed_epoch
         self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
         self._high_watermark = loaded.log_start_offset
         self._flusher = LogFlusher(dependencies, path, loaded)
@@ -65,6 +65,10 @@ class PartitionLog:
     @property
     def directory(self) -> str:
         return self._log_directory.path
+
+    @property
+    def size(self) -> int:
+        return self.segments.size
 
     @property
     def log_start_offset(self) -> Offset:
@@ -111,6 +115,14 @@ class PartitionLog:
             async with self._writing:
                 self._usable()  # While it waited, the log may have been deleted and its directory renamed.
                 await self._flusher.write_epochs()
+
+    def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
+        with self._usable():
+            confirmed = self._confirmed_epoch = max(self._confirmed_epoch, leader_epoch)
+            start = next((entry.start_offset for entry in self._epochs.entries if entry.epoch > confirmed), None)
+            if start is not None:
+                self.truncate_to(start)
+            return start
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
         if offset > self._high_watermark:

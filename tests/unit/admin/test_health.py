@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 
-from admin.health import HealthIssue, Trouble, find_trouble
+from admin.disk_health import find_disk_trouble
+from admin.health import HealthIssue, Trouble, by_severity, find_trouble
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.requests.cluster import DescribedBroker
+from cluster.requests.log_dirs import DescribedLogDir, DescribeLogDirsResponse, LogDirFinding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
@@ -93,3 +95,22 @@ def test_the_most_severe_issue_comes_first() -> None:
         Trouble.UNDER_REPLICATED,
         Trouble.IMBALANCED_LEADERS,
     ]
+
+
+def test_what_brokers_say_of_their_disks_is_an_issue_with_broker_and_partition() -> None:
+    lost = LogDirFinding("damaged_replica", "t", 3, "offsets 20..29 are damaged")
+    closed = LogDirFinding("offline_replica", "t", 4, "partition.metadata is malformed")
+    answer = DescribeLogDirsResponse(
+        (
+            DescribedLogDir(ErrorCode.NONE, "/a", findings=(lost, closed)),
+            DescribedLogDir(ErrorCode.KAFKA_STORAGE_ERROR, "/b", "[Errno 28] No space left on device: '/b/t-0/0.log'"),
+        )
+    )
+    found = by_severity(find_disk_trouble({BrokerId(2): answer, BrokerId(3): DescribeLogDirsResponse(())}))
+    assert [(f.trouble, f.topic, f.partition, f.broker) for f in found] == [
+        (Trouble.FAILED_LOG_DIRECTORY, "", -1, 2),
+        (Trouble.OFFLINE_REPLICA, "t", 4, 2),
+        (Trouble.DAMAGED_REPLICA, "t", 3, 2),
+    ]
+    assert found[0].detail == "log directory /b failed: [Errno 28] No space left on device: '/b/t-0/0.log'"
+    assert found[2].detail == "broker 2: offsets 20..29 are damaged"
