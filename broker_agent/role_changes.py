@@ -105,7 +105,6 @@ class RoleChanges:
                 return False
             epoch_start: Offset | None = None
             if state.leader_epoch > partition.leader_epoch:
-                _check_epoch(log, state)
                 epoch_start = log.log_end_offset
                 if log.durable_end_offset < epoch_start:
                     await log.flush()
@@ -199,14 +198,6 @@ class RoleChanges:
             _log.warning("Reading topic configs failed; logs are not opened", topics=len(topics), error=str(error))
             configs = {}
         return LogsOfRequest(self._manager.logs, configs)
-
-
-def _check_epoch(log: Log, state: LeaderAndIsrPartitionState) -> None:
-    """Refuse to lead in an epoch below those of the log: its epochs would fall, and recovery would cut them (R9.23)."""
-    latest = log.latest_epoch
-    if latest is not None and latest > state.leader_epoch:
-        why = f"the log has leader epoch {latest}, newer than {state.leader_epoch} of the controller"
-        raise LogAppendError(ErrorCode.FENCED_LEADER_EPOCH, why)
 
 
 class LogsOfRequest:

@@ -5,7 +5,7 @@ When this is done, everything that a broker needs of its disks has been read, an
 
 import asyncio
 import errno
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from broker_agent.log.segments import LogDependencies
 from broker_agent.log.unloadable import CheckpointedOffsets, UnloadableLog
 from broker_agent.log_damage import DamagedReplica, LogDamage
 from broker_agent.ports import LogConfig
+from cluster.bounds import shortened
 from cluster.broker import BrokerId, Offset
 from cluster.errors import LogDirectoriesError, StartupError, StorageError
 from cluster.partition import TopicPartition
@@ -32,6 +33,7 @@ from state_log.writer import STATE_CHANGE_FOLDER
 
 ROOM_TO_START: Final = 16 << 20
 """Bytes that must be free in a directory at the start, for more than the largest batch: else the first one fails it."""
+_NAMED_IN_LOG: Final = 10
 _log = structlog.stdlib.get_logger()
 
 
@@ -74,9 +76,10 @@ async def open_log_directories(
 ) -> DiskLogDirectories:
     """Lock, check and load every directory.
 
-    An unusable directory is reported through `on_failure` and left out, a log that cannot be loaded is offline. Raises
-    StartupError if a directory belongs to another broker, cluster or process, or contains foreign names, if two hold
-    the same partition, and LogDirectoriesError if none is usable.
+    An unusable directory is reported through `on_failure` and left out, a log that cannot be loaded is offline; a
+    subdirectory that no partition can have made is left alone and named in `unacceptable_names`. Raises StartupError if
+    a directory belongs to another broker, cluster or process, or if two hold the same partition, and
+    LogDirectoriesError if none is usable.
     """
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
@@ -148,6 +151,7 @@ class _Loader:
             with directory:
                 _check_room(disk, path)
                 names = await disk.run(partial(_sort_names, disk, path))
+                self._report_unacceptable(path, names.unacceptable)
                 directory.remove_later(names.removable, self._options.default_config.file_delete_delay_ms)
                 offsets = await disk.run(partial(_read_offsets, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
@@ -168,6 +172,16 @@ class _Loader:
                 why = f"{directory}/{topic_partition} is missing, its high watermark was {high_watermark}"
                 damage = LogDamage(Offset(0), high_watermark, 0, why)
                 self._report(DamagedReplica(topic_partition, None, directory, damage))
+
+    def _report_unacceptable(self, path: str, names: Sequence[str]) -> None:
+        if names:
+            self._logs.unacceptable_names[path] = tuple(names)
+            _log.warning(
+                "Left directories alone that cannot be partitions; move them out of the log directory",
+                directory=path,
+                count=len(names),
+                first=[shortened(name) for name in names[:_NAMED_IN_LOG]],
+            )
 
     async def _load_logs(self, directory: LogDirectory, found: _Found) -> None:
         waiting = list(reversed(found.partitions))
@@ -280,30 +294,25 @@ def _read_or_empty(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
 
 
 class _Names(NamedTuple):
-    """The partitions in a log directory: those to serve, those being deleted, and the paths of the latter."""
+    """The subdirectories of a log directory: partitions to serve, those being deleted with their paths, and others."""
 
     current: set[TopicPartition]
     deleted: set[TopicPartition]
     removable: list[str]
+    unacceptable: list[str]
 
 
 def _sort_names(disk: Disk, path: str) -> _Names:
-    """Sort the directories by what they are. Raises StartupError."""
-    names = _Names(set(), set(), [])
-    for name in _directories(disk, path):
+    found = _Names(set(), set(), [], [])
+    for name in disk.list_directory(path):
+        if name == STATE_CHANGE_FOLDER or not disk.is_directory(f"{path}/{name}"):
+            continue
         parsed = parse_directory_name(name)
         if parsed is None:
-            raise StartupError(
-                f"log directory {path}: {name!r} is no name of a partition; move it out of the directory"
-            )
-        if parsed.kind is DirectoryKind.CURRENT:
-            names.current.add(parsed.topic_partition)
+            found.unacceptable.append(name)
+        elif parsed.kind is DirectoryKind.CURRENT:
+            found.current.add(parsed.topic_partition)
         elif parsed.kind is DirectoryKind.DELETED:
-            names.deleted.add(parsed.topic_partition)
-            names.removable.append(f"{path}/{name}")
-    return names
-
-
-def _directories(disk: Disk, path: str) -> Iterable[str]:
-    names = (name for name in disk.list_directory(path) if name != STATE_CHANGE_FOLDER)
-    return (name for name in names if disk.is_directory(f"{path}/{name}"))
+            found.deleted.add(parsed.topic_partition)
+            found.removable.append(f"{path}/{name}")
+    return found

@@ -67,10 +67,6 @@ class PartitionLog:
         return self._log_directory.path
 
     @property
-    def size(self) -> int:
-        return self.segments.size
-
-    @property
     def log_start_offset(self) -> Offset:
         return self._log_start
 
@@ -90,6 +86,11 @@ class PartitionLog:
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
         return self._epochs.latest
+
+    @property
+    def confirmed_epoch(self) -> LeaderEpoch:
+        below = (entry.epoch for entry in reversed(self._epochs.entries) if entry.epoch <= self._confirmed_epoch)
+        return next(below, NO_LEADER_EPOCH)
 
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
@@ -112,6 +113,7 @@ class PartitionLog:
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         with self._usable():
             self._epochs.assign(epoch, start_offset)
+            self._confirmed_epoch = max(self._confirmed_epoch, epoch)
             async with self._writing:
                 self._usable()  # While it waited, the log may have been deleted and its directory renamed.
                 await self._flusher.write_epochs()
@@ -148,7 +150,7 @@ class PartitionLog:
         with self._usable():
             assert leader_epoch >= (self._epochs.latest or 0), f"epoch {leader_epoch} follows {self._epochs.latest}"
             self._write_topic_id()
-            header = check_batch_of_client(records, self.config, now_ms)
+            header = check_batch_of_client(records, self.config)
             if self.config.message_timestamp_type == "LogAppendTime":
                 records = stamp_append_time(records, now_ms)
                 header = header._replace(max_timestamp=now_ms)
@@ -175,6 +177,7 @@ class PartitionLog:
             if not batches:
                 return NOTHING_APPENDED
             first, last = batches[0].header, batches[-1].header
+            self._confirmed_epoch = max(self._confirmed_epoch, LeaderEpoch(last.leader_epoch))
             if first.base_offset < self._end:
                 self._restart_inside_batch(first)
             # A fetched set may be larger than a segment of this replica: it is split over as many as needed.

@@ -6,7 +6,6 @@ import warnings
 from klamm.v1 import broker_agent_pb2 as klamm_dot_v1_dot_broker__agent__pb2
 from klamm.v1 import control_pb2 as klamm_dot_v1_dot_control__pb2
 from klamm.v1 import elections_pb2 as klamm_dot_v1_dot_elections__pb2
-from klamm.v1 import log_dirs_pb2 as klamm_dot_v1_dot_log__dirs__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -82,11 +81,6 @@ class BrokerAgentServiceStub:
                 request_serializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataResponse.FromString,
                 _registered_method=True)
-        self.DescribeLogDirs = channel.unary_unary(
-                '/klamm.v1.BrokerAgentService/DescribeLogDirs',
-                request_serializer=klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.SerializeToString,
-                response_deserializer=klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.FromString,
-                _registered_method=True)
         self.Shutdown = channel.unary_unary(
                 '/klamm.v1.BrokerAgentService/Shutdown',
                 request_serializer=klamm_dot_v1_dot_elections__pb2.ShutdownRequest.SerializeToString,
@@ -154,13 +148,6 @@ class BrokerAgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DescribeLogDirs(self, request, context):
-        """The log directories with their replicas, and what is wrong with them.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def Shutdown(self, request, context):
         """Shuts down gracefully, as on SIGTERM.
         """
@@ -215,11 +202,6 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
                     servicer.Metadata,
                     request_deserializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataResponse.SerializeToString,
-            ),
-            'DescribeLogDirs': grpc.unary_unary_rpc_method_handler(
-                    servicer.DescribeLogDirs,
-                    request_deserializer=klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.FromString,
-                    response_serializer=klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.SerializeToString,
             ),
             'Shutdown': grpc.unary_unary_rpc_method_handler(
                     servicer.Shutdown,
@@ -470,33 +452,6 @@ class BrokerAgentService:
             '/klamm.v1.BrokerAgentService/Metadata',
             klamm_dot_v1_dot_broker__agent__pb2.MetadataRequest.SerializeToString,
             klamm_dot_v1_dot_broker__agent__pb2.MetadataResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DescribeLogDirs(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/klamm.v1.BrokerAgentService/DescribeLogDirs',
-            klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.SerializeToString,
-            klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -120,7 +120,7 @@ def test_any_damage_leaves_a_sound_log_or_a_named_file(data: st.DataObject, clea
             return
         log = node.logs.get(TP)
         if log is None:
-            assert path in node.logs.unloadable[TP][1]
+            assert path in node.logs.unloadable[TP]
             return
         if path.endswith(".log"):
             if not clean:

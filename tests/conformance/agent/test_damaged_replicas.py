@@ -6,7 +6,7 @@ import pytest
 
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from cluster.requests.cluster import DescribeFindingsRequest, DescribeFindingsResponse, Finding
 from state_log.record import Kind
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
@@ -46,9 +46,9 @@ def size_of_batch(agent: AgentProcess) -> int:
     return len(content) // 3
 
 
-async def describe(agent: AgentProcess, topics: tuple[str, ...] | None = ()) -> DescribeLogDirsResponse:
-    response: DescribeLogDirsResponse = await agent.handle(DescribeLogDirsRequest(topics))
-    return response
+async def findings(agent: AgentProcess) -> tuple[Finding, ...]:
+    response: DescribeFindingsResponse = await agent.handle(DescribeFindingsRequest())
+    return response.findings
 
 
 async def restart(world: AgentWorld) -> AgentProcess:
@@ -59,7 +59,7 @@ async def restart(world: AgentWorld) -> AgentProcess:
     return world.agents[1]
 
 
-@pytest.mark.rule("R9.22", "R11.7")
+@pytest.mark.rule("R9.22")
 @virtually
 async def test_a_damaged_follower_is_reported_until_it_has_fetched_again() -> None:
     world = await world_of_two()
@@ -67,15 +67,15 @@ async def test_a_damaged_follower_is_reported_until_it_has_fetched_again() -> No
     await agent.crash()
     overwrite(agent, LOG, size_of_batch(agent) * 2, b"\xff" * 8)
     await restart(world)
-    (found,) = (await describe(agent)).results
-    assert [(f.kind, f.topic, f.partition) for f in found.findings] == [("damaged_replica", *TP)]
-    assert f"/data/{TP}/{LOG} at byte" in found.findings[0].detail
-    assert "offsets 20..29 are damaged in /data" in found.findings[0].detail
+    (found,) = await findings(agent)
+    assert (found.kind, found.topic, found.partition, found.broker) == ("damaged_replica", *TP, 1)
+    assert f"/data/{TP}/{LOG} at byte" in found.detail
+    assert "offsets 20..29 are damaged in /data" in found.detail
     (record,) = [record for record in agent.records.all if record.kind is Kind.TRUNCATION]
     assert (record.topic, record.partition, record.from_offset, record.to_offset) == (*TP, 30, 20)
     await world.tell_together(1, TP, OTHER)
     await until(lambda: agent.offsets()[1] == 30)
-    assert (await describe(agent)).results[0].findings == ()
+    assert await findings(agent) == ()
     await world.stop()
 
 
@@ -94,9 +94,9 @@ async def test_a_log_that_cannot_be_loaded_is_an_offline_replica() -> None:
     await until(lambda: agent.offsets(OTHER)[1] == 40)
     answer = await world.stop_replica(1, delete=True)
     assert answer.partition_errors[0].error_code is ErrorCode.KAFKA_STORAGE_ERROR
-    (described,) = (await describe(agent)).results
-    assert [(f.kind, f.topic, f.partition) for f in described.findings] == [("offline_replica", *TP)]
-    assert f"/data/{TP}/partition.metadata is malformed" in described.findings[0].detail
+    (finding,) = await findings(agent)
+    assert (finding.kind, finding.topic, finding.partition, finding.broker) == ("offline_replica", *TP, 1)
+    assert f"/data/{TP}/partition.metadata is malformed" in finding.detail
     await world.stop()
 
 
@@ -117,40 +117,17 @@ async def test_a_leader_epoch_that_only_a_batch_names_is_cut_when_the_newest_one
     await world.stop()
 
 
-@pytest.mark.rule("R9.23", "R3.7a")
+@pytest.mark.rule("R11.3", "R9.22")
 @virtually
-async def test_nobody_leads_in_an_epoch_below_those_of_its_log() -> None:
-    world = await world_of_two()
-    world.decide(2, [1, 2])
-    world.decide(2, [1, 2])
-    await world.tell(2)
-    await world.agents[2].produce(1)
-    await world.agents[2].crash()
-    await asyncio.sleep(7)
-    world.states.clear()
-    await world.agents[2].start()
-    world.decide(2, [1, 2])
-    await world.update_metadata()
-    assert await world.tell(2) is ErrorCode.FENCED_LEADER_EPOCH
-    await world.stop()
-
-
-@pytest.mark.rule("R11.7")
-@virtually
-async def test_log_directories_are_described() -> None:
+async def test_a_failed_directory_is_a_finding_with_its_error() -> None:
     world = await world_of_two()
     agent = world.agents[1]
-    (all_of_them,) = (await describe(agent, None)).results
-    size = 3 * size_of_batch(agent)
-    replicas = {(r.topic, r.partition, r.size, r.offset_lag) for r in all_of_them.replicas}
-    assert (all_of_them.log_dir, all_of_them.error_code) == ("/data", ErrorCode.NONE)
-    assert replicas == {(*TP, size, 0), (*OTHER, size, 0)}
-    assert 0 < all_of_them.usable_bytes < all_of_them.total_bytes
-    assert (await describe(agent, ())).results[0].replicas == ()
+    assert await findings(agent) == ()
     await agent.stop()
     await agent.start("/data", "/more")
     agent.disk.break_directory("/more")
-    live, failed = (await describe(agent)).results
-    assert (live.log_dir, failed.log_dir, failed.error_code) == ("/data", "/more", ErrorCode.KAFKA_STORAGE_ERROR)
-    assert "input/output error" in failed.error_message
+    await agent.logs.write_recovery_points()
+    (finding,) = await findings(agent)
+    assert (finding.kind, finding.broker) == ("failed_log_directory", 1)
+    assert "log directory /more failed: [Errno 5] input/output error: '/more/" in finding.detail
     await world.stop()

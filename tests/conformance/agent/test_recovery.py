@@ -368,7 +368,7 @@ async def test_a_log_that_cannot_be_loaded_is_offline_and_the_others_are_served(
     (path / "partition.metadata").write_text("no such thing")
     await node.start()
     assert (node.failures, set(node.logs.all_logs())) == ([], {other})
-    assert str(path / "partition.metadata") in node.logs.unloadable[TP][1]
+    assert str(path / "partition.metadata") in node.logs.unloadable[TP]
     with pytest.raises(StorageError, match=r"partition.metadata is malformed .* move the partition's directory away"):
         await node.logs.get_or_create(TP, topic_id=None, is_new=True, config=SMALL)
     assert isinstance((await node.logs.delete([TP]))[TP], StorageError)

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 
-from admin.disk_health import find_disk_trouble
-from admin.health import HealthIssue, Trouble, by_severity, find_trouble
+from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
-from cluster.requests.cluster import DescribedBroker
-from cluster.requests.log_dirs import DescribedLogDir, DescribeLogDirsResponse, LogDirFinding
+from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
@@ -30,7 +28,7 @@ def topic(*partitions: DescribedPartition, min_isr: int = 1, leaving: bool = Fal
     )
 
 
-def kinds(*topics: DescribedTopic, brokers: list[DescribedBroker] = BROKERS) -> list[tuple[Trouble, int, int]]:
+def kinds(*topics: DescribedTopic, brokers: list[DescribedBroker] = BROKERS) -> list[tuple[str, int, int]]:
     return [(f.trouble, f.partition, f.broker) for f in find_trouble(topics, brokers, [], [])]
 
 
@@ -97,20 +95,17 @@ def test_the_most_severe_issue_comes_first() -> None:
     ]
 
 
-def test_what_brokers_say_of_their_disks_is_an_issue_with_broker_and_partition() -> None:
-    lost = LogDirFinding("damaged_replica", "t", 3, "offsets 20..29 are damaged")
-    closed = LogDirFinding("offline_replica", "t", 4, "partition.metadata is malformed")
-    answer = DescribeLogDirsResponse(
-        (
-            DescribedLogDir(ErrorCode.NONE, "/a", findings=(lost, closed)),
-            DescribedLogDir(ErrorCode.KAFKA_STORAGE_ERROR, "/b", "[Errno 28] No space left on device: '/b/t-0/0.log'"),
-        )
-    )
-    found = by_severity(find_disk_trouble({BrokerId(2): answer, BrokerId(3): DescribeLogDirsResponse(())}))
-    assert [(f.trouble, f.topic, f.partition, f.broker) for f in found] == [
-        (Trouble.FAILED_LOG_DIRECTORY, "", -1, 2),
-        (Trouble.OFFLINE_REPLICA, "t", 4, 2),
-        (Trouble.DAMAGED_REPLICA, "t", 3, 2),
+def test_findings_of_processes_are_sorted_among_the_others_and_a_silent_broker_is_named_once() -> None:
+    findings = [
+        Finding("silent_broker", "has not responded for 40 s", broker=BrokerId(2)),
+        Finding("of a later version", "?", "t", 1),
+        Finding("refuses_controller", "broker 3 refuses", broker=BrokerId(3)),
+        Finding("silent_broker", "does not respond", broker=BrokerId(2)),
     ]
-    assert found[0].detail == "log directory /b failed: [Errno 28] No space left on device: '/b/t-0/0.log'"
-    assert found[2].detail == "broker 2: offsets 20..29 are damaged"
+    found = find_trouble([topic(partition(0, -1, [1], [1]))], BROKERS, [], [], findings)
+    assert [(f.trouble, f.broker) for f in found] == [
+        (Trouble.OFFLINE, -1),
+        (Trouble.REFUSES_CONTROLLER, 3),
+        (Trouble.SILENT_BROKER, 2),
+        ("of a later version", -1),
+    ]
