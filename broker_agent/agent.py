@@ -30,6 +30,7 @@ from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import Broker, Endpoint
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -72,6 +73,7 @@ class AgentDependencies(Struct, frozen=True):
     metrics: Metrics
     configs: TopicConfigs
     request_stop: Callable[[], None]
+    log_level: LogLevel
 
 
 class Agent:
@@ -134,6 +136,7 @@ class Agent:
             topics=TopicConfigChanges(dependencies.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
+            log_level=dependencies.log_level,
         ).changes
 
     async def start(self, endpoint: Endpoint) -> None:

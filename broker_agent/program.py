@@ -23,7 +23,8 @@ from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
 from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
-from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -56,7 +57,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
         except (ZooKeeperError, MalformedZnodeError) as error:
             raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
-        configure_diagnostics("broker", broker_id)
+        configure_diagnostics("broker", broker_id, level=settings.log_level)
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
@@ -91,6 +92,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             metrics=metrics,
             configs=configs,
             request_stop=stop.set,
+            log_level=LogLevel(settings.log_level, set_log_level),
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")

@@ -53,9 +53,15 @@ def configure_diagnostics(role: str, node: object = None, *, level: str = "INFO"
     handler.setFormatter(_formatter(shared, for_person=target.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    set_log_level(level)
+
+
+def set_log_level(level: str) -> None:
+    """Write only lines of this level (such as "debug", in any case) and above; of libraries, no less than warnings."""
+    root = logging.getLogger()
+    root.setLevel(level.upper())
     for library in _NOISY_LIBRARIES:
-        logging.getLogger(library).setLevel(logging.WARNING)
+        logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
 
 
 @contextmanager
