@@ -23,12 +23,12 @@ from broker_agent.log.record_batch import walk
 from cluster.broker import BrokerId, Offset
 from cluster.compression import Codec
 from cluster.errors import ErrorCode
+from cluster.local_cluster import BROKER
 from cluster.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
 from cluster.requests.topics import NewTopic
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER
 
 CASES = ("latency", "throughput", "idle")
 Results = dict[str, dict[str, float]]

@@ -53,7 +53,6 @@ class World(Protocol):
 
     def random_of(self, name: str) -> Random:
         """A random generator of the node's own, derived from the seed of the run."""
-        ...
 
 
 class Incarnation:
