@@ -17,6 +17,7 @@ from broker_agent.controller_finder import ControllerFinder
 from broker_agent.directory_failures import DirectoryFailures
 from broker_agent.dynamic_settings import DynamicSettings
 from broker_agent.isr_proposals import IsrProposals
+from broker_agent.log_damage import damage_record
 from broker_agent.log_reconciliation import FetchSetup
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import ClusterClient, LogDirectories, Workers
@@ -157,10 +158,18 @@ class Agent:
             sink=dependencies.sink,
         )
         session.record("registered", Cause("Startup"))
+        self._report_logs()
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
         self.is_serving.set()
+
+    def _report_logs(self) -> None:
+        """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""
+        logs = self._dependencies.logs
+        for tp in logs.unloadable:
+            self.manager.mark_offline(tp)
+        self._dependencies.sink.append([damage_record(self.broker_id, replica) for replica in logs.damaged_replicas])
 
     def _start_background_work(self, session: SessionKeeper) -> None:
         settings = self._dependencies.settings

@@ -103,21 +103,24 @@ async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependenci
     """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
     try:
         server = await serve_broker_agent(config.listen, AgentNode(agent, dependencies), dependencies.metrics)
-        try:
+        async with AsyncExitStack() as cleanup:
+            # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
+            cleanup.push_async_callback(server.stop, 0)
             endpoint = config.advertised_endpoint(server.port)
             await agent.start(endpoint)
-        except BaseException:
-            await server.stop(0)
-            raise
-    except (StartupError, ZooKeeperError) as error:
+            started = {"broker": agent.broker_id, "address": endpoint.address, "listening": server.address}
+            _log.info("Broker agent started", **started)
+            await stop.wait()
+            _log.info("Broker agent is shutting down", broker=agent.broker_id)
+            await agent.leave()
+            await server.stop()
+            await agent.stop()
+    except StartupError:
+        await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
+        raise
+    except ZooKeeperError as error:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
         raise StartupError(str(error)) from error
-    _log.info("Broker agent started", broker=agent.broker_id, address=endpoint.address, listening=server.address)
-    await stop.wait()
-    _log.info("Broker agent is shutting down", broker=agent.broker_id)
-    await agent.leave()
-    await server.stop()
-    await agent.stop()
 
 
 async def _connect(
