@@ -385,6 +385,7 @@ async def test_an_offset_outside_of_the_log_is_raised_to_the_reader(
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.rule("R7.19")
 async def test_a_bad_batch_ends_the_reading_with_what_it_is_and_how_to_pass_it(
     cluster: ScriptedCluster, client: AdminClient
 ) -> None:
