@@ -174,6 +174,12 @@ class AdminClient(ClusterConnection):
         assert isinstance(response, cluster.ReadStateChangesResponse)
         return response
 
+    async def describe_findings(self, address: str) -> tuple[cluster.Finding, ...]:
+        """What one node found wrong and skips, without a second try."""
+        response = await self.rpc.call(address, cluster.DescribeFindingsRequest(), PROBE_TIMEOUT_MS)
+        assert isinstance(response, cluster.DescribeFindingsResponse)
+        return response.findings
+
     async def describe_log_heads(self, address: str) -> tuple[cluster.LogHead, ...]:
         """Where one node's state-change log ends, without a second try."""
         response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self._timeout_ms)

@@ -46,6 +46,11 @@ class ClusterConnection:
     async def __aexit__(self, *_: object) -> None:
         await self.rpc.close()
 
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """The addresses that the cluster was given by."""
+        return self._bootstrap
+
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
         """The description of the cluster by the first node that answers; with `require_controller`, one that names the
         active controller.

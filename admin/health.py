@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.broker import NO_LEADER, BrokerId
-from cluster.requests.cluster import DescribedBroker
+from cluster.requests.cluster import MALFORMED_ZNODE, UNACCEPTABLE_DIRECTORY, DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
@@ -20,23 +20,28 @@ IMBALANCE_MAX: Final = 0.1
 class Trouble(StrEnum):
     """Kinds of health issues, most severe first."""
 
+    MALFORMED_ZNODE = MALFORMED_ZNODE
     OFFLINE = "offline_partition"
     UNDER_MIN_ISR = "under_min_isr"
     DEAD_BROKER = "dead_broker"
     UNDER_REPLICATED = "under_replicated"
     STUCK_REASSIGNMENT = "stuck_reassignment"
     STUCK_DELETION = "stuck_deletion"
+    UNACCEPTABLE_DIRECTORY = UNACCEPTABLE_DIRECTORY
+    OTHER = "other"
+    """Found by a newer process."""
     IMBALANCED_LEADERS = "imbalanced_leaders"
 
 
 class HealthIssue(Struct, frozen=True):
-    """One issue. Where they do not apply, `topic` is empty, `partition` and `broker` are -1."""
+    """One issue. Where they do not apply, `topic` and `path` are empty, `partition` and `broker` are -1."""
 
     trouble: Trouble
     detail: str
     topic: str = ""
     partition: int = -1
     broker: BrokerId = BrokerId(-1)
+    path: str = ""
 
 
 def find_trouble(
@@ -44,8 +49,12 @@ def find_trouble(
     brokers: Sequence[DescribedBroker],
     reassignments: Sequence[DescribedReassignment],
     deletions: Sequence[DescribedTopicDeletion],
+    findings: Sequence[Finding] = (),
 ) -> list[HealthIssue]:
-    """All health issues, most severe kind first. Topics queued for deletion are skipped."""
+    """All health issues, most severe kind first. Topics queued for deletion are skipped.
+
+    `findings`: what the processes themselves found wrong.
+    """
     staying = [t for t in topics if not t.queued_for_deletion]
     live = {b.id for b in brokers}
     found = [
@@ -58,9 +67,16 @@ def find_trouble(
         ),
         *(HealthIssue(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
         *_imbalance(staying, live),
+        *map(_issue_of, findings),
     ]
     order = list(Trouble)
-    return sorted(found, key=lambda f: (order.index(f.trouble), f.topic, f.partition, f.broker))
+    return sorted(found, key=lambda f: (order.index(f.trouble), f.topic, f.partition, f.broker, f.path, f.detail))
+
+
+def _issue_of(finding: Finding) -> HealthIssue:
+    trouble = Trouble(finding.kind) if finding.kind in set(Trouble) else Trouble.OTHER
+    detail = finding.detail if trouble is not Trouble.OTHER else f"{finding.kind}: {finding.detail}"
+    return HealthIssue(trouble, detail, finding.topic, finding.partition, finding.broker, finding.path)
 
 
 def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[HealthIssue]:

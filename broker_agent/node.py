@@ -8,12 +8,18 @@ from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.cluster_descriptions import ClusterDescriptions
 from broker_agent.delete_records_requests import DeleteRecordsRequests
 from broker_agent.fetch_requests import FetchRequests
+from broker_agent.findings import describe_findings
 from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests import data
-from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
+from cluster.requests.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeFindingsRequest,
+    DescribeFindingsResponse,
+)
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
@@ -71,7 +77,11 @@ class AgentNode:
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
+            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, self._describe_findings),
         )
+
+    async def _describe_findings(self, _: DescribeFindingsRequest) -> DescribeFindingsResponse:
+        return DescribeFindingsResponse(tuple(describe_findings(self._agent.broker_id, self._agent.manager.logs)))
 
     async def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:
         """Start the graceful shutdown, as SIGTERM does, if this incarnation of this broker is addressed."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cluster.errors import ErrorCode
 from cluster.requests import agents, configs, reassignments, topics
-from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.rpc.apis import ApiKind, Callers
 from controller import dry_runs
@@ -16,6 +16,7 @@ from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.features import describe_features, update_features
 from controller.handlers.configs.requests import alter_configs, describe_configs
+from controller.handlers.findings import describe_findings
 from controller.handlers.partitions.elections import elect_leaders, wait_for_delivery
 from controller.handlers.partitions.isr_changes import alter_partition, complete_moves
 from controller.handlers.queries import describe_cluster, describe_topic_deletions, describe_topics, list_topics
@@ -145,6 +146,7 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ),
     ControllerApi(configs.PlanFeatureUpdatesRequest, *_PRIVILEGED_QUERY, dry_runs.plan_feature_updates),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
+    ControllerApi(DescribeFindingsRequest, *_PRIVILEGED_QUERY, describe_findings),
     ControllerApi(DescribeClusterRequest, *_QUERY, describe_cluster),
 )
 APIS: Final = {api.request: api for api in _ROWS}

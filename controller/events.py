@@ -101,6 +101,14 @@ class PartitionModifications(Event, frozen=True):
     topic: str
 
 
+class PartitionStateChange(Event, frozen=True):
+    """The state znode of this partition changed, which was malformed when last read."""
+
+    state = ControllerState.TOPIC_CHANGE
+
+    topic_partition: TopicPartition
+
+
 class TopicDeletion(Event, frozen=True):
     """The children of `/admin/delete_topics` changed."""
 

@@ -1,5 +1,9 @@
 """`klamm cluster`: description of the cluster and health check."""
 
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
 import typer
 
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
@@ -7,8 +11,12 @@ from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.client import AdminClient
 from admin.health import HealthIssue, find_trouble
+from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
+from cluster.requests.cluster import Finding
+
+_COUNTED: Final = ("brokers", "topics", "partitions", "reassignments", "deletions")
 
 app = typer.Typer(no_args_is_help=True, help="Describe the cluster, check its health.")
 
@@ -44,15 +52,23 @@ def health(*, cluster: Cluster) -> None:
 
     Reports offline and under-replicated partitions, partitions below
     min.insync.replicas, brokers that host replicas but are not registered,
-    stuck reassignments and topic deletions, and brokers that lost more than
-    10 % of their preferred leaderships.
+    stuck reassignments and topic deletions, brokers that lost more than 10 %
+    of their preferred leaderships, malformed znodes, and directories in log
+    directories that cannot be partitions.
     """
     findings, counts = cluster.ask(_examine)
     document = {
         "healthy": not findings,
         "counts": counts,
         "findings": [
-            {"kind": f.trouble, "topic": f.topic, "partition": f.partition, "broker": f.broker, "detail": f.detail}
+            {
+                "kind": f.trouble,
+                "topic": f.topic,
+                "partition": f.partition,
+                "broker": f.broker,
+                "path": f.path,
+                "detail": f.detail,
+            }
             for f in findings
         ],
     }
@@ -66,7 +82,15 @@ def health(*, cluster: Cluster) -> None:
 
 
 async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int]]:
-    brokers = (await client.describe_controller()).brokers
+    try:
+        controller = await client.describe_controller()
+    except ApiError:
+        # No controller is active, and the reason may be a znode that a standby knows.
+        findings = await _findings_of(client, client.bootstrap)
+        if not findings:
+            raise
+        return find_trouble((), (), (), (), findings), dict.fromkeys(_COUNTED, 0)
+    brokers = controller.brokers
     topics = (await client.describe_topics()).topics
     reassignments = (await client.describe_reassignments()).reassignments
     deletions = (await client.describe_topic_deletions()).deletions
@@ -77,10 +101,29 @@ async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, in
         "reassignments": len(reassignments),
         "deletions": len(deletions),
     }
-    return find_trouble(topics, brokers, reassignments, deletions), counts
+    # Last, because describing the topics makes the controller read their configs again.
+    addresses = (controller.controller_address, *(broker.endpoint.address for broker in brokers))
+    findings = await _findings_of(client, addresses)
+    return find_trouble(topics, brokers, reassignments, deletions, findings), counts
+
+
+async def _findings_of(client: AdminClient, addresses: Sequence[str]) -> list[Finding]:
+    """The findings of the nodes that answer, each once."""
+
+    async def ask(address: str) -> tuple[Finding, ...]:
+        try:
+            return await client.describe_findings(address)
+        except (ApiError, PeerUnreachableError):
+            # A node that does not answer, or is older than this request, is an issue of another kind.
+            return ()
+
+    found = await asyncio.gather(*map(ask, addresses))
+    return list(dict.fromkeys(finding for each in found for finding in each))
 
 
 def _place(issue: HealthIssue) -> str:
+    if issue.path:
+        return f"broker {issue.broker}: {issue.path}" if issue.broker >= 0 else issue.path
     if issue.topic:
         return issue.topic if issue.partition < 0 else f"{issue.topic}-{issue.partition}"
     return f"broker {issue.broker}"

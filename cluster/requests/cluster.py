@@ -1,5 +1,7 @@
 """Requests that every process handles, and the stream of cluster events."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch
@@ -77,6 +79,31 @@ class DescribeLogHeadsResponse(Struct, frozen=True):
     """One head per log that the process writes."""
 
     heads: tuple[LogHead, ...]
+
+
+class DescribeFindingsRequest(Struct, frozen=True):
+    pass
+
+
+MALFORMED_ZNODE: Final = "malformed_znode"
+UNACCEPTABLE_DIRECTORY: Final = "unacceptable_directory"
+
+
+class Finding(Struct, frozen=True):
+    """Something that a process found wrong and skips. `path`: the znode or directory; `detail`: why, and what to
+    do. Where they do not apply, `topic` is empty, `partition` and `broker` are -1.
+    """
+
+    kind: str
+    path: str
+    detail: str
+    topic: str = ""
+    partition: int = -1
+    broker: BrokerId = BrokerId(-1)
+
+
+class DescribeFindingsResponse(Struct, frozen=True):
+    findings: tuple[Finding, ...] = ()
 
 
 class WatchRequest(Struct, frozen=True):

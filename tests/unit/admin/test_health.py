@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
-from cluster.requests.cluster import DescribedBroker
+from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
@@ -92,4 +94,24 @@ def test_the_most_severe_issue_comes_first() -> None:
         Trouble.UNDER_REPLICATED,
         Trouble.UNDER_REPLICATED,
         Trouble.IMBALANCED_LEADERS,
+    ]
+
+
+@pytest.mark.rule("BD-5")
+def test_what_the_processes_found_is_an_issue_each_with_its_path() -> None:
+    found = find_trouble(
+        (),
+        (),
+        (),
+        (),
+        (
+            Finding("unacceptable_directory", "/data", "'-0' cannot be a partition", broker=BrokerId(3)),
+            Finding("malformed_znode", "/brokers/topics/t/partitions/0/state", "not JSON", "t", 0),
+            Finding("of_a_newer_release", "/x", "why"),
+        ),
+    )
+    assert [(f.trouble, f.path, f.topic, f.partition, f.broker, f.detail) for f in found] == [
+        (Trouble.MALFORMED_ZNODE, "/brokers/topics/t/partitions/0/state", "t", 0, -1, "not JSON"),
+        (Trouble.UNACCEPTABLE_DIRECTORY, "/data", "", -1, 3, "'-0' cannot be a partition"),
+        (Trouble.OTHER, "/x", "", -1, -1, "of_a_newer_release: why"),
     ]
