@@ -18,6 +18,7 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 _SHOWN_LENGTH: Final = 40
 _SHOWN_BITS: Final = 128
+_OFFSET_DIGITS: Final = 20
 _IN_ZNODES: Final = r"[^/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"
 """A character that ZooKeeper allows in the name of a znode."""
 
@@ -154,6 +155,7 @@ LEADER_EPOCH_OR_NONE: Final = Number(
 LEADER_EPOCH_IN_ZNODE: Final = Number(
     "leader epoch of a state znode", 0, INT32_MAX - 1, "the next election raises it by one"
 )
+EPOCH_OF_BATCH: Final = Number("leader epoch of a batch", 0, INT32_MAX, "LeaderEpochFileCache")
 PARTITION_EPOCH: Final = Number("partition epoch", -1, INT32_MAX, "version of a znode")
 BROKER_EPOCH: Final = Number("broker epoch, -1 for unknown", -1, INT64_MAX, "czxid of a registration")
 OFFSET: Final = Number("offset in a log", 0, INT64_MAX, "RecordBatch")
@@ -198,6 +200,14 @@ def parse_number(bound: Number, digits: str) -> int | None:
         return None
     number = int(digits)
     return number if bound.accepts(number) and str(number) == digits else None
+
+
+def parse_padded(digits: str) -> int | None:
+    """The offset in the name of a file, written with 20 digits; None if it is none."""
+    if len(digits) != _OFFSET_DIGITS or not (digits.isascii() and digits.isdecimal()):
+        return None
+    offset = int(digits)
+    return offset if OFFSET.accepts(offset) else None
 
 
 def shortened(value: object) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from broker_agent.log.disk import Disk
+from cluster.bounds import parse_padded
 from cluster.broker import Offset
 
 MARKER_SUFFIX: Final = ".truncated"
@@ -24,7 +25,8 @@ def create_cut_marker(disk: Disk, directory: str, offset: Offset) -> str:
 def find_cut_markers(disk: Disk, directory: str) -> dict[str, Offset]:
     """The markers in a partition's directory: path -> offset."""
     names = (name for name in disk.list_directory(directory) if name.endswith(MARKER_SUFFIX))
-    return {f"{directory}/{name}": Offset(int(name.removesuffix(MARKER_SUFFIX))) for name in names}
+    found = ((f"{directory}/{name}", parse_padded(name.removesuffix(MARKER_SUFFIX))) for name in names)
+    return {path: Offset(offset) for path, offset in found if offset is not None}
 
 
 def remove_cut_markers(disk: Disk, paths: Iterable[str]) -> None:

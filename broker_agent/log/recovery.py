@@ -18,10 +18,10 @@ from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, T
 from broker_agent.log.segments import LogDependencies, Segments, create_segment, open_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
 from broker_agent.ports import LogConfig
+from cluster.bounds import parse_padded
 from cluster.broker import LeaderEpoch, Offset, TopicId
 
 UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
-_OFFSET_DIGITS: Final = 20
 
 
 class CheckpointedOffsets(Struct, frozen=True):
@@ -115,7 +115,7 @@ def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
         is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in logs
         if name.endswith(UNFINISHED_SUFFIXES) or is_orphan:
             dependencies.disk.remove_file(f"{path}/{name}")
-    return [Offset(int(stem)) for stem in sorted(logs) if len(stem) == _OFFSET_DIGITS and stem.isdigit()]
+    return [Offset(base) for stem in sorted(logs) if (base := parse_padded(stem)) is not None]
 
 
 def _trusted_recovery_point(active: Segment, checkpointed: Offset) -> Offset:

@@ -6,6 +6,7 @@ from typing import Final
 from broker_agent.log.disk import Disk
 from broker_agent.log.producer_state import ProducerStates, decode_snapshot
 from broker_agent.log.segments import Segments
+from cluster.bounds import parse_padded
 from cluster.broker import Offset
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
@@ -50,8 +51,9 @@ def rebuild_producers(
 def _offsets(disk: Disk, directory: str) -> Iterator[Offset]:
     for name in disk.list_directory(directory):
         stem = name.removesuffix(SNAPSHOT_SUFFIX)
-        if stem != name and stem.isascii() and stem.isdigit():
-            yield Offset(int(stem))
+        offset = parse_padded(stem)
+        if stem != name and offset is not None:
+            yield Offset(offset)
 
 
 def _path(directory: str, offset: Offset) -> str:

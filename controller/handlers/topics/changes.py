@@ -76,7 +76,8 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
         # Its znode was malformed before, or topic ids are not in use.
         await _record_ids(active, {topic: found})
     _record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
-    await take_over_partitions(active, [TopicPartition(topic, p) for p in added])
+    partitions = [TopicPartition(topic, p) for p in added]
+    await (create_partitions if known else take_over_partitions)(active, partitions)
 
 
 async def partition_state_change(active: ActiveController, tp: TopicPartition) -> None:
@@ -93,7 +94,12 @@ async def take_over_partitions(active: ActiveController, partitions: Sequence[To
     Their topic znode may have been malformed when this controller became active, while brokers serve them (BD-6).
     """
     context = active.context
-    states = await active.store.read_states(partitions)
+    states = {
+        tp: leadership
+        for tp, leadership in (await active.store.read_states(partitions)).items()
+        # A state without an assigned replica in sync is of an earlier topic of that name.
+        if not set(leadership.isr).isdisjoint(context.assignment(tp).replicas)
+    }
     unknown = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.get(tp)}
     active.commit(LeadershipsWritten(unknown, "read after a repair"))
     await create_partitions(active, [tp for tp in partitions if tp not in states and is_unknown(context, tp)])
@@ -103,8 +109,8 @@ async def take_over_partitions(active: ActiveController, partitions: Sequence[To
     live = {broker: hosted for broker, hosted in replicas.items() if broker in context.live_broker_ids}
     dead = {broker: hosted for broker, hosted in replicas.items() if broker not in live}
     for broker, hosted in replicas.items():
-        state = ReplicaState.ONLINE if broker in live else ReplicaState.DELETION_INELIGIBLE
-        active.commit(ReplicaStatesDerived(broker, tuple(hosted), state))
+        # Also of dead brokers: if a write is refused, the retry takes offline what is still online on them.
+        active.commit(ReplicaStatesDerived(broker, tuple(hosted), ReplicaState.ONLINE))
     active.commit(PartitionStatesDerived({tp: initial_partition_state(context, tp) for tp in states}))
     await move_replicas(active, live, ReplicaState.ONLINE)
     await move_replicas(active, dead, ReplicaState.OFFLINE)

@@ -322,7 +322,7 @@ def test_an_epoch_that_keeps_everybody_from_becoming_active_is_named_by_a_standb
 @pytest.mark.rule("BD-5")
 @given(st.binary(max_size=40) | st.sampled_from(CONTENTS))
 @pytest.mark.parametrize("path", [*SKIPPED_PATHS, *REMOVED_PATHS, "/controller", "/controller_epoch"])
-def test_every_znode_can_be_judged_by_its_path(path: str, data: bytes) -> None:
+def test_every_znode_is_checked_by_its_path(path: str, data: bytes) -> None:
     why = why_malformed(path, data)
     assert why is None or (why and len(why) < 500)
 

@@ -268,7 +268,7 @@ def kinds_of(base: type[Event]) -> set[type[Event]]:
 
 def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
     kinds = kinds_of(Event)
-    assert len(kinds) == 24
+    assert len(kinds) == 25
     assert {type(kind.state) for kind in kinds - {RequestEvent}} == {ControllerState}
     assert kinds == OWN_AFFAIRS | EVENTS
 
