@@ -1,14 +1,14 @@
 """Health check of a cluster, from what the active controller reports."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
 from cluster.broker import NO_LEADER, BrokerId
-from cluster.requests.cluster import MALFORMED_ZNODE, UNACCEPTABLE_DIRECTORY, DescribedBroker, Finding
+from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
@@ -20,28 +20,35 @@ IMBALANCE_MAX: Final = 0.1
 class Trouble(StrEnum):
     """Kinds of health issues, most severe first."""
 
-    MALFORMED_ZNODE = MALFORMED_ZNODE
+    MALFORMED_ZNODE = "malformed_znode"
     OFFLINE = "offline_partition"
+    REFUSES_CONTROLLER = "refuses_controller"
     UNDER_MIN_ISR = "under_min_isr"
     DEAD_BROKER = "dead_broker"
+    FAILED_LOG_DIRECTORY = "failed_log_directory"
+    OFFLINE_REPLICA = "offline_replica"
+    DAMAGED_REPLICA = "damaged_replica"
+    SILENT_BROKER = "silent_broker"
+    STUCK_ISR_CHANGE = "stuck_isr_change"
     UNDER_REPLICATED = "under_replicated"
     STUCK_REASSIGNMENT = "stuck_reassignment"
     STUCK_DELETION = "stuck_deletion"
-    UNACCEPTABLE_DIRECTORY = UNACCEPTABLE_DIRECTORY
-    OTHER = "other"
-    """Found by a newer process."""
+    STUCK_SHUTDOWN = "stuck_shutdown"
+    UNACCEPTABLE_DIRECTORY = "unacceptable_directory"
     IMBALANCED_LEADERS = "imbalanced_leaders"
 
 
 class HealthIssue(Struct, frozen=True):
-    """One issue. Where they do not apply, `topic` and `path` are empty, `partition` and `broker` are -1."""
+    """One issue. Where they do not apply, `topic` is empty, `partition` and `broker` are -1.
 
-    trouble: Trouble
+    `trouble`: a `Trouble`, or what a process of a later version calls it.
+    """
+
+    trouble: str
     detail: str
     topic: str = ""
     partition: int = -1
     broker: BrokerId = BrokerId(-1)
-    path: str = ""
 
 
 def find_trouble(
@@ -49,11 +56,12 @@ def find_trouble(
     brokers: Sequence[DescribedBroker],
     reassignments: Sequence[DescribedReassignment],
     deletions: Sequence[DescribedTopicDeletion],
-    findings: Sequence[Finding] = (),
+    findings: Iterable[Finding] = (),
 ) -> list[HealthIssue]:
     """All health issues, most severe kind first. Topics queued for deletion are skipped.
 
-    `findings`: what the processes themselves found wrong.
+    `findings`: what the controller and the brokers know to be wrong themselves; for each broker and kind one is kept
+    where the controller and the broker both report that the broker does not respond.
     """
     staying = [t for t in topics if not t.queued_for_deletion]
     live = {b.id for b in brokers}
@@ -67,16 +75,20 @@ def find_trouble(
         ),
         *(HealthIssue(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
         *_imbalance(staying, live),
-        *map(_issue_of, findings),
+        *(HealthIssue(f.kind, f.detail, f.topic, f.partition, f.broker) for f in _distinct(findings)),
     ]
-    order = list(Trouble)
-    return sorted(found, key=lambda f: (order.index(f.trouble), f.topic, f.partition, f.broker, f.path, f.detail))
+    order = {str(kind): place for place, kind in enumerate(Trouble)}
+    return sorted(found, key=lambda f: (order.get(f.trouble, len(order)), f.topic, f.partition, f.broker))
 
 
-def _issue_of(finding: Finding) -> HealthIssue:
-    trouble = Trouble(finding.kind) if finding.kind in set(Trouble) else Trouble.OTHER
-    detail = finding.detail if trouble is not Trouble.OTHER else f"{finding.kind}: {finding.detail}"
-    return HealthIssue(trouble, detail, finding.topic, finding.partition, finding.broker, finding.path)
+def _distinct(findings: Iterable[Finding]) -> Iterator[Finding]:
+    silent: set[BrokerId] = set()
+    for finding in findings:
+        if finding.kind == Trouble.SILENT_BROKER:
+            if finding.broker in silent:
+                continue
+            silent.add(finding.broker)
+        yield finding
 
 
 def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[HealthIssue]:

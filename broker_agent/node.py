@@ -5,10 +5,11 @@ from typing import Any
 import structlog
 
 from broker_agent.agent import Agent, AgentDependencies
+from broker_agent.batch_validation import BatchValidation
 from broker_agent.cluster_descriptions import ClusterDescriptions
 from broker_agent.delete_records_requests import DeleteRecordsRequests
+from broker_agent.disk_findings import disk_findings
 from broker_agent.fetch_requests import FetchRequests
-from broker_agent.findings import describe_findings
 from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
 from cluster.broker import UNKNOWN_BROKER_EPOCH
@@ -49,7 +50,8 @@ class AgentNode:
     def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
         agent, control = self._agent, self._agent.control
         offsets = OffsetRequests(agent.manager)
-        produce = ProduceRequests(agent.manager, dependencies.clock)
+        validation = BatchValidation(dependencies.workers, dependencies.clock, dependencies.settings)
+        produce = ProduceRequests(agent.manager, dependencies.clock, validation)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -57,6 +59,9 @@ class AgentNode:
             finder=agent.finder,
             metadata=agent.metadata,
         )
+
+        async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
+            return DescribeFindingsResponse((*agent.proposals.findings(), *disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)
@@ -75,13 +80,10 @@ class AgentNode:
                 data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
             ),
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
+            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
-            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, self._describe_findings),
         )
-
-    async def _describe_findings(self, _: DescribeFindingsRequest) -> DescribeFindingsResponse:
-        return DescribeFindingsResponse(tuple(describe_findings(self._agent.broker_id, self._agent.manager.logs)))
 
     async def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:
         """Start the graceful shutdown, as SIGTERM does, if this incarnation of this broker is addressed."""

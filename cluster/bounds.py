@@ -18,7 +18,6 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 _SHOWN_LENGTH: Final = 40
 _SHOWN_BITS: Final = 128
-_OFFSET_DIGITS: Final = 20
 _IN_ZNODES: Final = r"[^/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"
 """A character that ZooKeeper allows in the name of a znode."""
 
@@ -200,14 +199,6 @@ def parse_number(bound: Number, digits: str) -> int | None:
         return None
     number = int(digits)
     return number if bound.accepts(number) and str(number) == digits else None
-
-
-def parse_padded(digits: str) -> int | None:
-    """The offset in the name of a file, written with 20 digits; None if it is none."""
-    if len(digits) != _OFFSET_DIGITS or not (digits.isascii() and digits.isdecimal()):
-        return None
-    offset = int(digits)
-    return offset if OFFSET.accepts(offset) else None
 
 
 def shortened(value: object) -> str:

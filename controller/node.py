@@ -29,7 +29,7 @@ from controller.answered_requests import AnsweredRequests
 from controller.apis import APIS
 from controller.controller import Controller
 from controller.event_loop import preempt
-from controller.handlers.findings import malformed_of, znode_finding
+from controller.handlers.malformed_znode_findings import malformed_of, znode_finding
 from controller.request_events import ControllerApi, RequestEvent
 
 REDIRECT_TIMEOUT_S: Final = 2
@@ -109,7 +109,11 @@ class ControllerNode:
         """The active controller describes the cluster; a standby only who is active."""
         described: DescribeClusterResponse | None = None
         try:
-            described = await self._ask(APIS[DescribeClusterRequest], RequestContext(), request)
+            async with asyncio.timeout(REDIRECT_TIMEOUT_S):
+                described = await self._ask(APIS[DescribeClusterRequest], RequestContext(), request)
+        except TimeoutError:
+            why = "this controller is active, but is busy or waits for ZooKeeper"
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why) from None
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise

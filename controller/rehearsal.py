@@ -7,7 +7,7 @@ live brokers respond. The rehearsal ends where the procedure would wait for repl
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
 from cluster.process.diagnostics import silenced
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.requests.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.requests.control import ControlRequest, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
@@ -28,6 +29,7 @@ from controller.active_controller import ActiveController, React
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.context_copy import copy_of
+from controller.decisions.brokers.refusals import ChannelState
 from controller.decisions.partition_descriptions import described_partition, planned_request
 from controller.dynamic_settings import ConfigListener, DynamicSettings
 from controller.events import Event
@@ -94,6 +96,9 @@ class _Channels:
         delivered.set_result(broker in self._brokers)
         return delivered
 
+    def states(self) -> Mapping[BrokerId, ChannelState]:
+        return dict.fromkeys(self._brokers, ChannelState())
+
 
 class _Changed:
     """Used as the state-change log: collects the changed partitions, in the order of their first record."""
@@ -131,6 +136,8 @@ class Rehearsal:
             put=self._events.append,
             is_active=lambda: True,
             topic_changed=lambda _topic: None,
+            # Without an effect: nothing of a rehearsal may reach the process.
+            log_level=LogLevel(),
         )
         self._listener.settings.unclean_leader_election_enable = original.settings.unclean_leader_election_enable
         self._announced: dict[str, None] = {}

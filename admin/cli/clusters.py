@@ -1,7 +1,6 @@
 """`klamm cluster`: description of the cluster and health check."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import typer
@@ -10,11 +9,10 @@ from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.client import AdminClient
-from admin.health import HealthIssue, find_trouble
+from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-from cluster.requests.cluster import Finding
 
 _COUNTED: Final = ("brokers", "topics", "partitions", "reassignments", "deletions")
 
@@ -52,48 +50,45 @@ def health(*, cluster: Cluster) -> None:
 
     Reports offline and under-replicated partitions, partitions below
     min.insync.replicas, brokers that host replicas but are not registered,
-    stuck reassignments and topic deletions, brokers that lost more than 10 %
-    of their preferred leaderships, malformed znodes, and directories in log
-    directories that cannot be partitions.
+    do not respond or refuse the controller's requests, log directories that
+    failed, replicas that lost records or cannot be loaded, ISR changes,
+    reassignments, topic deletions and shutdowns that are stuck, malformed
+    znodes, directories that cannot be partitions, and brokers that lost more
+    than 10 % of their preferred leaderships.
     """
     findings, counts = cluster.ask(_examine)
     document = {
         "healthy": not findings,
         "counts": counts,
         "findings": [
-            {
-                "kind": f.trouble,
-                "topic": f.topic,
-                "partition": f.partition,
-                "broker": f.broker,
-                "path": f.path,
-                "detail": f.detail,
-            }
+            {"kind": f.trouble, "topic": f.topic, "partition": f.partition, "broker": f.broker, "detail": f.detail}
             for f in findings
         ],
     }
-    rows = ((f.trouble.value, _place(f), f.detail) for f in findings)
+    rows = ((str(f.trouble), _place(f), f.detail) for f in findings)
     if findings or cluster.form is not Format.TABLE:
         write(document, cluster.form, ("issue", "where", "detail"), rows)
     seen = ", ".join(counted(counts[f"{thing}s"], thing) for thing in ("broker", "topic", "partition"))
     say(f"{seen}: {counted(len(findings), 'issue') if findings else 'no issues'}")
+    if any(f.trouble == Trouble.REFUSES_CONTROLLER for f in findings):
+        say("Was ZooKeeper restored from a backup? Then see `klamm cluster recover --dry-run`.")
     if findings:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int]]:
     try:
-        controller = await client.describe_controller()
-    except ApiError:
-        # No controller is active, and the reason may be a znode that a standby knows.
-        findings = await _findings_of(client, client.bootstrap)
-        if not findings:
+        brokers = (await client.describe_controller()).brokers
+    except (ApiError, PeerUnreachableError):
+        # No controller is active; a candidate may know the znode that prevents it.
+        if not (found := await client.describe_candidates_findings()):
             raise
-        return find_trouble((), (), (), (), findings), dict.fromkeys(_COUNTED, 0)
-    brokers = controller.brokers
+        return find_trouble((), (), (), (), found), dict.fromkeys(_COUNTED, 0)
     topics = (await client.describe_topics()).topics
     reassignments = (await client.describe_reassignments()).reassignments
     deletions = (await client.describe_topic_deletions()).deletions
+    known = (await client.describe_findings()).findings
+    of_brokers = await asyncio.gather(*(client.describe_findings_of(broker) for broker in brokers))
     counts = {
         "brokers": len(brokers),
         "topics": len(topics),
@@ -101,29 +96,11 @@ async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, in
         "reassignments": len(reassignments),
         "deletions": len(deletions),
     }
-    # Last, because describing the topics makes the controller read their configs again.
-    addresses = (controller.controller_address, *(broker.endpoint.address for broker in brokers))
-    findings = await _findings_of(client, addresses)
+    findings = [*known, *(finding for of_broker in of_brokers for finding in of_broker)]
     return find_trouble(topics, brokers, reassignments, deletions, findings), counts
 
 
-async def _findings_of(client: AdminClient, addresses: Sequence[str]) -> list[Finding]:
-    """The findings of the nodes that answer, each once."""
-
-    async def ask(address: str) -> tuple[Finding, ...]:
-        try:
-            return await client.describe_findings(address)
-        except (ApiError, PeerUnreachableError):
-            # A node that does not answer, or is older than this request, is an issue of another kind.
-            return ()
-
-    found = await asyncio.gather(*map(ask, addresses))
-    return list(dict.fromkeys(finding for each in found for finding in each))
-
-
 def _place(issue: HealthIssue) -> str:
-    if issue.path:
-        return f"broker {issue.broker}: {issue.path}" if issue.broker >= 0 else issue.path
     if issue.topic:
         return issue.topic if issue.partition < 0 else f"{issue.topic}-{issue.partition}"
-    return f"broker {issue.broker}"
+    return f"broker {issue.broker}" if issue.broker >= 0 else "cluster"

@@ -1,7 +1,5 @@
 """Requests that every process handles, and the stream of cluster events."""
 
-from typing import Final
-
 from msgspec import Struct
 
 from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch
@@ -82,20 +80,16 @@ class DescribeLogHeadsResponse(Struct, frozen=True):
 
 
 class DescribeFindingsRequest(Struct, frozen=True):
-    pass
-
-
-MALFORMED_ZNODE: Final = "malformed_znode"
-UNACCEPTABLE_DIRECTORY: Final = "unacceptable_directory"
+    """Ask a process what it knows to be wrong; of the controllers only the active one responds."""
 
 
 class Finding(Struct, frozen=True):
-    """Something that a process found wrong and skips. `path`: the znode or directory; `detail`: why, and what to
-    do. Where they do not apply, `topic` is empty, `partition` and `broker` are -1.
+    """One thing that is wrong. `kind` is for programs, `detail` for people.
+
+    Where they do not apply, `topic` is empty, `partition` and `broker` are -1.
     """
 
     kind: str
-    path: str
     detail: str
     topic: str = ""
     partition: int = -1

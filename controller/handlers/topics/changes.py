@@ -52,11 +52,13 @@ async def topic_change(active: ActiveController) -> None:
     if vanished:
         # Not the deletion procedure: somebody removed the znodes; no replica is deleted.
         _log.warning("Topics were removed from ZooKeeper without a deletion", topics=vanished)
+        active.topic_calls.drop(vanished)
         active.commit(TopicsRemoved(tuple(vanished), deleted=False))
         await drop_reassignments_of_topics(active, vanished)
     await record_topics(active, topics)
     active.commit(TopicsCreated(tuple(topics)))
     await create_partitions(active, [tp for topic in topics for tp in context.partitions_of(topic)])
+    active.topic_calls.drop(topics)
 
 
 async def partition_modifications(active: ActiveController, topic: str) -> None:
@@ -78,6 +80,7 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
     _record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
     partitions = [TopicPartition(topic, p) for p in added]
     await (create_partitions if known else take_over_partitions)(active, partitions)
+    active.topic_calls.drop([topic])
 
 
 async def partition_state_change(active: ActiveController, tp: TopicPartition) -> None:

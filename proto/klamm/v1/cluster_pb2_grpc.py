@@ -81,7 +81,7 @@ class ClusterServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeFindings(self, request, context):
-        """What this process found wrong and skips; empty if nothing.
+        """What this process knows to be wrong; of the controllers only the active one responds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

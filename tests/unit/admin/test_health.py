@@ -30,7 +30,7 @@ def topic(*partitions: DescribedPartition, min_isr: int = 1, leaving: bool = Fal
     )
 
 
-def kinds(*topics: DescribedTopic, brokers: list[DescribedBroker] = BROKERS) -> list[tuple[Trouble, int, int]]:
+def kinds(*topics: DescribedTopic, brokers: list[DescribedBroker] = BROKERS) -> list[tuple[str, int, int]]:
     return [(f.trouble, f.partition, f.broker) for f in find_trouble(topics, brokers, [], [])]
 
 
@@ -97,21 +97,27 @@ def test_the_most_severe_issue_comes_first() -> None:
     ]
 
 
-@pytest.mark.rule("BD-5")
-def test_what_the_processes_found_is_an_issue_each_with_its_path() -> None:
-    found = find_trouble(
-        (),
-        (),
-        (),
-        (),
-        (
-            Finding("unacceptable_directory", "/data", "'-0' cannot be a partition", broker=BrokerId(3)),
-            Finding("malformed_znode", "/brokers/topics/t/partitions/0/state", "not JSON", "t", 0),
-            Finding("of_a_newer_release", "/x", "why"),
-        ),
-    )
-    assert [(f.trouble, f.path, f.topic, f.partition, f.broker, f.detail) for f in found] == [
-        (Trouble.MALFORMED_ZNODE, "/brokers/topics/t/partitions/0/state", "t", 0, -1, "not JSON"),
-        (Trouble.UNACCEPTABLE_DIRECTORY, "/data", "", -1, 3, "'-0' cannot be a partition"),
-        (Trouble.OTHER, "/x", "", -1, -1, "of_a_newer_release: why"),
+def test_findings_of_processes_are_sorted_among_the_others_and_a_silent_broker_is_named_once() -> None:
+    findings = [
+        Finding("silent_broker", "has not responded for 40 s", broker=BrokerId(2)),
+        Finding("of a later version", "?", "t", 1),
+        Finding("refuses_controller", "broker 3 refuses", broker=BrokerId(3)),
+        Finding("silent_broker", "does not respond", broker=BrokerId(2)),
+    ]
+    found = find_trouble([topic(partition(0, -1, [1], [1]))], BROKERS, [], [], findings)
+    assert [(f.trouble, f.broker) for f in found] == [
+        (Trouble.OFFLINE, -1),
+        (Trouble.REFUSES_CONTROLLER, 3),
+        (Trouble.SILENT_BROKER, 2),
+        ("of a later version", -1),
+    ]
+
+
+@pytest.mark.rule("BD-4", "BD-5")
+def test_a_malformed_znode_is_the_first_issue_and_a_directory_that_is_left_alone_one_of_the_last() -> None:
+    directory = Finding("unacceptable_directory", "/data: '-0' cannot be a partition", broker=BrokerId(3))
+    znode = Finding("malformed_znode", "/brokers/topics/t/partitions/0/state: not JSON", "t", 0)
+    assert [(f.trouble, f.topic, f.partition, f.broker) for f in find_trouble((), (), (), (), (directory, znode))] == [
+        (Trouble.MALFORMED_ZNODE, "t", 0, -1),
+        (Trouble.UNACCEPTABLE_DIRECTORY, "", -1, 3),
     ]

@@ -1,4 +1,4 @@
-"""Answers DescribeFindings: the malformed znodes of the cluster, each with its path and why it is skipped.
+"""The malformed znodes of the cluster for DescribeFindings, each with its path and why it is skipped.
 
 Those of brokers, topics and partitions are what the controller found when it last read them, which watches keep up to
 date; the others are read for the answer. Source: klamm. BD-5
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cluster.bounds import shortened
-from cluster.requests.cluster import MALFORMED_ZNODE, DescribeFindingsRequest, DescribeFindingsResponse, Finding
+from cluster.requests.cluster import Finding
 from cluster.znodes import paths
 from cluster.znodes.checks import why_malformed
 from controller.active_controller import ActiveController
@@ -30,13 +30,14 @@ _PARENTS: Final = (
     paths.CONFIG_CHANGES,
     paths.DELETE_TOPICS,
 )
+MALFORMED_ZNODE: Final = "malformed_znode"
 _PATH_LENGTH: Final = 400
-_REMEDY: Final = "; it is skipped until it is repaired or deleted"
 
 
-async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
+async def malformed_znodes(active: ActiveController) -> list[Finding]:
+    """One finding per malformed znode, sorted by path. Raises ZooKeeperError."""
     found = dict(active.store.malformed.items()) | await _read_the_others(active.reads)
-    return DescribeFindingsResponse(tuple(znode_finding(path, found[path]) for path in sorted(found)))
+    return [znode_finding(path, found[path]) for path in sorted(found)]
 
 
 async def _read_the_others(zookeeper: ZooKeeperReads) -> dict[str, str]:
@@ -60,6 +61,7 @@ def znode_finding(path: str, why: str) -> Finding:
     """The finding about a malformed znode; a long or unprintable path is shortened."""
     named = path if path.isascii() and path.isprintable() and len(path) <= _PATH_LENGTH else shortened(path)
     partition = paths.partition_of_state_path(path)
+    detail = f"{named}: {why}; it is skipped until it is repaired or deleted"
     if partition is not None:
-        return Finding(MALFORMED_ZNODE, named, why + _REMEDY, partition.topic, partition.partition)
-    return Finding(MALFORMED_ZNODE, named, why + _REMEDY)
+        return Finding(MALFORMED_ZNODE, detail, partition.topic, partition.partition)
+    return Finding(MALFORMED_ZNODE, detail)
