@@ -58,7 +58,7 @@ class Controller:
         registry: Metrics,
         clock: WallClock,
         random: Random,
-        log_level: LogLevel,
+        log_level: LogLevel | None = None,
     ) -> None:
         self.config = config
         self.metrics = ControllerMetrics(registry)
@@ -71,7 +71,7 @@ class Controller:
             put=self.events.put,
             is_active=lambda: self.is_active,
             topic_changed=self._on_settings_of_topic,
-            log_level=log_level,
+            log_level=LogLevel() if log_level is None else log_level,
         )
         self._clock = clock
         self._zookeeper = zookeeper
