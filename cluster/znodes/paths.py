@@ -1,5 +1,6 @@
 """The paths of znodes. Source: Kafka ZkData.scala."""
 
+from functools import lru_cache
 from typing import Final
 
 from cluster import bounds
@@ -53,6 +54,7 @@ def broker_of_name(name: str) -> BrokerId | None:
     return None if broker is None else BrokerId(broker)
 
 
+@lru_cache(maxsize=1024)
 def partition_of_name(name: str) -> int | None:
     """The number of a child of `/brokers/topics/<topic>/partitions`; None if the name is no partition number."""
     return bounds.parse_number(bounds.PARTITION, name)

@@ -13,7 +13,7 @@ from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoc
 from cluster.errors import MalformedZnodeError
 from cluster.partition import RECOVERED, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.znodes.bodies import LeaderId, ReplicaId, decode, require, require_count, within
-from cluster.znodes.paths import state_path, topic_path
+from cluster.znodes.paths import partition_of_name, state_path, topic_path
 
 
 class _Topic(Struct):
@@ -49,11 +49,11 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
         require(path, data, bounds.TOPIC_ID, body.topic_id)
     partitions: dict[int, ReplicaAssignment] = {}
     for name, replicas in body.partitions.items():
-        partition = bounds.parse_number(bounds.PARTITION, name)
+        partition = partition_of_name(name)
         if partition is None:
             raise MalformedZnodeError(path, data, why_not(bounds.PARTITION, name))
         lists = replicas, body.adding_replicas.get(name, ()), body.removing_replicas.get(name, ())
-        for replica_list in lists:
+        for replica_list in filter(None, lists):
             require_count(path, data, bounds.REPLICAS, replica_list)
         partitions[partition] = ReplicaAssignment(*lists)
     return TopicAssignment(partitions, body.topic_id)
