@@ -317,8 +317,12 @@ class Controller:
         if notification.path == CONFIG_CHANGES:
             self._config_listener.changes.changed(notification.kind)
             return
-        unresolved = () if self._active is None else self._active.admin_requests.unresolved
-        event = event_of_watch(notification, self._own_registration, unresolved)
+        active = self._active
+        if active is None:
+            event = event_of_watch(notification, self._own_registration)
+        else:
+            pending = active.admin_requests.unresolved, active.store.malformed
+            event = event_of_watch(notification, self._own_registration, *pending)
         if event is not None:
             self.events.put(event)
 
