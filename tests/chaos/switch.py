@@ -39,7 +39,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Link(NamedTuple):
-    """What happens to packets of one direction. `drop`, `reset`: probabilities; `rate`: bytes per second, 0 no limit."""
+    """What happens to packets of one direction. `drop`, `reset`: probabilities; `rate`: bytes per second, 0: any."""
 
     drop: float = 0.0
     delay_ms: float = 0.0
@@ -126,15 +126,16 @@ def _resets(packet: bytes) -> tuple[bytes, bytes] | None:
         return None
     length = len(packet) - start - (offset >> 4) * 4 + bool(flags & (_SYN | _FIN))
     source, destination = packet[12:16], packet[16:20]
-    to_sender = _reset(destination, source, destination_port, source_port, acknowledged, sequence + length)
-    to_receiver = _reset(source, destination, source_port, destination_port, sequence, acknowledged)
+    back, on = (destination_port, source_port), (source_port, destination_port)
+    to_sender = _reset(destination, source, back, (acknowledged, sequence + length))
+    to_receiver = _reset(source, destination, on, (sequence, acknowledged))
     return to_sender, to_receiver
 
 
-def _reset(source: bytes, destination: bytes, from_port: int, to_port: int, sequence: int, acknowledged: int) -> bytes:
-    tcp = struct.pack(
-        ">HHIIBBHHH", from_port, to_port, sequence, acknowledged & 0xFFFFFFFF, 5 << 4, _RST | _ACK, 0, 0, 0
-    )
+def _reset(source: bytes, destination: bytes, ports: tuple[int, int], numbers: tuple[int, int]) -> bytes:
+    """`numbers`: of the sequence and of the acknowledgement."""
+    wrapped = [number & 0xFFFFFFFF for number in numbers]
+    tcp = struct.pack(">HHIIBBHHH", *ports, *wrapped, 5 << 4, _RST | _ACK, 0, 0, 0)
     pseudo = source + destination + struct.pack(">BBH", 0, _TCP, len(tcp))
     tcp = tcp[:16] + struct.pack(">H", _checksum(pseudo + tcp)) + tcp[18:]
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 0, 0x4000, 64, _TCP, 0, source, destination)
