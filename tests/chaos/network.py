@@ -1,5 +1,6 @@
 """The network between the processes of a run, as faults see it: one-way links between named hosts."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -62,7 +63,8 @@ class Network:
 
     def close(self) -> None:
         assert self._switch.stdin is not None
-        self._switch.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._switch.stdin.close()
         self._switch.wait()
 
     def _apply(self) -> None:

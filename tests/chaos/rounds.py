@@ -46,10 +46,19 @@ class HealthMonitor:
     """The process that asks for the health, and its answers."""
 
     def __init__(self, folder: Path, bootstrap: list[str]) -> None:
-        self._file = folder / "health.jsonl"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.health_monitor", ",".join(bootstrap), str(self._file)]
-        )
+        self._file, self._stacks = folder / "health.jsonl", folder / "health-stacks.txt"
+        self._command = [sys.executable, "-m", "tests.chaos.health_monitor", ",".join(bootstrap), str(self._file)]
+        self._start()
+
+    def _start(self) -> None:
+        with self._stacks.open("ab") as errors:
+            self._process = subprocess.Popen(self._command, stderr=errors)
+
+    def check(self) -> None:
+        """Raises StuckError if the command hung and was ended; it is asked again from then on."""
+        if self._process.poll() is not None:
+            self._start()
+            raise StuckError(f"`klamm cluster health` hung or failed: {self._stacks}")
 
     def answers(self, since: float) -> list[Answer]:
         """Those to questions that were asked after a moment of the monotonic clock."""
@@ -67,11 +76,12 @@ class RoundRunner:
         self._cluster, self._monitor, self._commit = cluster, monitor, commit
 
     async def until_healthy(self, since: float) -> None:
-        """Until health has nothing to say. Raises StuckError with what it says after the deadline."""
+        """Until all brokers are there and health has nothing to say. Raises StuckError after the deadline."""
         while True:
             answers = self._monitor.answers(since)
-            if any(answer.is_healthy for answer in answers):
+            if any(answer.is_healthy and answer.brokers == len(BROKERS) for answer in answers):
                 return
+            self._monitor.check()
             if time.monotonic() - since > HEALTHY_S:
                 last = answers[-1].named if answers else ["no answer"]
                 raise StuckError(f"not healthy {HEALTHY_S:.0f} s after the fault: {'; '.join(last[:4])}")
