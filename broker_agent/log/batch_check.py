@@ -131,10 +131,26 @@ class BatchWalk:
         if why is None:
             at = self._load(header.size)
             batch = memoryview(self._buffer)[at : at + header.size]
-            why = find_batch_fault(header, batch, self.expected)
+            why = find_batch_fault(header, batch, self.expected) or self._find_gap_fault(header)
             if why is None:
                 return CheckedBatch(self.end, header, batch)
         return Fault(self.end, why)
+
+    def _find_gap_fault(self, header: BatchHeader) -> str | None:
+        """Why a batch cannot begin above the end of its predecessor; no checksum covers its base offset.
+
+        A gap is left by a truncation inside a batch, to where a new leader epoch begins. So either a later batch or a
+        higher epoch has to confirm it.
+        """
+        expected, behind = self.expected, self.end + header.size
+        if header.base_offset == expected.next_offset:
+            return None
+        gap = f"base offset {header.base_offset} leaves a gap behind {expected.next_offset}"
+        if self._size - behind < HEADER_SIZE:
+            return None if header.leader_epoch > expected.leader_epoch else f"{gap} that nothing confirms"
+        following = parse_header(self._read(behind, HEADER_SIZE))
+        is_below = expected.next_offset <= following.base_offset <= header.last_offset
+        return f"{gap}, the next batch has {following.base_offset}" if is_below and following.magic == MAGIC else None
 
     def _load(self, length: int) -> int:
         """Have `length` bytes from `end` on in the buffer; returns where they begin."""
