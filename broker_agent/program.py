@@ -27,6 +27,7 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
+from cluster.rpc.serving import Listener
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from state_log.apis import state_log_apis
@@ -94,7 +95,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
     """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
     try:
-        server = await serve_broker_agent(config.listen, AgentNode(agent, dependencies), dependencies.metrics)
+        server = await serve_broker_agent(Listener(config.listen), AgentNode(agent, dependencies), dependencies.metrics)
         try:
             endpoint = config.advertised_endpoint(server.port)
             await agent.start(endpoint)

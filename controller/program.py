@@ -21,6 +21,7 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
+from cluster.rpc.serving import Listener
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from controller.config import ControllerConfig
@@ -45,7 +46,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
-    server = await serve_controller(config.listen, entrance, metrics)
+    server = await serve_controller(Listener(config.listen), entrance, metrics)
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
         cleanup.push_async_callback(client.close)
