@@ -10,11 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
+from msgspec import Struct
+
+from admin.request_parts import send_in_parts
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.requests.data import MetadataRequest, MetadataResponse
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound=Struct)
 
 PROBE_TIMEOUT_MS = 3_000
 """A node that hangs must not use up the whole timeout while others would answer."""
@@ -118,7 +121,13 @@ class ClusterConnection:
         return response
 
     async def ask_controller(self, request: Any, expected: type[_T]) -> _T:
-        """Send to the active controller, retrying until the timeout under one request id."""
+        """Send to the active controller, retrying until the timeout under one request id.
+
+        A request that is too large for it is sent in parts.
+        """
+        return await send_in_parts(request, lambda part: self._ask_controller(part, expected))
+
+    async def _ask_controller(self, request: Any, expected: type[_T]) -> _T:
         limit_ms = self._timeout_ms
         if hasattr(request, "timeout_ms"):
             # The controller waits as long as it was asked to; its answer comes a little later.

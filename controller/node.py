@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
+from cluster.listeners import has_one_address
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -15,7 +16,7 @@ from cluster.requests.cluster import (
     WatchResponse,
 )
 from cluster.requests.context import RequestContext
-from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi
+from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER_EPOCH
@@ -53,6 +54,8 @@ class ControllerNode:
         """
         api = self.apis.get(type(request))
         try:
+            if api is not None:
+                self._check_listener(api, context, request)
             match api:
                 case DirectApi():
                     return await api.handler(request)
@@ -66,6 +69,18 @@ class ControllerNode:
                 raise
             message = error.message
         raise ApiError(ErrorCode.NOT_CONTROLLER, message, leader_address=await self._active_address())
+
+    def _check_listener(self, api: Api[Any], context: RequestContext, request: Any) -> None:
+        """Refuse a request at the wrong listener, unless it is of a broker that knows no other (LS-3).
+
+        A standby refuses all requests of brokers anyway.
+        """
+        if api.kind is ApiKind.INTER_NODE:
+            broker = self._controller.registered_broker(request.broker_id)
+            if not self._controller.is_active or (broker is not None and has_one_address(broker.endpoints)):
+                return
+        config = self._controller.config
+        check_listener(api, context, config.listeners, config.endpoints)
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
         """The response from the event loop, after what the caller waits for; the first one for a repeated mutation."""
