@@ -21,7 +21,8 @@ def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
     caller decides what may be sent twice.
     """
     return [
-        *_message_options(),
+        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -37,9 +38,11 @@ def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
     ]
 
 
-def server_options() -> list[tuple[str, int]]:
+def server_options(request_bytes_max: int) -> list[tuple[str, int]]:
+    """Options of a listener's server, which refuses larger requests."""
     return [
-        *_message_options(),
+        ("grpc.max_receive_message_length", request_bytes_max),
+        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
         # Clients also keep idle channels alive; without this option a server closes their connections (GOAWAY).
@@ -48,7 +51,3 @@ def server_options() -> list[tuple[str, int]]:
         # Otherwise a second process could bind the same port and get half of the calls.
         ("grpc.so_reuseport", 0),
     ]
-
-
-def _message_options() -> list[tuple[str, int]]:
-    return [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.max_send_message_length", MESSAGE_BYTES_MAX)]
