@@ -27,6 +27,8 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
+from cluster.rpc.admission import Admission
+from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.serving import Listener
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
@@ -94,8 +96,10 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
     """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
+    node = AgentNode(agent, dependencies)
+    admission = Admission(AdmissionLimits.from_settings(config.settings), dependencies.metrics, node.recognize)
     try:
-        server = await serve_broker_agent(Listener(config.listen), AgentNode(agent, dependencies), dependencies.metrics)
+        server = await serve_broker_agent(Listener(config.listen), node, dependencies.metrics, admission)
         try:
             endpoint = config.advertised_endpoint(server.port)
             await agent.start(endpoint)

@@ -21,6 +21,8 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
+from cluster.rpc.admission import Admission
+from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.serving import Listener
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
@@ -46,7 +48,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
-    server = await serve_controller(Listener(config.listen), entrance, metrics)
+    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics)
+    server = await serve_controller(Listener(config.listen), entrance, metrics, admission)
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
         cleanup.push_async_callback(client.close)
