@@ -16,8 +16,8 @@ from cluster.process.metrics import Metrics
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.budgets import Budget, Peer
 from cluster.rpc.call_kinds import CallKind
-from cluster.rpc.memory_pool import MemoryPool, Reception
-from cluster.rpc.refusals import not_received, too_many, too_many_connections
+from cluster.rpc.memory_pool import LATE_AFTER_S, MemoryPool, Reception
+from cluster.rpc.refusals import no_room, not_received, too_many, too_many_connections
 from cluster.rpc.turns import Turns
 
 Recognize = Callable[[Any], CallKind | None]
@@ -122,29 +122,47 @@ class Call:
         admission.enter(kind, peer)
 
     async def receive(self, read: Callable[[], Awaitable[Any]]) -> Any:
-        """Read the request, once there is room for the largest one.
-
-        Raises ApiError if there is no room, or if the request did not arrive, within the transfer timeout.
-        """
+        """Read the request. Raises ApiError if there is no room for it, or if it does not arrive in time."""
         limits, memory = self._admission.limits, self._admission.memory
-        amount = 0 if self.kind is CallKind.CONTROL else limits.socket_request_max_bytes
-        reception: Reception | None = None
         # In a stream of requests, the one before has been answered.
         self._hold(0)
+        reception: Reception | None = None
+        late: asyncio.TimerHandle | None = None
         try:
             async with asyncio.timeout(limits.klamm_request_transfer_timeout_ms / 1000) as limit:
-                await memory.room_for_request(self.kind, self.peer, amount)
-                self._bytes += amount
-                reception = memory.begin(self.kind, self.peer, limit)
-                try:
-                    data = await read()
-                finally:
-                    memory.end(reception)
+                if self.kind is CallKind.PRODUCE:
+                    await memory.room_for_request(self.kind, self.peer, limits.socket_request_max_bytes)
+                    self._bytes = limits.socket_request_max_bytes
+                reception = Reception(self.kind, limit)
+                if self._bytes:
+                    memory.begin(reception)
+                elif self.kind is not CallKind.CONTROL:
+                    late = asyncio.get_running_loop().call_later(LATE_AFTER_S, self._reserve_late, reception)
+                data = await read()
         except TimeoutError:
             self._admission.count_refusal(self.kind)
             raise not_received(limits, reception) from None
-        self._hold(len(data) if isinstance(data, bytes) else 0)
+        finally:
+            if late is not None:
+                late.cancel()
+            if reception is not None:
+                memory.end(reception)
+        self._received(len(data) if isinstance(data, bytes) else 0)
         return data
+
+    def _reserve_late(self, reception: Reception) -> None:
+        amount = self._admission.limits.socket_request_max_bytes
+        if self._admission.memory.room_for_late_request(reception, self.peer, amount):
+            self._bytes = amount
+        else:
+            reception.cut_off()
+
+    def _received(self, size: int) -> None:
+        memory = self._admission.memory
+        if size > self._bytes and not memory.has_room(self.kind, self.peer, size - self._bytes):
+            self._admission.count_refusal(self.kind)
+            raise no_room(self._admission.limits, size)
+        self._hold(size)
 
     def reclassify(self, kind: CallKind) -> None:
         """Count as another kind from now on; raises ApiError if there is no room for it."""
@@ -190,7 +208,10 @@ class Call:
 
     async def _room_for_response(self) -> None:
         if self._response_bytes and not self._reserved:
-            await self._admission.memory.room_for_response(self.kind, self.peer, self._response_bytes)
+            memory = self._admission.memory
+            if not memory.has_room(self.kind, self.peer, self._response_bytes):
+                self._leave_handled()
+            await memory.room_for_response(self.kind, self.peer, self._response_bytes)
             self._reserved = self._response_bytes
             self._bytes += self._reserved
 

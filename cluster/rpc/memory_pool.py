@@ -1,8 +1,9 @@
 """The bytes of all requests and responses in flight, under one budget; what finds no room waits.
 
-A request's size is unknown before it has been read, so room for the largest request is reserved, and the difference
-given back afterwards. Requests wait newest first: under overload the oldest are those whose callers have given up.
-Responses wait in order, and before requests. Source: Kafka SimpleMemoryPool (`queued.max.request.bytes`).
+A request's size is unknown before it has been read. For those that are large as a rule (produce), room for the largest
+is reserved first and the difference given back afterwards; they wait newest first, because under overload the callers
+of the oldest have given up. Others are read at once, and need that room only if they take long to arrive. Responses
+wait in order, and before requests. Source: Kafka SimpleMemoryPool (`queued.max.request.bytes`).
 """
 
 import asyncio
@@ -12,6 +13,10 @@ from typing import Final
 from cluster.rpc.budgets import Bound, Budget, Peer
 from cluster.rpc.call_kinds import CallKind
 
+LATE_AFTER_S: Final = 0.05
+"""A request that was not there at once needs room for the largest one from this time on. What may arrive within it is
+limited by the network.
+"""
 SLOW_AFTER_S: Final = 2.0
 """A request that takes longer to arrive makes way for one that waits."""
 
@@ -29,12 +34,16 @@ class _Waiting:
 class Reception:
     """A request that is being received. `limit` is the timeout around it; `is_cut`: it made way for another one."""
 
-    __slots__ = ("is_cut", "kind", "limit", "peer", "since")
+    __slots__ = ("is_cut", "kind", "limit", "since")
 
-    def __init__(self, kind: CallKind, peer: Peer, limit: asyncio.Timeout) -> None:
-        self.kind, self.peer, self.limit = kind, peer, limit
+    def __init__(self, kind: CallKind, limit: asyncio.Timeout) -> None:
+        self.kind, self.limit = kind, limit
         self.since = asyncio.get_running_loop().time()
         self.is_cut = False
+
+    def cut_off(self) -> None:
+        self.is_cut = True
+        self.limit.reschedule(asyncio.get_running_loop().time())
 
 
 class _Queue:
@@ -104,18 +113,29 @@ class MemoryPool:
             self._requests[kind].unblock(peer)
             self._grant()
 
-    def begin(self, kind: CallKind, peer: Peer, limit: asyncio.Timeout) -> Reception:
-        """A request is being received under this timeout; `end` follows."""
-        reception = Reception(kind, peer, limit)
-        if kind is not CallKind.CONTROL:
-            self._receiving[reception] = None
-        return reception
+    def begin(self, reception: Reception) -> None:
+        """The room for this request is used until `end`."""
+        self._receiving[reception] = None
+
+    def room_for_late_request(self, reception: Reception, peer: Peer, amount: int) -> bool:
+        """Use `amount` more bytes for a request that takes long, in place of one that takes longer if need be."""
+        if not self._take(reception.kind, peer, amount):
+            slowest = self._slowest(reception.kind)
+            if slowest is None or slowest.since + SLOW_AFTER_S > asyncio.get_running_loop().time():
+                return False
+            self._cut_off(slowest)
+            self.budget.take(reception.kind, peer, amount)
+        self.begin(reception)
+        return True
 
     def end(self, reception: Reception) -> None:
         self._receiving.pop(reception, None)
 
+    def has_room(self, kind: CallKind, peer: Peer, amount: int) -> bool:
+        return kind is CallKind.CONTROL or self.budget.obstacle(kind, peer, amount) is None
+
     def _take(self, kind: CallKind, peer: Peer, amount: int) -> bool:
-        if kind is not CallKind.CONTROL and self.budget.obstacle(kind, peer, amount) is not None:
+        if not self.has_room(kind, peer, amount):
             return False
         self.budget.take(kind, peer, amount)
         return True
@@ -159,20 +179,22 @@ class MemoryPool:
 
     def _relieve(self) -> None:
         """While requests wait, cut off one that takes long to arrive, or come back when it will have taken long."""
-        slowest = None if self._relief is not None else self._slowest()
+        urgent = next((kind for kind in CallKind if self._waiting_of[kind]), None)
+        slowest = None if urgent is None or self._relief is not None else self._slowest(urgent)
         if slowest is not None:
             loop = asyncio.get_running_loop()
-            self._relief = loop.call_at(max(slowest.since + SLOW_AFTER_S, loop.time()), self._cut_off, slowest)
+            self._relief = loop.call_at(max(slowest.since + SLOW_AFTER_S, loop.time()), self._end_relief, slowest)
 
-    def _slowest(self) -> Reception | None:
-        """The request that has been arriving longest, of those that are no more urgent than one that waits."""
-        urgent = next((kind for kind in CallKind if self._waiting_of[kind]), None)
-        return None if urgent is None else next((r for r in self._receiving if r.kind >= urgent), None)
+    def _slowest(self, kind: CallKind) -> Reception | None:
+        """The request that has been arriving longest, of those that are no more urgent than `kind`."""
+        return next((reception for reception in self._receiving if reception.kind >= kind), None)
+
+    def _end_relief(self, slow: Reception) -> None:
+        self._relief = None
+        if slow in self._receiving and self.waiting:
+            self._cut_off(slow)
+        self._relieve()
 
     def _cut_off(self, slow: Reception) -> None:
-        self._relief = None
-        if slow is self._slowest():
-            slow.is_cut = True
-            slow.limit.reschedule(asyncio.get_running_loop().time())
-            self.end(slow)
-        self._relieve()
+        slow.cut_off()
+        self.end(slow)

@@ -4,7 +4,7 @@ from cluster.errors import ApiError, ErrorCode
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.budgets import Bound, Budget, Peer
 from cluster.rpc.call_kinds import CallKind
-from cluster.rpc.memory_pool import SLOW_AFTER_S, Reception
+from cluster.rpc.memory_pool import Reception
 
 
 def too_many(budget: Budget, bound: Bound, kind: CallKind, doing: str, setting: str) -> ApiError:
@@ -30,11 +30,16 @@ def not_received(limits: AdmissionLimits, reception: Reception | None) -> ApiErr
     if reception is None:
         why = f"no room for the request for {limits.klamm_request_transfer_timeout_ms} ms"
     elif reception.is_cut:
-        why = f"the request had not arrived after {SLOW_AFTER_S:g} s, and others waited for its room"
+        why = "the request took long to arrive, and there was no room to go on with it"
     else:
         limit = limits.klamm_request_transfer_timeout_ms
         why = f"the request did not arrive within {limit} ms"
         return _refusal("klamm.request.transfer.timeout.ms", limit, why, "send it faster, or in smaller parts")
+    return _refusal("queued.max.request.bytes", limits.queued_max_request_bytes, why, "retry later")
+
+
+def no_room(limits: AdmissionLimits, size: int) -> ApiError:
+    why = f"no room for a request of {size} bytes"
     return _refusal("queued.max.request.bytes", limits.queued_max_request_bytes, why, "retry later")
 
 
