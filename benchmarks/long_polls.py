@@ -21,7 +21,6 @@ import grpc
 from admin.client import AdminClient
 from benchmarks.data_path import Clients, cpu_seconds
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId
-from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.control import StopReplicaRequest
 from cluster.requests.topics import NewTopic
@@ -59,7 +58,6 @@ async def consume(arguments: argparse.Namespace) -> None:
                 counts["records"] += bool(data.records)
                 offset = data.high_watermark
             except grpc.aio.AioRpcError as error:
-                open("/tmp/adm/refused", "a").write(f"{time.time():.2f} {error.code()} {error.details()}\n")
                 counts["refused" if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else "failed"] += 1
                 await asyncio.sleep(1)
             finally:

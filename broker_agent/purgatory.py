@@ -15,7 +15,7 @@ from cluster.process.metrics import Metrics
 from cluster.process.parking import parked
 from cluster.process.request_metrics import record_waiting
 
-CHECKED_AT_ONCE: Final = 64
+CHECKED_AT_ONCE: Final = 16
 """Of operations that watch one partition, how many are tested before others have their turn on the event loop."""
 Test = Callable[[TopicPartition], bool]
 """Called after the partition changed; True completes the operation."""

@@ -18,7 +18,7 @@ from cluster.rpc.budgets import Budget, Peer
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.memory_pool import LATE_AFTER_S, MemoryPool, Reception
 from cluster.rpc.refusals import no_room, not_received, too_many, too_many_connections
-from cluster.rpc.turns import Turns
+from cluster.rpc.turns import Turn, Turns
 
 Recognize = Callable[[Any], CallKind | None]
 """The kind of a call by its request, where it differs from that of its method."""
@@ -110,7 +110,7 @@ class Admission:
 class Call:
     """A call that was let in. `end` is called once, however it ends."""
 
-    __slots__ = ("_admission", "_bytes", "_is_handled", "_reserved", "_response_bytes", "kind", "peer")
+    __slots__ = ("_admission", "_bytes", "_is_handled", "_reserved", "_response_bytes", "_turn", "kind", "peer")
 
     def __init__(self, admission: Admission, kind: CallKind, peer: Peer) -> None:
         self.kind, self.peer = kind, peer
@@ -119,6 +119,7 @@ class Call:
         self._response_bytes = self._reserved = 0
         """What a response may need, and how much of it is part of `_bytes` now."""
         self._is_handled = True
+        self._turn: Turn | None = None
         admission.enter(kind, peer)
 
     async def receive(self, read: Callable[[], Awaitable[Any]]) -> Any:
@@ -183,12 +184,13 @@ class Call:
         await self._room_for_response()
 
     def park(self) -> None:
+        self._end_turn()
         self._leave_handled()
         self._hold(self._bytes - self._reserved)
         self._reserved = 0
 
     async def resume(self) -> None:
-        await self._admission.turns.next(self.kind)
+        self._turn = await self._admission.turns.take(self.kind)
         await self._room_for_response()
 
     def answered(self, response_bytes: int) -> None:
@@ -197,6 +199,7 @@ class Call:
         self._hold(response_bytes)
 
     def end(self) -> None:
+        self._end_turn()
         self._leave_handled()
         self._hold(0)
         self._admission.leave(self.kind, self.peer)
@@ -214,6 +217,11 @@ class Call:
             await memory.room_for_response(self.kind, self.peer, self._response_bytes)
             self._reserved = self._response_bytes
             self._bytes += self._reserved
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.end()
+            self._turn = None
 
     def _leave_handled(self) -> None:
         if self._is_handled:
