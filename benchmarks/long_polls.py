@@ -21,17 +21,18 @@ import grpc
 from admin.client import AdminClient
 from benchmarks.data_path import Clients, cpu_seconds
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId
+from cluster.local_cluster import BROKER
 from cluster.partition import TopicPartition
 from cluster.requests.control import StopReplicaRequest
 from cluster.requests.topics import NewTopic
 from cluster.rpc.channels import channel_options
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER
 from klamm.v1 import broker_agent_pb2 as pb
 from simulator.record_batches import encode_batch
 
 _TIMEOUT_MS = 30_000
+_ATTEMPTS, _PAUSE_S = 600, 0.2
 _FETCH = "/klamm.v1.BrokerAgentService/Fetch"
 
 
@@ -102,9 +103,11 @@ class Consumers:
     async def until_waiting(self, wanted: int) -> float:
         """Seconds until so many wait; gives up after a while."""
         began = time.perf_counter()
-        while (took_s := time.perf_counter() - began) < _TIMEOUT_MS / 250 and self.total()["waiting"] < wanted:
-            await asyncio.sleep(0.2)
-        return round(took_s, 1)
+        for _ in range(_ATTEMPTS):
+            if self.total()["waiting"] >= wanted:
+                break
+            await asyncio.sleep(_PAUSE_S)
+        return round(time.perf_counter() - began, 1)
 
     def total(self) -> dict[str, int]:
         names = ("waiting", "answered", "records", "refused", "failed")
@@ -190,14 +193,18 @@ class Agent:
         await asyncio.gather(*tasks, return_exceptions=True)
         took_s = time.perf_counter() - began
         after = {} if consumers is None else consumers.total()
-        pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
         return {
             "control": controls.summary(),
             "produce": {**produces.summary(), "per_s": round(len(produces.ms) / took_s, 1)},
             "consumers": {name: after[name] - (0 if name == "waiting" else before[name]) for name in after},
             "agent_cpu_percent": round((cpu_seconds(self._pid) - cpu) / took_s * 100, 1),
-            "agent_rss_mib": pages * resource.getpagesize() >> 20,
+            "agent_rss_mib": rss_mib(self._pid),
         }
+
+
+def rss_mib(pid: int) -> int:
+    """The resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() >> 20
 
 
 async def measure(arguments: argparse.Namespace) -> dict[str, object]:

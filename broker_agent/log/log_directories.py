@@ -11,7 +11,7 @@ from typing import Final
 
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import remove_cut_markers
-from broker_agent.log.directory_names import deleted_name
+from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import create_log
@@ -35,6 +35,8 @@ class DiskLogDirectories:
         self._dependencies, self._on_failure = dependencies, on_failure
         self._producer_expiration_ms = producer_expiration_ms
         self._directories = {path: LogDirectory(dependencies.disk, path, self._directory_failed) for path in paths}
+        self.unacceptable_names: dict[str, tuple[str, ...]] = {}
+        """Log directory -> its subdirectories that cannot be partitions; they were left alone at the start."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
         dependencies.metrics.watch(self._logs)
         self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
@@ -89,7 +91,11 @@ class DiskLogDirectories:
     async def _create(
         self, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
-        """Create in a live directory, first the one with the fewest logs; a failing one is reported, the next tried."""
+        """Create in a live directory, first the one with the fewest logs; a failing one is reported, the next tried.
+
+        Raises LogAppendError for a name that is not acceptable, before anything is created.
+        """
+        path_in("", topic_partition)
         done = self._creations[topic_partition] = asyncio.Event()
         try:
             while candidates := self.live_directories:
@@ -109,7 +115,7 @@ class DiskLogDirectories:
     async def _create_in(
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
-        path = f"{directory.path}/{topic_partition}"
+        path = path_in(directory.path, topic_partition)
         with directory:
             loaded = await self._dependencies.disk.run(partial(create_log, self._dependencies, path, config, topic_id))
         with directory:  # It may have failed while the thread was at work.

@@ -14,10 +14,10 @@ from typing import Any
 from cluster.errors import ApiError
 from cluster.process.metrics import Metrics
 from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.admission_refusals import no_room, not_received, too_many, too_many_connections
 from cluster.rpc.budgets import Budget, Peer
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.memory_pool import LATE_AFTER_S, MemoryPool, Reception
-from cluster.rpc.refusals import no_room, not_received, too_many, too_many_connections
 from cluster.rpc.turns import Turn, Turns
 
 Recognize = Callable[[Any], CallKind | None]

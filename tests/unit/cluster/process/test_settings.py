@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cluster.process.settings import INT64_MAX, Settings
+from cluster.process.settings import INT32_MAX, INT64_MAX, Settings
 
 DEFAULTS: dict[str, Any] = {
     "broker.id": -1,
@@ -70,7 +70,16 @@ DEFAULTS: dict[str, Any] = {
     "num.recovery.threads.per.data.dir": 1,
     "num.io.threads": 8,
     "background.threads": 10,
+    "max.connections": INT32_MAX,
+    "max.connections.per.ip": INT32_MAX,
+    "connections.max.idle.ms": 600_000,
 }
+OTHER_DEFAULTS = {
+    "socket.request.max.bytes": 16_777_216,
+    "queued.max.requests": 4096,
+    "queued.max.request.bytes": 268_435_456,
+}
+"""Kafka's are 104857600, 500 and -1."""
 WITHOUT_DEFAULT = {
     "zookeeper.connect",
     "listeners",
@@ -90,8 +99,9 @@ def test_the_keys_and_their_defaults_are_kafkas() -> None:
     settings = Settings()
     found = {field.alias: getattr(settings, name) for name, field in Settings.model_fields.items()}
     assert {key: found[key] for key in DEFAULTS} == DEFAULTS
+    assert {key: found[key] for key in OTHER_DEFAULTS} == OTHER_DEFAULTS
     of_our_own = {key for key in found if key.startswith("klamm.")}
-    assert found.keys() - DEFAULTS.keys() - of_our_own == WITHOUT_DEFAULT
+    assert found.keys() - DEFAULTS.keys() - OTHER_DEFAULTS.keys() - of_our_own == WITHOUT_DEFAULT
 
 
 @pytest.mark.parametrize(
