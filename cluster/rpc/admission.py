@@ -9,7 +9,7 @@ RequestChannel; the data plane and the control plane of KIP-291.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from cluster.errors import ApiError
 from cluster.process.metrics import Metrics
@@ -20,6 +20,8 @@ from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.memory_pool import LATE_AFTER_S, MemoryPool, Reception
 from cluster.rpc.turns import Turn, Turns
 
+WAITING_BYTES_MAX: Final = 65_536
+"""A larger request that was read without room for it is refused instead of waiting for room."""
 Recognize = Callable[[Any], CallKind | None]
 """The kind of a call by its request, where it differs from that of its method."""
 
@@ -140,6 +142,8 @@ class Call:
                 elif self.kind is not CallKind.CONTROL:
                     late = asyncio.get_running_loop().call_later(LATE_AFTER_S, self._reserve_late, reception)
                 data = await read()
+                await self._received(len(data) if isinstance(data, bytes) else 0)
+                return data
         except TimeoutError:
             self._admission.count_refusal(self.kind)
             raise not_received(limits, reception) from None
@@ -148,8 +152,6 @@ class Call:
                 late.cancel()
             if reception is not None:
                 memory.end(reception)
-        self._received(len(data) if isinstance(data, bytes) else 0)
-        return data
 
     def _reserve_late(self, reception: Reception) -> None:
         amount = self._admission.limits.socket_request_max_bytes
@@ -158,11 +160,15 @@ class Call:
         else:
             reception.cut_off()
 
-    def _received(self, size: int) -> None:
-        memory = self._admission.memory
-        if size > self._bytes and not memory.has_room(self.kind, self.peer, size - self._bytes):
-            self._admission.count_refusal(self.kind)
-            raise no_room(self._admission.limits, size)
+    async def _received(self, size: int) -> None:
+        """Count a request at its size. A small one for which there was no room reserved may wait for it."""
+        if size > self._bytes:
+            memory, more = self._admission.memory, size - self._bytes
+            if size > WAITING_BYTES_MAX and not memory.has_room(self.kind, self.peer, more):
+                self._admission.count_refusal(self.kind)
+                raise no_room(self._admission.limits, size)
+            await memory.room_for_request(self.kind, self.peer, more)
+            self._bytes = size
         self._hold(size)
 
     def reclassify(self, kind: CallKind) -> None:

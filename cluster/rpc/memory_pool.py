@@ -118,13 +118,16 @@ class MemoryPool:
         self._receiving[reception] = None
 
     def room_for_late_request(self, reception: Reception, peer: Peer, amount: int) -> bool:
-        """Use `amount` more bytes for a request that takes long, in place of one that takes longer if need be."""
-        if not self._take(reception.kind, peer, amount):
+        """Use `amount` more bytes for a request that takes long, in place of one that takes longer if need be.
+
+        As much again must remain free: requests that do not arrive must not take the room of those that do.
+        """
+        if not self.has_room(reception.kind, peer, 2 * amount):
             slowest = self._slowest(reception.kind)
             if slowest is None or slowest.since + SLOW_AFTER_S > asyncio.get_running_loop().time():
                 return False
             self._cut_off(slowest)
-            self.budget.take(reception.kind, peer, amount)
+        self.budget.take(reception.kind, peer, amount)
         self.begin(reception)
         return True
 
