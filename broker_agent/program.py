@@ -11,6 +11,7 @@ from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from broker_agent.adapters.thread_workers import ThreadWorkers
 from broker_agent.agent import RECOVERY, STARTING, Agent, AgentDependencies
+from broker_agent.controller_finder import check_controller_has_control_listener
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
@@ -30,7 +31,7 @@ from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.serving import Listener
+from cluster.rpc.process_servers import serve_both
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from state_log.apis import state_log_apis
@@ -101,25 +102,26 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
 
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
-    """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
-    node = AgentNode(agent, dependencies)
-    admission = Admission(AdmissionLimits.from_settings(config.settings), dependencies.metrics, node.recognize)
+    """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
+    node, metrics = AgentNode(agent, dependencies), dependencies.metrics
+    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics, node.recognize)
     try:
-        server = await serve_broker_agent(Listener(config.listen), node, dependencies.metrics, admission)
+        servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, metrics, admission))
         try:
-            endpoint = config.advertised_endpoint(server.port)
-            await agent.start(endpoint)
+            await check_controller_has_control_listener(dependencies.zookeeper)
+            await agent.start(servers.endpoints)
         except BaseException:
-            await server.stop(0)
+            await servers.stop(0)
             raise
     except (StartupError, ZooKeeperError) as error:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
         raise StartupError(str(error)) from error
-    _log.info("Broker agent started", broker=agent.broker_id, address=endpoint.address, listening=server.address)
+    addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
+    _log.info("Broker agent started", broker=agent.broker_id, **addresses, listening=servers.client.address)
     await stop.wait()
     _log.info("Broker agent is shutting down", broker=agent.broker_id)
     await agent.leave()
-    await server.stop()
+    await servers.stop()
     await agent.stop()
 
 

@@ -194,6 +194,17 @@ class ApiError(ClusterError):
             self.violations = (FieldViolation(field, message),)
 
 
+class RequestTooLargeError(ApiError):
+    """A peer refused a request for its size, without processing it. `size` and `limit` in bytes."""
+
+    def __init__(self, address: str, size: int, limit: int) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{address} takes requests of at most {limit} bytes (socket.request.max.bytes); this one has {size}",
+        )
+        self.size, self.limit = size, limit
+
+
 def all_refusals(errors: Sequence[ApiError]) -> ApiError:
     """One error with the messages of all; code, field and value are those of the first."""
     first = errors[0]

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
+from cluster.broker import DEFAULT_LISTENER
 from cluster.compression import LARGEST_BATCH
+from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
 from cluster.protocol_version import NEWEST, ProtocolVersion
 
 INT64_MAX: Final = 2**63 - 1
@@ -89,9 +91,16 @@ class _ClusterKeys(_Keys):
     broker_rack: str | None = None
     listeners: str | None = None
     advertised_listeners: str | None = None
-    inter_broker_listener_name: ListenerName = "PLAINTEXT"
-    control_plane_listener_name: ListenerName | None = None
-    """The broker listener for controller requests; None: the inter-broker listener."""
+    listener_security_protocol_map: str | None = None
+    """`LISTENER:PROTOCOL,…`; the protocol of both listeners must be PLAINTEXT."""
+    inter_broker_listener_name: ListenerName = DEFAULT_LISTENER
+    """The listener for clients and replication."""
+    control_plane_listener_name: ListenerName = DEFAULT_CONTROL_LISTENER
+    """The listener for requests between controllers and brokers."""
+    socket_request_max_bytes: SizeInt32 = 16_777_216
+    """The largest request at the listener for clients; the control listener takes 128 MiB. Kafka's default is
+    104857600, but gRPC holds each message in memory as a whole.
+    """
     zookeeper_connect: str | None = None
     zookeeper_session_timeout_ms: Positive = 18_000
     zookeeper_connection_timeout_ms: Positive = Field(default_factory=lambda keys: keys["zookeeper_session_timeout_ms"])
@@ -113,13 +122,9 @@ class _ClusterKeys(_Keys):
     """Accepted because it occurs in Kafka's configuration files."""
 
 
-class _NetworkKeys(_Keys):
+class _NetworkKeys(_ClusterKeys):
     """Bounds of what a process takes from others. Times in ms, sizes in bytes."""
 
-    socket_request_max_bytes: SizeInt32 = 16_777_216
-    """The largest request at the listener for clients; the control listener takes 128 MiB. Kafka's default is
-    104857600, but gRPC holds each message in memory as a whole.
-    """
     queued_max_requests: Annotated[_Number, Field(ge=8, le=INT32_MAX)] = 4096
     """Requests being handled at once; those that wait for records, replicas or the cluster do not count. Kafka's
     default is 500, of requests that wait for a thread.
@@ -277,22 +282,18 @@ class _KlammKeys(_Keys):
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys, _ClusterKeys):
+class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
     """All settings, validated; see the groups above."""
 
     @property
-    def listener_names(self) -> tuple[str, ...]:
-        """The listener names of an agent's address: the inter-broker listener, and the one for controllers if it
-        differs.
-        """
-        names = (self.inter_broker_listener_name, self.control_plane_listener_name)
-        return tuple(name for name in names if name is not None)
+    def listener_names(self) -> ListenerNames:
+        return ListenerNames(self.inter_broker_listener_name, self.control_plane_listener_name)
 
     @field_validator("control_plane_listener_name")
     @classmethod
-    def _listeners_differ(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None and value == info.data.get("inter_broker_listener_name"):
-            raise ValueError("must not be that of inter.broker.listener.name; leave it out to use the same listener")
+    def _listeners_differ(cls, value: str, info: ValidationInfo) -> str:
+        if value == info.data.get("inter_broker_listener_name"):
+            raise ValueError("must differ from inter.broker.listener.name: control requests have their own listener")
         return value
 
     @field_validator("replica_fetch_wait_max_ms")

@@ -38,8 +38,11 @@ Behaviour = Callable[[Any, ServicerContext], Awaitable[Any]]
 class Behaviours:
     """Behaviours of the calls of one listener."""
 
-    def __init__(self, listener: str, handler: RequestHandler, admission: Admission, metrics: Metrics) -> None:
-        self._listener, self._handler, self._admission = listener, handler, admission
+    def __init__(
+        self, handler: RequestHandler, admission: Admission, metrics: Metrics, *, listener: str, is_control: bool
+    ) -> None:
+        self._handler, self._admission = handler, admission
+        self._listener, self._is_control = listener, is_control
         self._metrics = RequestMetrics(metrics)
 
     def handler_of(self, method: Method) -> Any:
@@ -95,15 +98,21 @@ class Behaviours:
     async def _receive(self, method: Method, call: ServicerContext) -> tuple[RequestContext, Call, bytes]:
         try:
             context = request_context(call, self._listener)
-            kind = kind_of(method.request_type)
-            if kind is CallKind.FETCH and _header(call, REPLICA_HEADER):
-                # Its request will tell; until then it must not wait behind those of consumers.
-                kind = CallKind.REPLICATION
-            admitted, data = await admit_and_receive(self._admission, kind, call)
+            admitted, data = await admit_and_receive(self._admission, self._kind_of(method, call), call)
         except ApiError as error:
             self._metrics.errors(method.name, error.code).mark()
             await abort(call, error)
         return context, admitted, data
+
+    def _kind_of(self, method: Method, call: ServicerContext) -> CallKind:
+        kind = kind_of(method.request_type)
+        if kind is CallKind.CONTROL and not self._is_control:
+            # Of a broker that knows no other listener, or of somebody who has no business to send it.
+            return CallKind.ADMIN
+        if kind is CallKind.FETCH and _header(call, REPLICA_HEADER):
+            # Its request will tell; until then it must not wait behind those of consumers.
+            return CallKind.REPLICATION
+        return kind
 
     async def _recognize(self, admitted: Call, request: Any) -> None:
         admitted.reclassify(self._admission.recognize(request) or admitted.kind)

@@ -25,6 +25,7 @@ from cluster.rpc.standard_services import serve_standard_services
 class Listener(Struct, frozen=True):
     """One port of a process: `host:port` (port 0: a free one), the listener's name, and the largest request in bytes.
 
+    `is_control`: whether control requests are let in as such; at other listeners they are calls like others.
     The transport refuses a larger request with RESOURCE_EXHAUSTED before it has been read. Responses are bounded by
     what was requested, not by this limit.
     """
@@ -32,6 +33,7 @@ class Listener(Struct, frozen=True):
     address: str
     name: str = DEFAULT_LISTENER
     request_bytes_max: int = MESSAGE_BYTES_MAX
+    is_control: bool = False
 
 
 class RpcServer:
@@ -80,7 +82,7 @@ async def start_server(
     admission = Admission(AdmissionLimits.from_settings(Settings()), metrics) if admission is None else admission
     options = [*server_options(listener.request_bytes_max), *admission_options(admission.limits)]
     server = grpc.aio.server(options=options)
-    behaviours = Behaviours(listener.name, handler, admission, metrics)
+    behaviours = Behaviours(handler, admission, metrics, listener=listener.name, is_control=listener.is_control)
     services = {method.service for method in methods}
     for method in methods:
         _add(server, method, behaviours.handler_of(method))

@@ -1,6 +1,6 @@
 """`/brokers/ids/<id>` and `/controllers/ids/<id>`: registrations of live processes and their addresses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -88,19 +88,25 @@ def _endpoint(path: str, data: bytes, text: str, protocols: Mapping[str, str]) -
     return Endpoint(host.strip("[]"), int(port), listener, protocols.get(listener, listener))
 
 
-def encode_controller_registration(controller: ControllerId, endpoint: Endpoint, now_ms: int) -> bytes:
-    """Like a broker registration, with only the fields needed to find the process."""
+def encode_controller_registration(controller: ControllerId, endpoints: Sequence[Endpoint], now_ms: int) -> bytes:
+    """Like a broker registration, with only the fields needed to find the process. The first is for clients."""
     return msgspec.json.encode(
         {
             "version": 1,
-            "host": endpoint.host,
-            "port": endpoint.port,
-            "endpoints": [f"{endpoint.listener}://{endpoint.address}"],
+            "host": endpoints[0].host,
+            "port": endpoints[0].port,
+            "endpoints": [f"{e.listener}://{e.address}" for e in endpoints],
+            "listener_security_protocol_map": {e.listener: e.security_protocol for e in endpoints},
             "timestamp": str(now_ms),
         }
     )
 
 
-def decode_controller_registration(controller: ControllerId, data: bytes) -> Endpoint:
+def decode_controller_registration(controller: ControllerId, data: bytes) -> tuple[Endpoint, ...]:
+    """The endpoints of a controller, at least one; the first is for clients."""
     path = controller_registration_path(controller)
-    return _host_and_port(path, data, decode(_registration_decoder, path, data))
+    body = decode(_registration_decoder, path, data)
+    if not body.endpoints:
+        return (_host_and_port(path, data, body),)
+    protocols = body.listener_security_protocol_map or {}
+    return tuple(_endpoint(path, data, text, protocols) for text in body.endpoints)

@@ -30,6 +30,7 @@ from cluster.errors import (
     ErrorCode,
     FieldViolation,
     PeerUnreachableError,
+    RequestTooLargeError,
     StartupError,
 )
 from cluster.process.metrics import Metrics
@@ -232,7 +233,7 @@ async def test_twenty_megabytes_pass_both_ways() -> None:
 async def test_a_message_above_the_limit_fails_its_call_and_nothing_else() -> None:
     async with agent(lambda _: ProduceResponse(())) as (server, _, client):
         too_large = ProduceRequest(1, 1000, (ProducePartition("t", 0, bytes(MESSAGE_BYTES_MAX)),))
-        with pytest.raises(PeerUnreachableError, match="RESOURCE_EXHAUSTED"):
+        with pytest.raises(RequestTooLargeError):
             await client.call(server.address, too_large, TIMEOUT_MS)
         small = ProduceRequest(1, 1000, (ProducePartition("t", 0, b"x"),))
         assert await client.call(server.address, small, TIMEOUT_MS) == ProduceResponse(())
@@ -244,7 +245,7 @@ async def test_each_listener_has_its_own_limit_and_names_itself_to_the_handler()
     wide = await serve_broker_agent(Listener("127.0.0.1:0", "CONTROL", 8192), handler, Metrics())
     produce = ProduceRequest(1, 1000, (ProducePartition("t", 0, bytes(4096)),))
     try:
-        with pytest.raises(PeerUnreachableError, match="larger than max"):
+        with pytest.raises(RequestTooLargeError, match="at most 2048 bytes"):
             await client.call(narrow.address, produce, TIMEOUT_MS)
         await client.call(wide.address, produce, TIMEOUT_MS)
         await client.call(narrow.address, ProduceRequest(1, 1000, ()), TIMEOUT_MS)

@@ -21,7 +21,6 @@ DEFAULTS: dict[str, Any] = {
     "request.timeout.ms": 30_000,
     "socket.connection.setup.timeout.ms": 10_000,
     "socket.connection.setup.timeout.max.ms": 30_000,
-    "control.plane.listener.name": None,
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.leader.rebalance.enable": True,
     "leader.imbalance.per.broker.percentage": 10,
@@ -75,12 +74,14 @@ DEFAULTS: dict[str, Any] = {
     "connections.max.idle.ms": 600_000,
 }
 OTHER_DEFAULTS = {
+    "control.plane.listener.name": "CONTROL",
     "socket.request.max.bytes": 16_777_216,
     "queued.max.requests": 4096,
     "queued.max.request.bytes": 268_435_456,
 }
-"""Kafka's are 104857600, 500 and -1."""
+"""Kafka's are: none, 104857600, 500 and -1."""
 WITHOUT_DEFAULT = {
+    "listener.security.protocol.map",
     "zookeeper.connect",
     "listeners",
     "advertised.listeners",
