@@ -1,8 +1,9 @@
 """Benchmarks an agent with thousands of long-polling consumers: control requests, produce, memory.
 
 Run as `python -m benchmarks.long_polls --data FOLDER` against a cluster of `klamm up`. The consumers are calls over a
-number of connections of several processes, all of the leader of one partition. Control requests are StopReplica with a
-stale controller epoch, which change nothing.
+number of connections of several processes, all of the leader of one partition: first they wait, while records are
+produced to another partition; then to theirs, so that each record wakes all of them. Control requests are StopReplica
+with a stale controller epoch, which change nothing. Nothing else should run on the machine.
 """
 
 import argparse
@@ -174,9 +175,10 @@ class Agent:
         self._seconds = seconds
         self.clients = Clients(cluster)
         [self.id, *self.others] = [BrokerId(member.id) for member in cluster.members(BROKER)]
-        process = cluster.members(BROKER)[0].process
-        assert process is not None, "the first broker does not run"
-        self._pid, self.address = process.pid, cluster.members(BROKER)[0].address
+        first = cluster.members(BROKER)[0]
+        assert first.process is not None, "the first broker does not run"
+        self._pid, self.address = first.process.pid, first.address
+        self._control_address = f"127.0.0.1:{first.control_port}"
 
     async def load(self, topic: str, consumers: Consumers | None = None) -> dict[str, object]:
         """Control requests and produce for a while, with the consumers there are."""
@@ -184,7 +186,7 @@ class Agent:
         before = {} if consumers is None else consumers.total()
         cpu, began = cpu_seconds(self._pid), time.perf_counter()
         tasks = [
-            asyncio.ensure_future(control(self.address, controls, 0.01)),
+            asyncio.ensure_future(control(self._control_address, controls, 0.01)),
             asyncio.ensure_future(produce(self.clients, self.address, topic, produces, 0.01)),
         ]
         await asyncio.sleep(self._seconds)
