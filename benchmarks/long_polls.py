@@ -177,14 +177,14 @@ class Agent:
         [self.id, *self.others] = [BrokerId(member.id) for member in cluster.members(BROKER)]
         first = cluster.members(BROKER)[0]
         assert first.process is not None, "the first broker does not run"
-        self._pid, self.address = first.process.pid, first.address
+        self.pid, self.address = first.process.pid, first.address
         self._control_address = f"127.0.0.1:{first.control_port}"
 
     async def load(self, topic: str, consumers: Consumers | None = None) -> dict[str, object]:
         """Control requests and produce for a while, with the consumers there are."""
         controls, produces = Latencies(), Latencies()
         before = {} if consumers is None else consumers.total()
-        cpu, began = cpu_seconds(self._pid), time.perf_counter()
+        cpu, began = cpu_seconds(self.pid), time.perf_counter()
         tasks = [
             asyncio.ensure_future(control(self._control_address, controls, 0.01)),
             asyncio.ensure_future(produce(self.clients, self.address, topic, produces, 0.01)),
@@ -199,8 +199,8 @@ class Agent:
             "control": controls.summary(),
             "produce": {**produces.summary(), "per_s": round(len(produces.ms) / took_s, 1)},
             "consumers": {name: after[name] - (0 if name == "waiting" else before[name]) for name in after},
-            "agent_cpu_percent": round((cpu_seconds(self._pid) - cpu) / took_s * 100, 1),
-            "agent_rss_mib": rss_mib(self._pid),
+            "agent_cpu_percent": round((cpu_seconds(self.pid) - cpu) / took_s * 100, 1),
+            "agent_rss_mib": rss_mib(self.pid),
         }
 
 
