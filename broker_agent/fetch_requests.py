@@ -5,6 +5,7 @@ all its partitions.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,9 @@ from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_BROKER_EPOCH, Offset
 from cluster.errors import ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset, FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+
+_RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
+"""Leaves room for a first batch above the limit: a response is one message, of which peers take 128 MiB."""
 
 
 class _Bounds(Struct, frozen=True):
@@ -36,7 +40,7 @@ class FetchRequests:
 
     async def handle(self, request: FetchRequest) -> FetchResponse:
         """Read all partitions; wait up to `max_wait_ms` for `min_bytes` unless there is a reason to respond at once."""
-        max_bytes = min(request.max_bytes, self._manager.settings.fetch_max_bytes)
+        max_bytes = min(request.max_bytes, self._manager.settings.fetch_max_bytes, _RESPONSE_BYTES_MAX)
         # More bytes than fit into a response are not waited for.
         request = replace(request, max_bytes=max_bytes, min_bytes=min(request.min_bytes, max_bytes))
         data = self._read_all(request, request.partitions, arrival_ms=self._manager.now_ms())
