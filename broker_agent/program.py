@@ -24,7 +24,8 @@ from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
 from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
-from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -60,7 +61,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
         except (ZooKeeperError, MalformedZnodeError) as error:
             raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
-        configure_diagnostics("broker", broker_id)
+        configure_diagnostics("broker", broker_id, level=settings.log_level)
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
@@ -95,6 +96,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             metrics=metrics,
             configs=configs,
             request_stop=stop.set,
+            log_level=LogLevel(settings.log_level, set_log_level),
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
@@ -107,22 +109,24 @@ async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependenci
     admission = Admission(AdmissionLimits.from_settings(config.settings), metrics, node.recognize)
     try:
         servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, metrics, admission))
-        try:
+        async with AsyncExitStack() as cleanup:
+            # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
+            cleanup.push_async_callback(servers.stop, 0)
             await check_controller_has_control_listener(dependencies.zookeeper)
             await agent.start(servers.endpoints)
-        except BaseException:
-            await servers.stop(0)
-            raise
-    except (StartupError, ZooKeeperError) as error:
+            addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
+            _log.info("Broker agent started", broker=agent.broker_id, **addresses, listening=servers.client.address)
+            await stop.wait()
+            _log.info("Broker agent is shutting down", broker=agent.broker_id)
+            await agent.leave()
+            await servers.stop()
+            await agent.stop()
+    except StartupError:
+        await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
+        raise
+    except ZooKeeperError as error:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
         raise StartupError(str(error)) from error
-    addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
-    _log.info("Broker agent started", broker=agent.broker_id, **addresses, listening=servers.client.address)
-    await stop.wait()
-    _log.info("Broker agent is shutting down", broker=agent.broker_id)
-    await agent.leave()
-    await servers.stop()
-    await agent.stop()
 
 
 async def _connect(

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cluster import bounds
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint, FeatureRange
 from cluster.errors import MalformedZnodeError
-from cluster.znodes.bodies import Port, decode
+from cluster.znodes.bodies import Port, decode, require
 from cluster.znodes.paths import broker_path, controller_registration_path
 
 
@@ -62,6 +63,12 @@ def decode_broker(broker: BrokerId, data: bytes) -> Broker:
         raise MalformedZnodeError(path, data, "endpoints are missing")
     else:
         endpoints = tuple(_endpoint(path, data, text, protocols) for text in body.endpoints)
+    _require_endpoints(path, data, endpoints)
+    if body.rack is not None:
+        require(path, data, bounds.TEXT, body.rack)
+    for feature, levels in (body.features or {}).items():
+        require(path, data, bounds.TEXT, feature)
+        require(path, data, bounds.FEATURE_LEVEL, levels.min_version, levels.max_version)
     listeners = [e.listener for e in endpoints]
     if len(set(listeners)) != len(listeners):
         raise MalformedZnodeError(path, data, "two endpoints have the same listener name")
@@ -106,7 +113,15 @@ def decode_controller_registration(controller: ControllerId, data: bytes) -> tup
     """The endpoints of a controller, at least one; the first is for clients."""
     path = controller_registration_path(controller)
     body = decode(_registration_decoder, path, data)
-    if not body.endpoints:
-        return (_host_and_port(path, data, body),)
     protocols = body.listener_security_protocol_map or {}
-    return tuple(_endpoint(path, data, text, protocols) for text in body.endpoints)
+    endpoints = tuple(_endpoint(path, data, text, protocols) for text in body.endpoints or ())
+    if not endpoints:
+        endpoints = (_host_and_port(path, data, body),)
+    _require_endpoints(path, data, endpoints)
+    return endpoints
+
+
+def _require_endpoints(path: str, data: bytes, endpoints: Sequence[Endpoint]) -> None:
+    for endpoint in endpoints:
+        require(path, data, bounds.HOST, endpoint.host)
+        require(path, data, bounds.LISTENER, endpoint.listener, endpoint.security_protocol)
