@@ -48,9 +48,10 @@ class FetchRequests:
             return self._answer(request, data)
         waiting = _WaitingFetch(request, self._manager)
         is_done = any(waiting.check(key) for key in waiting.keys)
-        purgatory = self._manager.fetch_purgatory
+        is_follower = request.replica_id >= 0
+        purgatory = self._manager.follower_fetch_purgatory if is_follower else self._manager.fetch_purgatory
         if not is_done and not await purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
-            self._manager.metrics.expired_fetches["follower" if request.replica_id >= 0 else "consumer"].mark()
+            self._manager.metrics.expired_fetches["follower" if is_follower else "consumer"].mark()
         # Read again what may have changed, without updating the follower's progress: the leader completed the wait, and
         # that must not make a dead follower look alive (R6.16).
         changed = [index for index, item in enumerate(data) if item.records or waiting.has_changed(item)]

@@ -30,6 +30,8 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
+from cluster.rpc.admission import Admission
+from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.process_servers import serve_both
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
@@ -103,9 +105,10 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
     """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
-    node = AgentNode(agent, dependencies)
+    node, metrics = AgentNode(agent, dependencies), dependencies.metrics
+    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics, node.recognize)
     try:
-        servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, dependencies.metrics))
+        servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, metrics, admission))
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
             cleanup.push_async_callback(servers.stop, 0)

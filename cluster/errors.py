@@ -64,6 +64,7 @@ class ErrorCode(IntEnum):
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
     INVALID_RECORD = 87
+    THROTTLING_QUOTA_EXCEEDED = 89
     INVALID_UPDATE_VERSION = 95
     FEATURE_UPDATE_FAILED = 96
     UNKNOWN_TOPIC_ID = 100
@@ -155,6 +156,12 @@ class PeerUnreachableError(ClusterError):
     def __init__(self, address: str, why: str) -> None:
         super().__init__(f"{address}: {why}")
         self.address, self.why = address, why
+
+
+class PeerBusyError(PeerUnreachableError):
+    """A request was refused for lack of room; it was not processed. Later attempts may be."""
+
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class FieldViolation(Struct, frozen=True):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.listeners import has_one_address
+from cluster.process.parking import parked
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -103,7 +104,10 @@ class ControllerNode:
             reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             put(reply)
             answer = await reply
-        return answer if api.finish is None else await api.finish(answer, request)
+        if api.finish is None:
+            return answer
+        async with parked():
+            return await api.finish(answer, request)
 
     async def _watch(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
         feed = self._controller.feed

@@ -22,6 +22,8 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
+from cluster.rpc.admission import Admission
+from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.process_servers import serve_both
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
@@ -47,7 +49,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
-    servers = await serve_both(config, lambda listener: serve_controller(listener, entrance, metrics))
+    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics)
+    servers = await serve_both(config, lambda listener: serve_controller(listener, entrance, metrics, admission))
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
         cleanup.push_async_callback(client.close)

@@ -19,6 +19,8 @@ INT32_MAX: Final = 2**31 - 1
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
 _BACKGROUND_THREADS: Final = 10
+_REQUESTS_IN_MEMORY_MIN: Final = 16
+"""The reserve of each kind of requests is an eighth, and has room for one while another one is processed."""
 
 
 def _refuse_bool(value: object) -> object:
@@ -122,6 +124,39 @@ class _ClusterKeys(_Keys):
     num_io_threads: Positive = 8
     background_threads: Annotated[Positive, AfterValidator(_refuse_another_size)] = _BACKGROUND_THREADS
     """Accepted because it occurs in Kafka's configuration files."""
+
+
+class _NetworkKeys(_ClusterKeys):
+    """Bounds of what a process takes from others. Times in ms, sizes in bytes."""
+
+    queued_max_requests: Annotated[_Number, Field(ge=8, le=INT32_MAX)] = 4096
+    """Requests being handled at once; those that wait for records, replicas or the cluster do not count. Kafka's
+    default is 500, of requests that wait for a thread.
+    """
+    queued_max_request_bytes: Positive = 268_435_456
+    """Bytes of requests and responses in memory at once; without a bound in Kafka (-1)."""
+    max_connections: SizeInt32 = INT32_MAX
+    """Connections of each listener."""
+    max_connections_per_ip: SizeInt32 = INT32_MAX
+    """Connections with open requests from one address."""
+    connections_max_idle_ms: SizeInt32 = 600_000
+    """Connections without requests are closed after this time."""
+    klamm_max_open_requests: Annotated[_Number, Field(ge=8, le=INT32_MAX)] = 65_536
+    """Requests being handled or waiting, streams included."""
+    klamm_max_requests_per_connection: SizeInt32 = 2048
+    """Open requests of one connection; a client keeps further ones to itself."""
+    klamm_request_transfer_timeout_ms: Positive = 30_000
+    """Time for a request to arrive, from its headers to its last byte."""
+
+    @field_validator("queued_max_request_bytes")
+    @classmethod
+    def _each_reserve_has_room_for_a_request(cls, value: int, info: ValidationInfo) -> int:
+        request_bytes = info.data.get("socket_request_max_bytes")
+        if request_bytes is not None and value < _REQUESTS_IN_MEMORY_MIN * request_bytes:
+            raise ValueError(
+                f"must be at least {_REQUESTS_IN_MEMORY_MIN} times socket.request.max.bytes ({request_bytes})"
+            )
+        return value
 
 
 class _ControllerKeys(_Keys):
@@ -253,7 +288,7 @@ class _KlammKeys(_Keys):
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _ClusterKeys):
+class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
     """All settings, validated; see the groups above."""
 
     @property

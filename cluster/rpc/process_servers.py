@@ -25,7 +25,7 @@ async def serve_both(config: NodeConfig, serve: Callable[[Listener], Awaitable[R
     names = config.settings.listener_names
     client = await serve(Listener(config.listen, names.client, config.settings.socket_request_max_bytes))
     try:
-        control = await serve(Listener(config.control_listen, names.control, MESSAGE_BYTES_MAX))
+        control = await serve(Listener(config.control_listen, names.control, MESSAGE_BYTES_MAX, is_control=True))
     except BaseException:
         await client.stop(0)
         raise

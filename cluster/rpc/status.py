@@ -14,7 +14,15 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
-from cluster.errors import ApiError, ClusterError, ErrorCode, FieldViolation, PeerUnreachableError, RequestTooLargeError
+from cluster.errors import (
+    ApiError,
+    ClusterError,
+    ErrorCode,
+    FieldViolation,
+    PeerBusyError,
+    PeerUnreachableError,
+    RequestTooLargeError,
+)
 
 DOMAIN: Final = "klamm"
 
@@ -72,6 +80,7 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.ELECTION_NOT_NEEDED: _CONFLICT,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: _CONFLICT,
     ErrorCode.INVALID_RECORD: _INVALID,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ErrorCode.INVALID_UPDATE_VERSION: grpc.StatusCode.ABORTED,
     ErrorCode.FEATURE_UPDATE_FAILED: _CONFLICT,
     ErrorCode.UNKNOWN_TOPIC_ID: _MISSING,
@@ -140,6 +149,8 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
         info = ErrorInfo()
         if detail.Unpack(info) and info.domain == DOMAIN:
             known = ErrorCode.__members__.get(info.reason, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if known is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                return PeerBusyError(address, status.message)
             return ApiError(
                 known,
                 status.message,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cluster.process.settings import INT64_MAX, Settings
+from cluster.process.settings import INT32_MAX, INT64_MAX, Settings
 
 DEFAULTS: dict[str, Any] = {
     "broker.id": -1,
@@ -69,9 +69,17 @@ DEFAULTS: dict[str, Any] = {
     "num.recovery.threads.per.data.dir": 1,
     "num.io.threads": 8,
     "background.threads": 10,
+    "max.connections": INT32_MAX,
+    "max.connections.per.ip": INT32_MAX,
+    "connections.max.idle.ms": 600_000,
 }
-OTHER_DEFAULTS = {"control.plane.listener.name": "CONTROL", "socket.request.max.bytes": 16_777_216}
-"""Kafka's are: none, and 104857600."""
+OTHER_DEFAULTS = {
+    "control.plane.listener.name": "CONTROL",
+    "socket.request.max.bytes": 16_777_216,
+    "queued.max.requests": 4096,
+    "queued.max.request.bytes": 268_435_456,
+}
+"""Kafka's are: none, 104857600, 500 and -1."""
 WITHOUT_DEFAULT = {
     "listener.security.protocol.map",
     "zookeeper.connect",
