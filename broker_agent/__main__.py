@@ -20,7 +20,7 @@ def main(config: Path | None) -> int:
     try:
         node = load_config(config)
     except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.writelines(f"klamm: {line}\n" for line in error.errors)
         return ExitCode.USAGE
     _allow_many_files()
     return run_program(partial(run, node))
