@@ -11,6 +11,7 @@ from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
 from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import describe, is_error_of_disk
 from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
@@ -18,7 +19,7 @@ from broker_agent.log.recovery import CheckpointedOffsets, load_log
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, Offset
-from cluster.errors import StartupError, StorageError
+from cluster.errors import LogOperationError, StartupError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Gauge
 from state_log.writer import STATE_CHANGE_FOLDER
@@ -43,7 +44,9 @@ async def read_stored_broker_id(disk: Disk, directories: Sequence[str]) -> Broke
         path = f"{directory}/{checkpoints.META_PROPERTIES}"
         try:
             properties = checkpoints.decode_meta_properties(await disk.run(partial(disk.read_file, path)))
-        except OSError:
+        except OSError as error:
+            if not is_error_of_disk(error):
+                raise StartupError(f"log directory {directory}: {describe(error)}") from error
             continue  # An unreadable directory fails when it is opened; it has no say here.
         if properties is not None:
             found.setdefault(properties.broker_id, path)
@@ -64,7 +67,8 @@ async def open_log_directories(
     """Lock, check and load every directory.
 
     An unusable directory is reported through `on_failure` and left out. Raises StartupError if one belongs to another
-    broker, cluster or process, contains foreign names, if two hold the same partition, or if none is usable.
+    broker, cluster or process, contains foreign names, if two hold the same partition, if none is usable, or after an
+    error that is not the disk's: of a directory read in part, new logs would replace those that were not read.
     """
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
@@ -78,9 +82,11 @@ async def open_log_directories(
         for result in await asyncio.gather(*map(loader.load, live), return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
-    except BaseException:
+    except BaseException as error:
         for directory in logs.directories.values():
             directory.unlock()
+        if isinstance(error, LogOperationError):
+            raise StartupError(str(error)) from error
         raise
     if not logs.live_directories:
         reasons = "; ".join(f"{path}: {directory.failure}" for path, directory in logs.directories.items())
@@ -99,6 +105,8 @@ async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaPrope
             if found is None:
                 content = checkpoints.encode_meta_properties(owner)
                 await disk.run(partial(checkpoints.write_atomically, disk, path, checkpoints.META_PROPERTIES, content))
+    except LogOperationError:
+        raise
     except StorageError:
         return
     for key, mine, theirs in (
@@ -135,6 +143,8 @@ class _Loader(NamedTuple):
                 directory.remove_later(removable, self.options.default_config.file_delete_delay_ms)
                 offsets = await disk.run(partial(_read_offsets, disk, path))
                 await self._load_logs(directory, _Found(current, offsets, is_clean))
+        except LogOperationError:
+            raise
         except StorageError:
             return
 

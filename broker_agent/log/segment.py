@@ -4,6 +4,7 @@ It handles batches and positions, not leaders, epochs or watermarks. Source: Kaf
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from broker_agent.log.disk import Disk
@@ -63,6 +64,7 @@ class Segment:
         """Largest timestamp of the first batch; the segment's age is counted from it."""
         self.is_dirty = False
         """Whether the file has data for which no flusher was created yet."""
+        self._is_deleted = False
 
     @property
     def size(self) -> int:
@@ -115,13 +117,17 @@ class Segment:
 
     def _walk_uncovered(self) -> bool:
         """Scan from the last index entry to the end of the file and update everything derived from the batches."""
-        self._largest, self._last_entry_position = self._times.last, self._index.last[1]
-        self.next_offset = self.base_offset
-        end = self._last_entry_position
+        end = self._forget_uncovered()
         for position, header in self.batches(end, chunk=_LARGE_READ):
             self._record_batch(position, header)
             end = position + header.size
         return end == self.size
+
+    def _forget_uncovered(self) -> int:
+        """Reset what is derived from the batches to what the indexes say; returns the position of the last entry."""
+        self._largest, self._last_entry_position = self._times.last, self._index.last[1]
+        self.next_offset = self.base_offset
+        return self._last_entry_position
 
     def recover(self) -> Iterator[BatchHeader]:
         """Check every batch with its checksum; truncate the file at the first invalid one. Yields the valid ones.
@@ -258,9 +264,13 @@ class Segment:
         self._times.cut(header.base_offset - self.base_offset)
         # The index files first: entries of removed batches would point into later ones.
         self._save_indexes_anew()
+        # Read before the file is changed: what raises must leave batches and derived values as they agree.
+        uncovered = list(takewhile(lambda batch: batch.position < position, self.batches(self._index.last[1])))
         self._file.truncate(position)
         self.is_dirty = True
-        self._walk_uncovered()
+        self._forget_uncovered()
+        for placed in uncovered:
+            self._record_batch(*placed)
         return True
 
     # Flushing and deleting
@@ -274,8 +284,9 @@ class Segment:
         """Append to the index files the entries they lack; called when the segment is full or closed."""
         self._times.add(*self._largest)
         self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
+        self._entries_on_disk = len(self._index)
         self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk))
-        self._entries_on_disk, self._times_on_disk = len(self._index), len(self._times)
+        self._times_on_disk = len(self._times)
 
     def _save_indexes_anew(self) -> None:
         if self._entries_on_disk > len(self._index):
@@ -300,10 +311,19 @@ class Segment:
         file.close()
 
     def mark_deleted(self) -> list[str]:
-        """Close the segment and rename its files with the deleted suffix; returns their paths."""
+        """Rename the segment's files with the deleted suffix and close it; returns their paths.
+
+        The batches go last, and until then the segment is usable: indexes can be missing. May be called again after an
+        error.
+        """
+        for suffix in reversed(SUFFIXES):
+            try:
+                self._disk.rename(self._stem + suffix, self._stem + suffix + DELETED_SUFFIX)
+            except FileNotFoundError:
+                if suffix == LOG_SUFFIX and not self._is_deleted:
+                    raise
+        self._is_deleted = True
         self.close()
-        for suffix in SUFFIXES:
-            self._disk.rename(self._stem + suffix, self._stem + suffix + DELETED_SUFFIX)
         return [self._stem + suffix + DELETED_SUFFIX for suffix in SUFFIXES]
 
     def close(self) -> None:
