@@ -258,7 +258,7 @@ class OpenFiles:
             self._cleaners -= 1
 
     def _flush(self, file: OpenFile, wanted: int) -> None:
-        """Flush at least the first `wanted` changes. What a closed file has left to flush, its descriptor is kept for."""
+        """Flush at least the first `wanted` changes. A closed file keeps its descriptor if any are left to flush."""
         if file.failure is None and (file.flushed >= wanted or (file.is_closed and file.descriptor < 0)):
             return
         self.pin(file)

@@ -5,7 +5,7 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 
@@ -67,7 +67,7 @@ def no_descriptor_left() -> Iterator[list[int]]:
     taken: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
     try:
-        with pytest.raises(OSError, match="Too many"):
+        with suppress(OSError):
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
         yield taken
@@ -147,7 +147,7 @@ def test_a_failed_flush_stays_with_its_file(disk: FileDisk, tmp_path: Path, monk
     use_all_but(FEW, disk, more)
     more += open_many(disk, tmp_path, 1, "more-")
     assert fsyncs.names == ["0", "1"], "they were flushed to be closed"
-    for call in (waiting, lambda: files[0].append([b"y"]), lambda: files[0].flusher()()):
+    for call in (waiting, lambda: files[0].append([b"y"]), files[0].flusher()):
         with pytest.raises(OSError, match="fsync failed") as caught:
             call()
         assert (caught.value.errno, caught.value.filename) == (errno.EIO, f"{tmp_path}/0")
