@@ -7,7 +7,7 @@ from admin import record_deletion
 from admin.connection import PROBE_TIMEOUT_MS, RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
 from cluster.broker import BrokerId, Offset
-from cluster.errors import ApiError, PeerUnreachableError
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.partition import TopicPartition
 from cluster.requests import cluster, configs, elections, reassignments, topics
 
@@ -119,6 +119,24 @@ class AdminClient(ClusterConnection):
         assert isinstance(response, elections.ShutdownResponse)
         return response
 
+    async def describe_findings(self) -> cluster.DescribeFindingsResponse:
+        """What the active controller knows to be wrong."""
+        return await self.ask_controller(cluster.DescribeFindingsRequest(), cluster.DescribeFindingsResponse)
+
+    async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
+        """What one broker knows to be wrong, without retries; that it does not respond is a finding, too."""
+        try:
+            response = await self.rpc.call(broker.endpoint.address, cluster.DescribeFindingsRequest(), PROBE_TIMEOUT_MS)
+        except ApiError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                return ()
+            raise
+        except PeerUnreachableError as error:
+            detail = f"broker {broker.id} is registered, but does not respond: {error}"
+            return (cluster.Finding("silent_broker", detail, broker=broker.id),)
+        assert isinstance(response, cluster.DescribeFindingsResponse)
+        return response.findings
+
     async def describe_configs(self, resources: Sequence[configs.ConfigResource]) -> configs.DescribeConfigsResponse:
         return await self.ask_controller(
             configs.DescribeConfigsRequest(tuple(resources)), configs.DescribeConfigsResponse
@@ -155,7 +173,7 @@ class AdminClient(ClusterConnection):
         Raises PeerUnreachableError when no controller is found for as long as the client's timeout.
         """
         while True:
-            address = await self._controller_address()
+            address = await self.find_controller()
             try:
                 async for response in self.rpc.stream(address, cluster.WatchRequest(cursor, _all_or(topics))):
                     assert isinstance(response, cluster.WatchResponse)

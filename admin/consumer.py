@@ -6,7 +6,6 @@ the fetching. There are no consumer groups: positions are the caller's. Source: 
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from types import TracebackType
 from typing import Final
 
 from msgspec import Struct
@@ -91,14 +90,8 @@ class Consumer:
         await self._tasks.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            await self._tasks.__aexit__(kind, error, trace)
-        else:
-            # An error of the block is the block's own: the group must not wrap it.
-            await self._tasks.__aexit__(None, None, None)
+    async def __aexit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
+        await self._tasks.leave(error)
 
     async def fetched(self) -> AsyncGenerator[ConsumedRecords, None]:
         """Yield records as they are fetched; ends when every partition has reached its `until`."""

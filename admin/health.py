@@ -1,14 +1,14 @@
 """Health check of a cluster, from what the active controller reports."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
 from cluster.broker import NO_LEADER, BrokerId
-from cluster.requests.cluster import DescribedBroker
+from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
@@ -21,18 +21,25 @@ class Trouble(StrEnum):
     """Kinds of health issues, most severe first."""
 
     OFFLINE = "offline_partition"
+    REFUSES_CONTROLLER = "refuses_controller"
     UNDER_MIN_ISR = "under_min_isr"
     DEAD_BROKER = "dead_broker"
+    SILENT_BROKER = "silent_broker"
+    STUCK_ISR_CHANGE = "stuck_isr_change"
     UNDER_REPLICATED = "under_replicated"
     STUCK_REASSIGNMENT = "stuck_reassignment"
     STUCK_DELETION = "stuck_deletion"
+    STUCK_SHUTDOWN = "stuck_shutdown"
     IMBALANCED_LEADERS = "imbalanced_leaders"
 
 
 class HealthIssue(Struct, frozen=True):
-    """One issue. Where they do not apply, `topic` is empty, `partition` and `broker` are -1."""
+    """One issue. Where they do not apply, `topic` is empty, `partition` and `broker` are -1.
 
-    trouble: Trouble
+    `trouble`: a `Trouble`, or what a process of a later version calls it.
+    """
+
+    trouble: str
     detail: str
     topic: str = ""
     partition: int = -1
@@ -44,8 +51,13 @@ def find_trouble(
     brokers: Sequence[DescribedBroker],
     reassignments: Sequence[DescribedReassignment],
     deletions: Sequence[DescribedTopicDeletion],
+    findings: Iterable[Finding] = (),
 ) -> list[HealthIssue]:
-    """All health issues, most severe kind first. Topics queued for deletion are skipped."""
+    """All health issues, most severe kind first. Topics queued for deletion are skipped.
+
+    `findings`: what the controller and the brokers know to be wrong themselves; for each broker and kind one is kept
+    where the controller and the broker both report that the broker does not respond.
+    """
     staying = [t for t in topics if not t.queued_for_deletion]
     live = {b.id for b in brokers}
     found = [
@@ -58,9 +70,20 @@ def find_trouble(
         ),
         *(HealthIssue(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
         *_imbalance(staying, live),
+        *(HealthIssue(f.kind, f.detail, f.topic, f.partition, f.broker) for f in _distinct(findings)),
     ]
-    order = list(Trouble)
-    return sorted(found, key=lambda f: (order.index(f.trouble), f.topic, f.partition, f.broker))
+    order = {str(kind): place for place, kind in enumerate(Trouble)}
+    return sorted(found, key=lambda f: (order.get(f.trouble, len(order)), f.topic, f.partition, f.broker))
+
+
+def _distinct(findings: Iterable[Finding]) -> Iterator[Finding]:
+    silent: set[BrokerId] = set()
+    for finding in findings:
+        if finding.kind == Trouble.SILENT_BROKER:
+            if finding.broker in silent:
+                continue
+            silent.add(finding.broker)
+        yield finding
 
 
 def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[HealthIssue]:

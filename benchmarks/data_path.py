@@ -18,12 +18,12 @@ from admin.client import AdminClient
 from broker_agent.log.record_batch import walk
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ErrorCode
+from cluster.local_cluster import BROKER
 from cluster.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
 from cluster.requests.topics import NewTopic
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER
 from simulator.record_batches import encode_batch
 
 _TICKS = os.sysconf("SC_CLK_TCK")

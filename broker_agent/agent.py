@@ -19,7 +19,7 @@ from broker_agent.dynamic_settings import DynamicSettings
 from broker_agent.isr_proposals import IsrProposals
 from broker_agent.log_reconciliation import FetchSetup
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.ports import ClusterClient, LogDirectories
+from broker_agent.ports import ClusterClient, LogDirectories, Workers
 from broker_agent.registration import Registration
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
@@ -64,6 +64,7 @@ class AgentDependencies(Struct, frozen=True):
     logs: LogDirectories
     failed_directories: asyncio.Queue[str]
     client: ClusterClient
+    workers: Workers
     clock: WallClock
     sink: StateChangeSink
     apis: Sequence[DirectApi[Any]]

@@ -4,16 +4,26 @@ Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMe
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
+from broker_agent.ports import Log
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from broker_agent.role_changes import BecomeLeaderOrFollower, RoleChangeResult, RoleChanges
-from cluster.broker import INITIAL_CONTROLLER_EPOCH, BrokerEpoch, ControllerEpoch, TopicId
+from cluster.broker import (
+    INITIAL_CONTROLLER_EPOCH,
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicId,
+)
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.tasks import TaskSet
@@ -21,6 +31,10 @@ from cluster.requests import control
 from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _T = TypeVar("_T")
+_Refusal = TypeVar(
+    "_Refusal", control.LeaderAndIsrResponse, control.StopReplicaResponse, control.UpdateMetadataResponse
+)
+_NONE_NEWER: Final[Mapping[TopicPartition, LeaderEpoch]] = MappingProxyType({})
 _EVENT_LENGTH_MAX: Final = 64
 """Of a cause's name, which is repeated in every record of a request."""
 _log = structlog.stdlib.get_logger()
@@ -64,20 +78,21 @@ class ControlRequests:
         async with self.lock:
             code = self._admit_request(request)
             if code is not ErrorCode.NONE:
-                return _answer(request, code)
+                return self._with_epochs(_answer(request, code))
+            newer: dict[TopicPartition, LeaderEpoch] = {}
             try:
-                codes = await self._change_roles(request)
+                codes = await self._change_roles(request, newer)
             except Exception:
                 # Completed role changes stay; the controller sends the request again or elects another leader (R2.17).
                 _log.exception("LeaderAndIsr failed", controller=request.controller_id)
                 return _answer(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-            return _answer(request, ErrorCode.NONE, codes)
+            return _answer(request, ErrorCode.NONE, codes, newer)
 
     async def _stop_replica(self, request: control.StopReplicaRequest) -> control.StopReplicaResponse:
         async with self.lock:
             code = self._admit_request(request)
             if code is not ErrorCode.NONE:
-                return control.StopReplicaResponse(code)
+                return self._with_epochs(control.StopReplicaResponse(code))
             codes = {
                 TopicPartition(s.topic_name, s.partition_index): self._validate_stop(s)
                 for s in request.partition_states
@@ -104,7 +119,8 @@ class ControlRequests:
                 self._manager.metadata.apply(request)
                 # A dead broker no longer holds back the low watermark.
                 self._manager.delete_records_purgatory.check_all()
-            return control.UpdateMetadataResponse(code)
+                return control.UpdateMetadataResponse(code)
+            return self._with_epochs(control.UpdateMetadataResponse(code))
 
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Complete a request even if its sender disconnects meanwhile, as a controller that fails does.
@@ -140,6 +156,10 @@ class ControlRequests:
             _log.warning("Control request refused", request=type(request).__name__, code=code.name)
         return code
 
+    def _with_epochs(self, refusal: _Refusal) -> _Refusal:
+        """The refusal of a whole request with the epochs known here, so that the controller can say why."""
+        return replace(refusal, controller_epoch=self.known_controller_epoch, broker_epoch=self._broker_epoch())
+
     def _cause(self, request: control.LeaderAndIsrRequest | control.StopReplicaRequest) -> Cause:
         """The newest event that the request follows from; the request itself where the controller names none."""
         if not request.causes:
@@ -147,8 +167,13 @@ class ControlRequests:
         newest = request.causes[-1]
         return Cause(newest.event[:_EVENT_LENGTH_MAX], newest.id, newest.controller_id, newest.controller_epoch)
 
-    async def _change_roles(self, request: control.LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
-        """Validate each partition state, change roles, clean up; returns the codes by partition."""
+    async def _change_roles(
+        self, request: control.LeaderAndIsrRequest, newer: dict[TopicPartition, LeaderEpoch]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Validate each partition state, change roles, clean up; returns the codes by partition.
+
+        Fills `newer`: the leader epochs known here of partitions whose requested one is lower.
+        """
         codes: dict[TopicPartition, ErrorCode] = {}
         orders: dict[Admission, list[BecomeLeaderOrFollower]] = {Admission.LEAD: [], Admission.FOLLOW: []}
         refreshed: dict[TopicPartition, TopicId | None] = {}
@@ -161,6 +186,9 @@ class ControlRequests:
                     continue
                 admission, order = self._admit(tp, topic.topic_id, state, cause)
                 codes[tp] = admission.code
+                known = self._known_epoch(tp)
+                if admission is Admission.REFUSE_EPOCH and known > state.leader_epoch:
+                    newer[tp] = known
                 if admission in orders:
                     orders[admission].append(order)
                 elif admission is Admission.CLEAR_TOPIC_ID:
@@ -185,10 +213,17 @@ class ControlRequests:
             current_epoch=partition.leader_epoch,
             topic_id=topic_id,
             log_topic_id=None if log is None else log.topic_id,
+            log_epoch=_latest_epoch(self._manager.logs.get(tp)),
         )
         if admission is Admission.STORE_TOPIC_ID and log is not None and topic_id is not None:
             log.set_topic_id(topic_id)
         return admission, BecomeLeaderOrFollower(partition, topic_id, state, cause)
+
+    def _known_epoch(self, tp: TopicPartition) -> LeaderEpoch:
+        """The highest leader epoch of a partition that this broker knows: of its role, or of its log."""
+        partition = self._manager.online(tp)
+        role = NO_LEADER_EPOCH if partition is None else partition.leader_epoch
+        return max(role, _latest_epoch(self._manager.logs.get(tp)))
 
     async def _carry_out(
         self, to_lead: list[BecomeLeaderOrFollower], to_follow: list[BecomeLeaderOrFollower]
@@ -214,8 +249,13 @@ class ControlRequests:
         tp = TopicPartition(state.topic_name, state.partition_index)
         if self._manager.is_offline(tp):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        partition = self._manager.online(tp)
-        return ErrorCode.NONE if partition is None else validate_stop(state.leader_epoch, partition.leader_epoch)
+        partition, log = self._manager.online(tp), self._manager.logs.get(tp)
+        return validate_stop(
+            state.leader_epoch,
+            NO_LEADER_EPOCH if partition is None else partition.leader_epoch,
+            state.topic_id,
+            None if log is None else log.topic_id,
+        )
 
     async def _stop(
         self, states: list[control.StopReplicaPartitionState], cause: Cause
@@ -239,10 +279,21 @@ class ControlRequests:
         return {tp: getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR) for tp, error in failures.items()}
 
 
+def _latest_epoch(log: Log | None) -> LeaderEpoch:
+    latest = None if log is None else log.latest_epoch
+    return NO_LEADER_EPOCH if latest is None else latest
+
+
 def _answer(
-    request: control.LeaderAndIsrRequest, code: ErrorCode, codes: dict[TopicPartition, ErrorCode] | None = None
+    request: control.LeaderAndIsrRequest,
+    code: ErrorCode,
+    codes: Mapping[TopicPartition, ErrorCode] | None = None,
+    newer: Mapping[TopicPartition, LeaderEpoch] = _NONE_NEWER,
 ) -> control.LeaderAndIsrResponse:
-    """Build a response with the request's code and the partitions' codes; without `codes`, all get the request's."""
+    """Build a response with the request's code and the partitions' codes; without `codes`, all get the request's.
+
+    `newer`: leader epochs of this broker that are higher than those requested.
+    """
     return control.LeaderAndIsrResponse(
         code,
         tuple(
@@ -250,10 +301,12 @@ def _answer(
                 topic.topic_name,
                 topic.topic_id,
                 state.partition_index,
-                code if codes is None else codes[TopicPartition(topic.topic_name, state.partition_index)],
+                code if codes is None else codes[tp],
+                newer.get(tp, NO_LEADER_EPOCH),
             )
             for topic in request.topic_states
             for state in topic.partition_states
+            for tp in (TopicPartition(topic.topic_name, state.partition_index),)
         ),
     )
 

@@ -4,7 +4,7 @@ Source: Kafka AlterPartitionManager; KIP-497.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import structlog
@@ -19,8 +19,12 @@ from cluster.requests.agents import (
     AlterPartitionResponse,
     AlterPartitionResult,
 )
+from cluster.requests.cluster import Finding
 
 RETRY_MS: Final = 50
+STUCK_ISR_CHANGE: Final = "stuck_isr_change"
+WAIT_MAX_S: Final = 30
+"""A proposal is a finding after this; the controller answers within `request.timeout.ms` or not at all."""
 
 Completion = Callable[[AlterPartitionResult], None]
 """Called once per submission, after it was removed from the queue: it may submit the next change."""
@@ -45,6 +49,10 @@ class IsrProposals:
         self._client = client
         self._timeout_ms = timeout_ms
         self._waiting: dict[TopicPartition, tuple[AlterPartitionItem, Completion]] = {}
+        self._since: dict[TopicPartition, float] = {}
+        self._failure = "it has not been sent"
+        """Why the last request had no effect."""
+        self._refusals: dict[TopicPartition, str] = {}
         self._submitted = asyncio.Event()
 
     def submit(self, item: AlterPartitionItem, complete: Completion) -> None:
@@ -55,7 +63,17 @@ class IsrProposals:
             complete(AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code))
             return
         self._waiting[tp] = (item, complete)
+        self._since.setdefault(tp, asyncio.get_running_loop().time())
         self._submitted.set()
+
+    def findings(self) -> Iterator[Finding]:
+        """Proposals that have been sent without effect for too long, submitted anew or not."""
+        now = asyncio.get_running_loop().time()
+        for tp, since in sorted(self._since.items()):
+            if now - since > WAIT_MAX_S:
+                why = self._refusals.get(tp, self._failure)
+                detail = f"broker {self._own_id} has proposed another ISR for {now - since:.0f} s without effect: {why}"
+                yield Finding(STUCK_ISR_CHANGE, detail, tp.topic, tp.partition, self._own_id)
 
     async def run(self) -> None:
         """Send queued proposals until cancelled. Retries after 50 ms without a response or progress (R8.26)."""
@@ -71,6 +89,7 @@ class IsrProposals:
         sent = dict(self._waiting)
         controller = self._controller()
         if controller is None:
+            self._failure = "no controller is known"
             return False
         request = AlterPartitionRequest(self._own_id, self._broker_epoch(), tuple(item for item, _ in sent.values()))
         try:
@@ -78,9 +97,11 @@ class IsrProposals:
                 response = await self._client.alter_partition(controller, request)
         except (PeerUnreachableError, TimeoutError) as error:
             _log.debug("Sending AlterPartition failed", controller=controller.address, error=str(error))
+            self._failure = f"controller {controller.address} does not respond"
             return False
         if response.error_code is not ErrorCode.NONE:
             _log.info("Controller refused AlterPartition", controller=controller.address, code=response.error_code.name)
+            self._failure = f"controller {controller.address} answers {response.error_code.name}"
             return False
         self._complete(sent, response)
         return any(self._waiting.get(tp, (None,))[0] is not item for tp, (item, _) in sent.items())
@@ -96,7 +117,12 @@ class IsrProposals:
                 answer = answers.get((item.topic_id, item.partition_index))
             if answer is not None:
                 del self._waiting[tp]
+                self._refusals[tp] = f"the controller answers {answer.error_code.name}"
                 try:
                     complete(answer)
                 except Exception:  # One partition must not keep the others from their ISR (R8.8).
                     _log.exception("Applying an AlterPartition response failed", partition=str(tp))
+                if tp not in self._waiting:
+                    # It was not submitted again: decided, or superseded.
+                    self._since.pop(tp, None)
+                    self._refusals.pop(tp, None)

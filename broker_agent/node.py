@@ -5,6 +5,7 @@ from typing import Any
 import structlog
 
 from broker_agent.agent import Agent, AgentDependencies
+from broker_agent.batch_validation import BatchValidation
 from broker_agent.cluster_descriptions import ClusterDescriptions
 from broker_agent.delete_records_requests import DeleteRecordsRequests
 from broker_agent.fetch_requests import FetchRequests
@@ -13,11 +14,17 @@ from broker_agent.produce_requests import ProduceRequests
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests import data
-from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
+from cluster.requests.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeFindingsRequest,
+    DescribeFindingsResponse,
+)
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.refusals import handle_within_bounds
 
 _log = structlog.stdlib.get_logger()
 
@@ -37,12 +44,13 @@ class AgentNode:
         api = self.apis.get(type(request))
         if api is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
-        return await api.handler(request)
+        return await handle_within_bounds(request, api.handler)
 
     def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
         agent, control = self._agent, self._agent.control
         offsets = OffsetRequests(agent.manager)
-        produce = ProduceRequests(agent.manager, dependencies.clock)
+        validation = BatchValidation(dependencies.workers, dependencies.clock, dependencies.settings)
+        produce = ProduceRequests(agent.manager, dependencies.clock, validation)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -50,6 +58,9 @@ class AgentNode:
             finder=agent.finder,
             metadata=agent.metadata,
         )
+
+        async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
+            return DescribeFindingsResponse(tuple(agent.proposals.findings()))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)
@@ -68,6 +79,7 @@ class AgentNode:
                 data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
             ),
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
+            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
         )

@@ -54,6 +54,7 @@ class ErrorCode(IntEnum):
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
     STALE_BROKER_EPOCH = 77
     OFFSET_NOT_AVAILABLE = 78
     PREFERRED_LEADER_NOT_AVAILABLE = 80
@@ -130,12 +131,24 @@ class LogOperationError(StorageError):
     """
 
 
-class LogAppendError(ClusterError):
-    """A record set was refused and nothing of it was appended; `code` says why."""
+class RecordError(Struct, frozen=True):
+    """Why one record of a refused batch is invalid. `batch_index`: from 0."""
 
-    def __init__(self, code: ErrorCode, why: str) -> None:
+    batch_index: int
+    batch_index_error_message: str
+
+
+class LogAppendError(ClusterError):
+    """A record set was refused and nothing of it was appended; `code` says why, `record_errors` which records.
+
+    `meter`: the meter of BrokerTopicMetrics for this reason, where the code alone does not name it.
+    """
+
+    def __init__(
+        self, code: ErrorCode, why: str, *, record_errors: tuple[RecordError, ...] = (), meter: str = ""
+    ) -> None:
         super().__init__(f"{code.name}: {why}")
-        self.code, self.why = code, why
+        self.code, self.why, self.record_errors, self.meter = code, why, record_errors, meter
 
 
 class PeerUnreachableError(ClusterError):

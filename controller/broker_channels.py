@@ -17,6 +17,7 @@ from cluster.errors import PeerUnreachableError
 from cluster.process.metrics import Gauge, Metrics, Timer
 from cluster.process.tasks import TaskSet
 from cluster.requests.control import ControlRequest, ControlResponse
+from controller.decisions.brokers.refusals import NO_REFUSALS, ChannelState, refusals_after
 from controller.metrics import DOMAIN, FailoverTimings
 from controller.ports import BrokerClient
 
@@ -41,6 +42,9 @@ class _Channel:
         self.queue_time = queue_time
         self.task: asyncio.Task[None] | None = None
         self.queued = self.answered = 0
+        self.refusals = NO_REFUSALS
+        self.sending_since: float | None = None
+        """When the request at the head was sent first; None while the broker has responded to everything."""
         self.awaited: list[tuple[int, asyncio.Future[bool]]] = []
         """Waiters for the response to the n-th request: (n, future), ascending."""
 
@@ -135,6 +139,14 @@ class BrokerChannels:
             channel.awaited.append((channel.queued, waiter))
         return waiter
 
+    def states(self) -> dict[BrokerId, ChannelState]:
+        """What each broker refuses, and for how long it has not responded."""
+        now = _now()
+        return {
+            broker: ChannelState(channel.refusals, 0 if channel.sending_since is None else now - channel.sending_since)
+            for broker, channel in self._channels.items()
+        }
+
     async def _serve(self, channel: _Channel, predecessor: asyncio.Task[None] | None) -> None:
         broker = channel.broker
         try:
@@ -146,7 +158,10 @@ class BrokerChannels:
                 channel.size.dec()
                 self._total.dec()
                 channel.queue_time.update_ms((_now() - queued.since) * 1000)
+                channel.sending_since = _now()
                 response = await self._deliver(broker, queued.request)
+                channel.sending_since = None
+                channel.refusals = refusals_after(channel.refusals, queued.request, response)
                 if queued.of_failover:
                     self._timings.request_answered(_now())
                 channel.answer()

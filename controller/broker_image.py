@@ -19,6 +19,8 @@ class BrokerImage:
         self.brokers: dict[BrokerId, Broker] = {}
         self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
         self.shutting_down: set[BrokerId] = set()
+        self.shutting_down_since: dict[BrokerId, int] = {}
+        """Broker that is shutting down -> when it asked, in ms of the wall clock."""
         self.offline_directories: dict[BrokerId, set[TopicPartition]] = {}
         """Broker -> partitions whose replica on it is in an offline log directory."""
         self._live: frozenset[BrokerId] = frozenset()
@@ -46,8 +48,9 @@ class BrokerImage:
             case changes.BrokerModified(registered):
                 assert registered.broker.id in self.broker_epochs, f"broker {registered.broker.id} is not registered"
                 self.brokers[registered.broker.id] = registered.broker
-            case changes.BrokerShuttingDown(broker):
+            case changes.BrokerShuttingDown(broker, since_ms=since_ms):
                 self.shutting_down.add(broker)
+                self.shutting_down_since[broker] = since_ms
             case changes.OfflineReplicasReported(broker, partitions):
                 self._set_offline_directory(broker, partitions)
             case _:
@@ -61,6 +64,7 @@ class BrokerImage:
             self.broker_epochs.pop(broker, None)
             self.offline_directories.pop(broker, None)
             self.shutting_down.discard(broker)
+            self.shutting_down_since.pop(broker, None)
 
     def _set_offline_directory(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
         offline = set(partitions)

@@ -51,10 +51,11 @@ class BrokerModified(Struct, frozen=True):
 
 
 class BrokerShuttingDown(Struct, frozen=True):
-    """A broker with this epoch requested a controlled shutdown."""
+    """A broker with this epoch requested a controlled shutdown, at `since_ms` of the wall clock."""
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
+    since_ms: int = 0
 
 
 class OfflineReplicasReported(Struct, frozen=True):

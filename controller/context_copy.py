@@ -41,7 +41,7 @@ def _copy_brokers(context: ControllerContext, copy: ControllerContext) -> None:
         changes.BrokersJoined(tuple(RegisteredBroker(broker, epochs[b]) for b, broker in context.brokers.items()))
     )
     for leaving in context.shutting_down:
-        copy.apply(changes.BrokerShuttingDown(leaving, epochs[leaving]))
+        copy.apply(changes.BrokerShuttingDown(leaving, epochs[leaving], context.shutting_down_since[leaving]))
     for broker, partitions in context.offline_directories.items():
         copy.apply(changes.OfflineReplicasReported(broker, frozenset(partitions)))
 

@@ -65,7 +65,6 @@ class EventProcessor(Protocol):
 
     def after_event(self) -> None:
         """Called after every event, successful or not."""
-        ...
 
 
 class EventLoop:

@@ -1,12 +1,13 @@
 """Ports of the controller: sending requests to brokers, and subsets of larger interfaces."""
 
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from cluster.broker import Broker, BrokerId
 from cluster.requests.control import ControlRequest, ControlResponse
 from cluster.zookeeper.port import Znode
+from controller.decisions.brokers.refusals import ChannelState
 
 
 class BrokerClient(Protocol):
@@ -17,11 +18,9 @@ class BrokerClient(Protocol):
 
         Raises PeerUnreachableError if there was no response: the request may or may not have been applied.
         """
-        ...
 
     async def forget(self, broker: Broker) -> None:
         """Close the connection to this broker, if there is one."""
-        ...
 
 
 class RequestChannels(Protocol):
@@ -29,22 +28,21 @@ class RequestChannels(Protocol):
 
     def add(self, broker: Broker) -> None:
         """Open a channel; no effect if there is one."""
-        ...
 
     def remove(self, broker: BrokerId) -> None:
         """Drop the queued requests and close the channel."""
-        ...
 
     def stop(self) -> None:
         """Remove every channel."""
-        ...
 
     def send(self, broker: BrokerId, request: ControlRequest) -> None:
         """Queue a request; dropped if there is no channel."""
-        ...
 
     def delivered(self, broker: BrokerId) -> "Future[bool]":
         """True once the broker responded to every request queued for it now; False if its channel is removed before."""
+
+    def states(self) -> Mapping[BrokerId, ChannelState]:
+        """What each broker refuses, and for how long it has not responded."""
         ...
 
 

@@ -7,7 +7,7 @@ live brokers respond. The rehearsal ends where the procedure would wait for repl
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ from controller.active_controller import ActiveController, React
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.context_copy import copy_of
+from controller.decisions.brokers.refusals import ChannelState
 from controller.decisions.partition_descriptions import described_partition, planned_request
 from controller.dynamic_settings import ConfigListener, DynamicSettings
 from controller.events import Event
@@ -93,6 +94,9 @@ class _Channels:
         delivered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         delivered.set_result(broker in self._brokers)
         return delivered
+
+    def states(self) -> Mapping[BrokerId, ChannelState]:
+        return dict.fromkeys(self._brokers, ChannelState())
 
 
 class _Changed:

@@ -34,6 +34,7 @@ from simulator.disk import SimulatedDisk
 from simulator.memory_state_log import MemoryStateChangeLog
 from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, SimulatedNetwork
 from simulator.virtual_time_loop import Process
+from simulator.workers import SimulatedWorkers
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.record import StateChange, incarnation_id
@@ -52,7 +53,6 @@ class World(Protocol):
 
     def random_of(self, name: str) -> Random:
         """A random generator of the node's own, derived from the seed of the run."""
-        ...
 
 
 class Incarnation:
@@ -256,6 +256,7 @@ class SimulatedAgent(SimulatedNode):
             logs=logs,
             failed_directories=failed,
             client=SimulatedClusterClient(self._world.network, incarnation.source),
+            workers=SimulatedWorkers(self.random, latency_s=(0.0001, 0.003)),
             clock=self._world.clock,
             sink=incarnation,
             apis=(),

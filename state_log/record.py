@@ -133,7 +133,6 @@ class StateChangeSink(Protocol):
 
     def append(self, changes: Sequence[StateChange]) -> None:
         """Number, stamp and store the records in this order. An empty sequence writes nothing."""
-        ...
 
 
 class LoggedStateChange(StateChange, frozen=True, omit_defaults=True, kw_only=True):

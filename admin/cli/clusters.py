@@ -1,12 +1,14 @@
 """`klamm cluster`: description of the cluster and health check."""
 
+import asyncio
+
 import typer
 
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.client import AdminClient
-from admin.health import HealthIssue, find_trouble
+from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 
@@ -44,8 +46,9 @@ def health(*, cluster: Cluster) -> None:
 
     Reports offline and under-replicated partitions, partitions below
     min.insync.replicas, brokers that host replicas but are not registered,
-    stuck reassignments and topic deletions, and brokers that lost more than
-    10 % of their preferred leaderships.
+    do not respond or refuse the controller's requests, ISR changes,
+    reassignments, topic deletions and shutdowns that are stuck, and brokers
+    that lost more than 10 % of their preferred leaderships.
     """
     findings, counts = cluster.ask(_examine)
     document = {
@@ -56,11 +59,13 @@ def health(*, cluster: Cluster) -> None:
             for f in findings
         ],
     }
-    rows = ((f.trouble.value, _place(f), f.detail) for f in findings)
+    rows = ((str(f.trouble), _place(f), f.detail) for f in findings)
     if findings or cluster.form is not Format.TABLE:
         write(document, cluster.form, ("issue", "where", "detail"), rows)
     seen = ", ".join(counted(counts[f"{thing}s"], thing) for thing in ("broker", "topic", "partition"))
     say(f"{seen}: {counted(len(findings), 'issue') if findings else 'no issues'}")
+    if any(f.trouble == Trouble.REFUSES_CONTROLLER for f in findings):
+        say("Was ZooKeeper restored from a backup? Then see `klamm cluster recover --dry-run`.")
     if findings:
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -70,6 +75,8 @@ async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, in
     topics = (await client.describe_topics()).topics
     reassignments = (await client.describe_reassignments()).reassignments
     deletions = (await client.describe_topic_deletions()).deletions
+    known = (await client.describe_findings()).findings
+    of_brokers = await asyncio.gather(*(client.describe_findings_of(broker) for broker in brokers))
     counts = {
         "brokers": len(brokers),
         "topics": len(topics),
@@ -77,7 +84,8 @@ async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, in
         "reassignments": len(reassignments),
         "deletions": len(deletions),
     }
-    return find_trouble(topics, brokers, reassignments, deletions), counts
+    findings = [*known, *(finding for of_broker in of_brokers for finding in of_broker)]
+    return find_trouble(topics, brokers, reassignments, deletions, findings), counts
 
 
 def _place(issue: HealthIssue) -> str:

@@ -72,14 +72,17 @@ def classify_state(
     current_epoch: LeaderEpoch,
     topic_id: TopicId | None,
     log_topic_id: TopicId | None,
+    log_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> Admission:
     """Choose the action for one partition state (R2.3). Topic ids are compared before any epoch.
 
-    An equal leader epoch is a repeated request; it can only set or clear the topic id.
+    An equal leader epoch is a repeated request; it can only set or clear the topic id. One below `log_epoch`, the
+    latest in the log, comes from a ZooKeeper that was restored from a backup: a replica that obeyed after a restart
+    would truncate acknowledged records (R2.18).
     """
     if topic_id is not None and log_topic_id is not None and topic_id != log_topic_id:
         return Admission.REFUSE_TOPIC_ID
-    if state.leader_epoch > current_epoch:
+    if state.leader_epoch > current_epoch and state.leader_epoch >= log_epoch:
         if own_id not in state.replicas:
             return Admission.REFUSE_NOT_REPLICA
         return Admission.LEAD if state.leader == own_id else Admission.FOLLOW
@@ -91,8 +94,15 @@ def classify_state(
     return Admission.REFUSE_EPOCH
 
 
-def validate_stop(requested_epoch: LeaderEpoch, current_epoch: LeaderEpoch) -> ErrorCode:
-    """Whether an online partition accepts a StopReplica (R4.2); sentinel epochs are not checked."""
+def validate_stop(
+    requested_epoch: LeaderEpoch,
+    current_epoch: LeaderEpoch,
+    topic_id: TopicId | None = None,
+    log_topic_id: TopicId | None = None,
+) -> ErrorCode:
+    """Whether a partition that is not offline accepts a StopReplica (R4.2, R4.15); sentinel epochs are not checked."""
+    if topic_id is not None and log_topic_id is not None and topic_id != log_topic_id:
+        return ErrorCode.INCONSISTENT_TOPIC_ID
     if requested_epoch in _SKIPPED_EPOCHS or requested_epoch >= current_epoch:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH

@@ -1,8 +1,10 @@
-"""Names of partition directories: current, being deleted, or foreign."""
+"""Names of partition directories: current, being deleted, or not of a partition."""
 
 from enum import Enum
 from typing import Final, NamedTuple
 
+from cluster import bounds
+from cluster.errors import ErrorCode, LogAppendError
 from cluster.partition import TopicPartition
 
 MAX_NAME_LENGTH: Final = 255
@@ -24,7 +26,7 @@ class DirectoryName(NamedTuple):
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:
-    """Parse the name of a subdirectory of a log directory; None if it is not a partition's.
+    """Parse the name of a subdirectory of a log directory; None if no partition within the bounds is called so.
 
     The partition number follows the last hyphen of `<topic>-<p>`. Source: Kafka LocalLog.parseTopicPartitionName.
     """
@@ -35,10 +37,27 @@ def parse_directory_name(name: str) -> DirectoryName | None:
             kind = candidate
             if not dot or len(unique) != _UNIQUE_LENGTH or not set(unique) <= set("0123456789abcdef"):
                 return None
-    topic, hyphen, partition = stem.rpartition("-")
-    if not hyphen or not topic or not (partition.isascii() and partition.isdigit()):
+    topic, hyphen, number = stem.rpartition("-")
+    partition = bounds.parse_number(bounds.PARTITION, number)
+    if not hyphen or partition is None or not bounds.TOPIC_NAME.accepts(topic):
         return None
-    return DirectoryName(TopicPartition(topic, int(partition)), kind)
+    return DirectoryName(TopicPartition(topic, partition), kind)
+
+
+def path_in(directory: str, topic_partition: TopicPartition) -> str:
+    """The path of a partition's directory, directly below its log directory.
+
+    Raises LogAppendError for a topic or partition beyond its bounds: whatever was asked, nothing outside of the log
+    directory may be created, renamed or deleted. BD-3
+    """
+    topic, partition = topic_partition
+    for bound, value, code in (
+        (bounds.TOPIC_NAME, topic, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (bounds.PARTITION, partition, ErrorCode.INVALID_REQUEST),
+    ):
+        if not bound.accepts(value):
+            raise LogAppendError(code, bounds.why_not(bound, value))
+    return f"{directory}/{topic_partition}"
 
 
 def deleted_name(topic_partition: TopicPartition, unique: str) -> str:

@@ -14,7 +14,7 @@ import structlog
 
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import remove_cut_markers
-from broker_agent.log.directory_names import deleted_name
+from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
@@ -43,6 +43,8 @@ class DiskLogDirectories:
         self._dependencies, self._on_failure = dependencies, on_failure
         self._producer_expiration_ms = producer_expiration_ms
         self._directories = {path: LogDirectory(dependencies.disk, path, self._directory_failed) for path in paths}
+        self.unacceptable_names: dict[str, tuple[str, ...]] = {}
+        """Log directory -> its subdirectories that cannot be partitions; they were left alone at the start."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
         dependencies.metrics.watch(self._logs)
         self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
@@ -99,8 +101,10 @@ class DiskLogDirectories:
     ) -> PartitionLog:
         """Create in a live directory, first the one with the fewest logs; a failing one is reported, the next tried.
 
-        Raises LogOperationError, after the first attempt, if the reason is not the directory's.
+        Raises LogAppendError for a name that is not acceptable, before anything is created, and LogOperationError after
+        the first attempt, if the reason is not the directory's.
         """
+        path_in("", topic_partition)
         done = self._creations[topic_partition] = asyncio.Event()
         try:
             while candidates := self.live_directories:
@@ -123,7 +127,7 @@ class DiskLogDirectories:
     async def _create_in(
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
-        path = f"{directory.path}/{topic_partition}"
+        path = path_in(directory.path, topic_partition)
         with directory:
             create = partial(_create_or_leave_nothing, self._dependencies, path, config, topic_id)
             loaded = await self._dependencies.disk.run(create)

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import structlog
 from msgspec import Struct
 
 from broker_agent.log import checkpoints
@@ -18,11 +19,15 @@ from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import CheckpointedOffsets, load_log
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
+from cluster.bounds import shortened
 from cluster.broker import BrokerId, Offset
 from cluster.errors import LogOperationError, StartupError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Gauge
 from state_log.writer import STATE_CHANGE_FOLDER
+
+_NAMED_IN_LOG: Final = 10
+_log = structlog.stdlib.get_logger()
 
 
 class LoadOptions(Struct, frozen=True, kw_only=True):
@@ -66,9 +71,10 @@ async def open_log_directories(
 ) -> DiskLogDirectories:
     """Lock, check and load every directory.
 
-    An unusable directory is reported through `on_failure` and left out. Raises StartupError if one belongs to another
-    broker, cluster or process, contains foreign names, if two hold the same partition, if none is usable, or after an
-    error that is not the disk's: of a directory read in part, new logs would replace those that were not read.
+    An unusable directory is reported through `on_failure` and left out; a subdirectory that no partition can have made
+    is left alone and named in `unacceptable_names`. Raises StartupError if one belongs to another broker, cluster or
+    process, if two hold the same partition, if none is usable, or after an error that is not the disk's: of a directory
+    read in part, new logs would replace those that were not read.
     """
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
@@ -139,14 +145,25 @@ class _Loader(NamedTuple):
         try:
             with directory:
                 is_clean = await disk.run(partial(_consume_clean_marker, disk, path))
-                current, removable = await disk.run(partial(_sort_names, disk, path))
-                directory.remove_later(removable, self.options.default_config.file_delete_delay_ms)
+                names = await disk.run(partial(_sort_names, disk, path))
+                self._report_unacceptable(path, names.unacceptable)
+                directory.remove_later(names.removable, self.options.default_config.file_delete_delay_ms)
                 offsets = await disk.run(partial(_read_offsets, disk, path))
-                await self._load_logs(directory, _Found(current, offsets, is_clean))
+                await self._load_logs(directory, _Found(names.current, offsets, is_clean))
         except LogOperationError:
             raise
         except StorageError:
             return
+
+    def _report_unacceptable(self, path: str, names: Sequence[str]) -> None:
+        if names:
+            self.logs.unacceptable_names[path] = tuple(names)
+            _log.warning(
+                "Left directories alone that cannot be partitions; move them out of the log directory",
+                directory=path,
+                count=len(names),
+                first=[shortened(name) for name in names[:_NAMED_IN_LOG]],
+            )
 
     async def _load_logs(self, directory: LogDirectory, found: _Found) -> None:
         waiting = list(reversed(found.partitions))
@@ -215,20 +232,24 @@ def _read_or_empty(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
         return {}
 
 
-def _sort_names(disk: Disk, path: str) -> tuple[list[TopicPartition], list[str]]:
-    """The partitions to serve, and the paths of logs being deleted. Raises StartupError."""
-    current: list[TopicPartition] = []
-    removable: list[str] = []
+class _Names(NamedTuple):
+    """The subdirectories of a log directory: partitions to serve, paths of logs being deleted, and names of others."""
+
+    current: list[TopicPartition]
+    removable: list[str]
+    unacceptable: list[str]
+
+
+def _sort_names(disk: Disk, path: str) -> _Names:
+    found = _Names([], [], [])
     for name in disk.list_directory(path):
         if name == STATE_CHANGE_FOLDER or not disk.is_directory(f"{path}/{name}"):
             continue
         parsed = parse_directory_name(name)
         if parsed is None:
-            raise StartupError(
-                f"log directory {path}: {name!r} is no name of a partition; move it out of the directory"
-            )
-        if parsed.kind is DirectoryKind.CURRENT:
-            current.append(parsed.topic_partition)
+            found.unacceptable.append(name)
+        elif parsed.kind is DirectoryKind.CURRENT:
+            found.current.append(parsed.topic_partition)
         elif parsed.kind is DirectoryKind.DELETED:
-            removable.append(f"{path}/{name}")
-    return current, removable
+            found.removable.append(f"{path}/{name}")
+    return found

@@ -136,7 +136,7 @@ class PartitionLog:
         with self._usable():
             assert leader_epoch >= (self._epochs.latest or 0), f"epoch {leader_epoch} follows {self._epochs.latest}"
             self._write_topic_id()
-            header = check_batch_of_client(records, self.config, now_ms)
+            header = check_batch_of_client(records, self.config)
             if self.config.message_timestamp_type == "LogAppendTime":
                 records = stamp_append_time(records, now_ms)
                 header = header._replace(max_timestamp=now_ms)

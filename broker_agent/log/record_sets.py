@@ -1,4 +1,4 @@
-"""Validation of appended records: of a client's batch, and of a set fetched from the leader. Pure.
+"""Validation of appended records by their headers: a client's batch, and a set fetched from the leader. Pure.
 
 Source: Kafka LogValidator, UnifiedLog.analyzeAndValidateRecords.
 """
@@ -16,13 +16,16 @@ from broker_agent.log.record_batch import (
     walk,
 )
 from broker_agent.log.segment import PlacedBatch
-from broker_agent.ports import UNLIMITED, LogConfig
+from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode, LogAppendError
 
 
-def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> BatchHeader:
-    """Validate that `records` is one valid batch; returns its header. Raises LogAppendError."""
+def check_batch_of_client(records: bytes, config: LogConfig) -> BatchHeader:
+    """Validate that `records` is one batch with a valid header and checksum; returns the header.
+
+    What is inside is validated by `broker_agent.client_batches`. Raises LogAppendError.
+    """
     size = len(records)
     if size > config.max_message_bytes:
         _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes exceed max.message.bytes {config.max_message_bytes}")
@@ -46,22 +49,9 @@ def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> Bat
         _refuse(ErrorCode.INVALID_RECORD, "a client may not write control batches")
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         _refuse(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent no sequence number")
-    if config.message_timestamp_type == "CreateTime":
-        _check_timestamps(header, config, now_ms)
     if size > config.segment_bytes:
         _refuse(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes {config.segment_bytes}")
     return header
-
-
-def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Refuse timestamps too far in the past or the future; the header has the first and the largest one."""
-    whatever, before_ms = config.message_timestamp_difference_max_ms, config.message_timestamp_before_max_ms
-    after_ms = config.message_timestamp_after_max_ms
-    most_before_ms = whatever if before_ms == UNLIMITED else before_ms
-    most_after_ms = whatever if after_ms == UNLIMITED else after_ms
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp >= 0 and not -most_before_ms <= timestamp - now_ms <= most_after_ms:
-            _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} is {abs(timestamp - now_ms)} ms from now")
 
 
 def check_set_of_leader(

@@ -36,6 +36,11 @@ class TaskSet:
         self.cancel_all()
         await self._group.__aexit__(kind, error, trace)
 
+    async def leave(self, error: BaseException | None) -> None:
+        """End the tasks of an object whose own block ended with `error`, which is not wrapped into a group."""
+        own = error if isinstance(error, asyncio.CancelledError) else None
+        await self.__aexit__(type(own) if own else None, own, None)
+
     def start(self, coroutine: Coroutine[Any, Any, _T], *, name: str) -> asyncio.Task[_T]:
         """Run a coroutine in the background. The returned task may be awaited or cancelled separately."""
         task = self._group.create_task(coroutine, name=name)

@@ -79,6 +79,27 @@ class DescribeLogHeadsResponse(Struct, frozen=True):
     heads: tuple[LogHead, ...]
 
 
+class DescribeFindingsRequest(Struct, frozen=True):
+    """Ask a process what it knows to be wrong; of the controllers only the active one responds."""
+
+
+class Finding(Struct, frozen=True):
+    """One thing that is wrong. `kind` is for programs, `detail` for people.
+
+    Where they do not apply, `topic` is empty, `partition` and `broker` are -1.
+    """
+
+    kind: str
+    detail: str
+    topic: str = ""
+    partition: int = -1
+    broker: BrokerId = BrokerId(-1)
+
+
+class DescribeFindingsResponse(Struct, frozen=True):
+    findings: tuple[Finding, ...] = ()
+
+
 class WatchRequest(Struct, frozen=True):
     """Subscribe to cluster events from now on, or after `cursor` of an earlier stream. The response is a stream.
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from cluster.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
+    UNKNOWN_CONTROLLER_EPOCH,
     Broker,
     BrokerEpoch,
     BrokerId,
@@ -68,22 +69,34 @@ class LeaderAndIsrRequest(Struct, frozen=True):
 
 
 class LeaderAndIsrPartitionError(Struct, frozen=True):
+    """`leader_epoch`: the broker's, if it is higher than the requested one; else -1."""
+
     topic_name: str
     topic_id: TopicId | None
     partition_index: int
     error_code: ErrorCode
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class LeaderAndIsrResponse(Struct, frozen=True):
+    """`controller_epoch`, `broker_epoch`, in all three responses: those known to the broker, if the whole request was
+    refused for its epochs; else -1.
+    """
+
     error_code: ErrorCode
     partition_errors: tuple[LeaderAndIsrPartitionError, ...] = ()
+    controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
+    broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
 
 
 class StopReplicaPartitionState(Struct, frozen=True):
+    """`topic_id`: a log of another topic, an earlier or later one of this name, is neither stopped nor deleted."""
+
     topic_name: str
     partition_index: int
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     delete_partition: bool = False
+    topic_id: TopicId | None = None
 
 
 class StopReplicaRequest(Struct, frozen=True):
@@ -103,6 +116,8 @@ class StopReplicaPartitionError(Struct, frozen=True):
 class StopReplicaResponse(Struct, frozen=True):
     error_code: ErrorCode
     partition_errors: tuple[StopReplicaPartitionError, ...] = ()
+    controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
+    broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
 
 
 class UpdateMetadataPartitionState(Struct, frozen=True):
@@ -135,6 +150,8 @@ class UpdateMetadataRequest(Struct, frozen=True):
 
 class UpdateMetadataResponse(Struct, frozen=True):
     error_code: ErrorCode
+    controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
+    broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest

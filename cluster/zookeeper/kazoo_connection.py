@@ -8,10 +8,10 @@ from collections import deque
 from time import monotonic
 from typing import Any, Final, Protocol
 
-from kazoo.exceptions import AuthFailedError, ConnectionDropped
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import SASL, Close, Watch
+from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, ConnectionHandler
+from kazoo.protocol.serialization import SASL, Close, Ping, Watch
 from puresasl import SASLError, SASLProtocolException
 from puresasl.client import SASLClient
 
@@ -25,6 +25,7 @@ KAZOO_LOGGER: Final = logging.getLogger("kazoo.klamm")
 KAZOO_LOGGER.setLevel(logging.ERROR)
 
 RECEIVE_BYTES: Final = 256 * 1024
+CLOSE_XID: Final = 1
 ATTEMPTS_MIN: Final = 2
 """Connection attempts within a session timeout, also with one address: its server may be starting."""
 
@@ -77,10 +78,14 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         self._received_at = monotonic()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        self._received.clear()
-        self._taken = 0
         # Returns once the session is established and authenticated.
-        read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        try:
+            read_timeout, connect_timeout = self._shake_hands(host, hostip, port)
+        except ConnectionDropped:
+            was_refused = self._socket is not None and self.client.last_zxid > 0
+            if not was_refused or monotonic() - self._received_at <= self.client.granted_timeout_seconds:
+                raise
+            read_timeout, connect_timeout = self._connect_without_zxid(host, hostip, port)
         # kazoo does not store the timeout granted by the server; its read timeout is two thirds of it.
         self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
         self._received_at = monotonic()
@@ -89,6 +94,40 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
         # client. The server counts a session's time from the last message. The last broker to die is the one that may
         # lead alone, so its session should expire last, whichever broker pinged last.
         return read_timeout / 4, connect_timeout
+
+    def _shake_hands(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self._received.clear()
+        self._taken = 0
+        timeouts: tuple[float, float] = super()._connect(host, hostip, port)
+        return timeouts
+
+    def _connect_without_zxid(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        """Connect to a server that refused the handshake, without naming the zxid seen last; called when the session
+        should have expired.
+
+        A server whose last zxid is lower closes the connection without a response, for ever if it was restored from a
+        backup. So does one that has no quorum yet; it refuses this attempt, too, and its sessions go on. A restored
+        server does not know the session, or it is closed here: what this client has seen no longer exists.
+        """
+        self._socket.close()
+        seen, self.client.last_zxid = self.client.last_zxid, 0
+        try:
+            timeouts = self._shake_hands(host, hostip, port)
+            known = self._invoke(timeouts[1] / 1000, Ping(), PING_XID) or 0
+        finally:
+            self.client.last_zxid = seen
+        if known < seen:
+            logger.error(
+                "ZooKeeper at %s:%s is at zxid 0x%x, but 0x%x was seen before: it was restored from a backup; "
+                "opening a new session",
+                host,
+                port,
+                known,
+                seen,
+            )
+            self._submit(Close(), timeouts[1] / 1000, CLOSE_XID)
+            raise SessionExpiredError("ZooKeeper was restored from a backup")
+        return timeouts
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         """Establish the session or authenticate; with a timeout, as a starting server may accept and never respond."""

@@ -186,7 +186,9 @@ class ControlBatch:
         requests: list[tuple[BrokerId, ControlRequest]] = []
         for broker in sorted(self._stops.keys() & self._view.broker_epochs.keys()):
             states = tuple(
-                StopReplicaPartitionState(tp.topic, tp.partition, stop.leader_epoch, stop.delete)
+                StopReplicaPartitionState(
+                    tp.topic, tp.partition, stop.leader_epoch, stop.delete, self._topic_id(tp.topic, settings)
+                )
                 for tp, stop in self._stops[broker].items()
             )
             # Before IBP 2.6 the delete flag belongs to the whole request; deleting ones go first (RQ-13).

@@ -2,7 +2,13 @@
 
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
-from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
+from cluster.requests.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribedBroker,
+    DescribeFindingsRequest,
+    DescribeFindingsResponse,
+)
 from cluster.requests.topics import (
     DescribedTopic,
     DescribeTopicDeletionsRequest,
@@ -17,6 +23,7 @@ from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.paths import CLUSTER_ID
 from controller.active_controller import ActiveController
 from controller.decisions.configs.topic_configs import min_insync_replicas
+from controller.decisions.findings import findings
 from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
 
@@ -40,6 +47,11 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
         node_id=config.id,
         node_role="controller",
     )
+
+
+async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
+    found = findings(active.context, active.channels.states(), active.clock.now_ms())
+    return DescribeFindingsResponse(tuple(found))
 
 
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:

@@ -287,12 +287,16 @@ async def test_one_partition_in_two_directories_is_refused(node: Node) -> None:
         await node.start()
 
 
-async def test_a_directory_with_a_foreign_name_in_it_is_refused(node: Node) -> None:
+@pytest.mark.rule("R9.14", "BD-4")
+async def test_a_directory_with_a_foreign_name_in_it_is_left_alone(node: Node) -> None:
     await node.start()
     await node.stop()
-    node.world.new_disk().make_directory(f"{node.paths[1]}/photos")
-    with pytest.raises(StartupError, match="photos"):
-        await node.start()
+    disk = node.world.new_disk()
+    disk.make_directory(f"{node.paths[1]}/photos")
+    await node.start()
+    assert node.logs.unacceptable_names == {node.paths[1]: ("photos",)}
+    assert disk.is_directory(f"{node.paths[1]}/photos")
+    await node.stop()
 
 
 @pytest.mark.rule("R10.18")

@@ -32,7 +32,7 @@ async def controlled_shutdown(
         _log.warning("Controlled shutdown refused", broker=broker, broker_epoch=request.broker_epoch, error=code.name)
         return ControlledShutdownResponse(code)
     if broker not in context.shutting_down:
-        active.commit(BrokerShuttingDown(broker, request.broker_epoch))
+        active.commit(BrokerShuttingDown(broker, request.broker_epoch, active.clock.now_ms()))
     # Computed before any election: a replica that loses leadership here is not stopped by this request (CS-13). As a
     # follower it is in no ISR and does not fetch, but the broker still serves its requests until it stops.
     duties = duties_of(context, broker)

@@ -49,6 +49,11 @@ class ClusterServiceStub:
                 request_serializer=klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsResponse.FromString,
                 _registered_method=True)
+        self.DescribeFindings = channel.unary_unary(
+                '/klamm.v1.ClusterService/DescribeFindings',
+                request_serializer=klamm_dot_v1_dot_cluster__pb2.DescribeFindingsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_cluster__pb2.DescribeFindingsResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -75,6 +80,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeFindings(self, request, context):
+        """What this process knows to be wrong; of the controllers only the active one responds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +104,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.DescribeLogHeads,
                     request_deserializer=klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsResponse.SerializeToString,
+            ),
+            'DescribeFindings': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeFindings,
+                    request_deserializer=klamm_dot_v1_dot_cluster__pb2.DescribeFindingsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_cluster__pb2.DescribeFindingsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +192,33 @@ class ClusterService:
             '/klamm.v1.ClusterService/DescribeLogHeads',
             klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsRequest.SerializeToString,
             klamm_dot_v1_dot_cluster__pb2.DescribeLogHeadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeFindings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ClusterService/DescribeFindings',
+            klamm_dot_v1_dot_cluster__pb2.DescribeFindingsRequest.SerializeToString,
+            klamm_dot_v1_dot_cluster__pb2.DescribeFindingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -82,24 +82,30 @@ class LiveLeader(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class LeaderAndIsrResponse(_message.Message):
-    __slots__ = ("error_code", "partition_errors")
+    __slots__ = ("error_code", "partition_errors", "controller_epoch", "broker_epoch")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     partition_errors: _containers.RepeatedCompositeFieldContainer[LeaderAndIsrPartitionError]
-    def __init__(self, error_code: _Optional[int] = ..., partition_errors: _Optional[_Iterable[_Union[LeaderAndIsrPartitionError, _Mapping]]] = ...) -> None: ...
+    controller_epoch: int
+    broker_epoch: int
+    def __init__(self, error_code: _Optional[int] = ..., partition_errors: _Optional[_Iterable[_Union[LeaderAndIsrPartitionError, _Mapping]]] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class LeaderAndIsrPartitionError(_message.Message):
-    __slots__ = ("topic_name", "topic_id", "partition_index", "error_code")
+    __slots__ = ("topic_name", "topic_id", "partition_index", "error_code", "leader_epoch")
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic_name: str
     topic_id: str
     partition_index: int
     error_code: int
-    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ...) -> None: ...
+    leader_epoch: int
+    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class StopReplicaRequest(_message.Message):
     __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "partition_states", "causes")
@@ -116,24 +122,30 @@ class StopReplicaRequest(_message.Message):
     def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partition_states: _Optional[_Iterable[_Union[StopReplicaPartitionState, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ...) -> None: ...
 
 class StopReplicaPartitionState(_message.Message):
-    __slots__ = ("topic_name", "partition_index", "leader_epoch", "delete_partition")
+    __slots__ = ("topic_name", "partition_index", "leader_epoch", "delete_partition", "topic_id")
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DELETE_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     topic_name: str
     partition_index: int
     leader_epoch: int
     delete_partition: bool
-    def __init__(self, topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., delete_partition: _Optional[bool] = ...) -> None: ...
+    topic_id: str
+    def __init__(self, topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., delete_partition: _Optional[bool] = ..., topic_id: _Optional[str] = ...) -> None: ...
 
 class StopReplicaResponse(_message.Message):
-    __slots__ = ("error_code", "partition_errors")
+    __slots__ = ("error_code", "partition_errors", "controller_epoch", "broker_epoch")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     partition_errors: _containers.RepeatedCompositeFieldContainer[StopReplicaPartitionError]
-    def __init__(self, error_code: _Optional[int] = ..., partition_errors: _Optional[_Iterable[_Union[StopReplicaPartitionError, _Mapping]]] = ...) -> None: ...
+    controller_epoch: int
+    broker_epoch: int
+    def __init__(self, error_code: _Optional[int] = ..., partition_errors: _Optional[_Iterable[_Union[StopReplicaPartitionError, _Mapping]]] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class StopReplicaPartitionError(_message.Message):
     __slots__ = ("topic_name", "partition_index", "error_code")
@@ -202,7 +214,11 @@ class Broker(_message.Message):
     def __init__(self, id: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[_partition_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ...) -> None: ...
 
 class UpdateMetadataResponse(_message.Message):
-    __slots__ = ("error_code",)
+    __slots__ = ("error_code", "controller_epoch", "broker_epoch")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     error_code: int
-    def __init__(self, error_code: _Optional[int] = ...) -> None: ...
+    controller_epoch: int
+    broker_epoch: int
+    def __init__(self, error_code: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...

@@ -71,6 +71,7 @@ class Model(Struct):
     is_fetched: bool = False
     has_log: bool = False
     log_id: TopicId | None = None
+    log_epoch: int = -1
 
     def obey(self, order: Order) -> ErrorCode:
         """Topic id, then leader epoch, then roles (R2.3)."""
@@ -78,6 +79,8 @@ class Model(Struct):
         attached_id = self.log_id if self.is_attached else None
         if order.topic_id is not None and attached_id is not None and order.topic_id != attached_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        if order.leader_epoch < self.log_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         if order.leader_epoch == self.leader_epoch:
             return self._obey_again(order, attached_id)
         if order.leader_epoch < self.leader_epoch:
@@ -97,6 +100,8 @@ class Model(Struct):
             self.leader, self.leader_epoch = order.leader, order.leader_epoch
             self.partition_epoch = order.partition_epoch
             self.is_fetched = order.leader != OWN
+            if order.leader == OWN:
+                self.log_epoch = order.leader_epoch
         return code
 
     def _obey_again(self, order: Order, attached_id: TopicId | None) -> ErrorCode:
@@ -125,9 +130,9 @@ class Model(Struct):
         return ErrorCode.NONE
 
     def forget(self) -> None:
-        """What is in memory only."""
+        """What is in memory only; and the epoch of the log, which has no records of it."""
         self.is_hosted = self.is_attached = self.is_fetched = False
-        self.leader, self.leader_epoch, self.partition_epoch = -1, -1, 0
+        self.leader, self.leader_epoch, self.partition_epoch, self.log_epoch = -1, -1, 0, -1
 
 
 class Run:
@@ -208,6 +213,7 @@ class Run:
                 is_fetched=self.agent.agent.fetchers.state(tp) is not None,
                 has_log=log is not None,
                 log_id=None if log is None else log.topic_id,
+                log_epoch=-1 if log is None or log.latest_epoch is None else log.latest_epoch,
             )
             assert found == model
 

@@ -116,7 +116,7 @@ async def test_a_name_that_is_too_long_is_not_tried_in_one_directory_after_the_o
     await node.start()
     refuse_next(disk, errno.ENAMETOOLONG)
     with pytest.raises(LogOperationError, match="shorten the name"):
-        await node.log(tp=TopicPartition("t" * 300, 0))
+        await node.log(tp=TopicPartition("t" * 249, 0))
     assert node.failures == []
     assert node.logs.live_directories == (A, B)
     assert [(await node.log(tp=TopicPartition("t", number))).directory for number in range(2)] == [A, B]

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
 from cluster.errors import ErrorCode
@@ -174,7 +175,9 @@ class Comparison:
         for broker, request in everything[self.read :]:
             if isinstance(request, StopReplicaRequest):
                 for stop in request.partition_states:
-                    sent[broker, TopicPartition(stop.topic_name, stop.partition_index)].append(stop)
+                    sent[broker, TopicPartition(stop.topic_name, stop.partition_index)].append(
+                        replace(stop, topic_id=None)  # The plain one knows no ids.
+                    )
                 continue
             kind = "LeaderAndIsr" if isinstance(request, LeaderAndIsrRequest) else "UpdateMetadata"
             assert request.controller_epoch == self.plain.epoch, kind

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
-from cluster.requests.cluster import DescribedBroker
+from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
@@ -28,7 +28,7 @@ def topic(*partitions: DescribedPartition, min_isr: int = 1, leaving: bool = Fal
     )
 
 
-def kinds(*topics: DescribedTopic, brokers: list[DescribedBroker] = BROKERS) -> list[tuple[Trouble, int, int]]:
+def kinds(*topics: DescribedTopic, brokers: list[DescribedBroker] = BROKERS) -> list[tuple[str, int, int]]:
     return [(f.trouble, f.partition, f.broker) for f in find_trouble(topics, brokers, [], [])]
 
 
@@ -92,4 +92,20 @@ def test_the_most_severe_issue_comes_first() -> None:
         Trouble.UNDER_REPLICATED,
         Trouble.UNDER_REPLICATED,
         Trouble.IMBALANCED_LEADERS,
+    ]
+
+
+def test_findings_of_processes_are_sorted_among_the_others_and_a_silent_broker_is_named_once() -> None:
+    findings = [
+        Finding("silent_broker", "has not responded for 40 s", broker=BrokerId(2)),
+        Finding("of a later version", "?", "t", 1),
+        Finding("refuses_controller", "broker 3 refuses", broker=BrokerId(3)),
+        Finding("silent_broker", "does not respond", broker=BrokerId(2)),
+    ]
+    found = find_trouble([topic(partition(0, -1, [1], [1]))], BROKERS, [], [], findings)
+    assert [(f.trouble, f.broker) for f in found] == [
+        (Trouble.OFFLINE, -1),
+        (Trouble.REFUSES_CONTROLLER, 3),
+        (Trouble.SILENT_BROKER, 2),
+        ("of a later version", -1),
     ]

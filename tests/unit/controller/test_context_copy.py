@@ -33,6 +33,7 @@ from controller.changes import (
 from controller.context import ControllerContext
 from controller.context_copy import copy_of
 from controller.partition_image import PartitionImage
+from simulator.recount import recount
 from tests.contexts import EPOCH, assignment, context, ids, leadership, registered, tp
 
 BROKERS = ids(1, 2, 3, 4)
@@ -117,7 +118,7 @@ def _answers(view: ControllerContext, of: list[str]) -> dict[str, Any]:
         "broker_epochs": view.broker_epochs,
         "live_broker_ids": view.live_broker_ids,
         "live_or_shutting_down_ids": view.live_or_shutting_down_ids,
-        "shutting_down": view.shutting_down,
+        "shutting_down": view.shutting_down_since,
         "offline_directories": view.offline_directories,
         "assignments": {t: view.assignments.get(t) for t in of},
         "leaderships": {p: known for p, known in view.leaderships.items() if p.topic in of},
@@ -159,15 +160,15 @@ def test_a_copy_answers_as_the_original_and_is_independent_of_it(
     of = sorted(copied)
     copy = copy_of(original, [*of, "unknown"])
     assert _answers(copy, of) == _answers(original, of)
-    assert copy.recount() == (copy.offline_partition_count, copy.preferred_replica_imbalance_count)
+    assert recount(copy) == (copy.offline_partition_count, copy.preferred_replica_imbalance_count)
     assert set(copy.assignments) == original.assignments.keys() & copied
     if copied == set(TOPICS):
-        assert copy.recount() == original.recount()
+        assert recount(copy) == recount(original)
         assert copy.preferred_leaders == original.preferred_leaders
     untouched = copies.deepcopy(vars(original))
     _carry_out(copy, after)
     assert vars(original) == untouched
-    assert copy.recount() == (copy.offline_partition_count, copy.preferred_replica_imbalance_count)
+    assert recount(copy) == (copy.offline_partition_count, copy.preferred_replica_imbalance_count)
     # What follows is the same on both, too.
     assert _answers(_carry_out(copy_of(original, TOPICS), after), TOPICS) == _answers(
         _carry_out(original, after), TOPICS
@@ -177,7 +178,15 @@ def test_a_copy_answers_as_the_original_and_is_independent_of_it(
 def test_no_fact_of_the_original_is_left_out_by_error() -> None:
     """A new field of the image must be copied, or be derived from what is."""
     assert set(vars(PartitionImage(EPOCH, ZkVersion(3)))) == {
-        *("brokers", "broker_epochs", "shutting_down", "offline_directories", "_live", "_registered"),
+        *(
+            "brokers",
+            "broker_epochs",
+            "shutting_down",
+            "shutting_down_since",
+            "offline_directories",
+            "_live",
+            "_registered",
+        ),
         *("epoch", "epoch_zk_version", "topics", "topic_ids", "topic_names", "assignments", "leaderships"),
         *("partitions_being_reassigned", "partition_states", "replica_states"),
         *("topics_to_be_deleted", "deletions_postponed", "topics_with_deletion_started"),

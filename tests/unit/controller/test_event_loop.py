@@ -23,9 +23,10 @@ from cluster.zookeeper.port import WatchEvent, WatchKind
 from controller.active_controller import UnsentDecisionsError
 from controller.apis import APIS
 from controller.controller_state import TIMER_OF_STATE, ControllerState
-from controller.dispatch import EVENTS
+from controller.dispatch import REACTIONS
 from controller.event_loop import QUEUE_TIME_RESET_S, Disposition, EventLoop, error_disposition
 from controller.events import (
+    STATES,
     BrokerChange,
     BrokerModifications,
     ControllerChange,
@@ -34,6 +35,7 @@ from controller.events import (
     IsrChangeNotification,
     LogDirEventNotification,
     PartitionModifications,
+    ProcedureResumption,
     Reelect,
     RegisterAndReelect,
     ReplicaLeaderElection,
@@ -269,8 +271,8 @@ def kinds_of(base: type[Event]) -> set[type[Event]]:
 def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
     kinds = kinds_of(Event)
     assert len(kinds) == 24
-    assert {type(kind.state) for kind in kinds - {RequestEvent}} == {ControllerState}
-    assert kinds == OWN_AFFAIRS | EVENTS
+    assert set(STATES) == kinds - {RequestEvent, ProcedureResumption}
+    assert kinds == OWN_AFFAIRS | REACTIONS.keys()
 
 
 @pytest.mark.rule("EL-9", "ZC-4", "ZC-7")

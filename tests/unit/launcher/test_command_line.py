@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ApiError, ErrorCode, FieldViolation
+from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
 from tests.commands import LAUNCHER, run_klamm
 from tests.timeouts import TIMEOUT_S
@@ -82,6 +83,25 @@ def test_without_a_cluster_every_command_says_how_to_get_one(arguments: list[str
     answer = run_klamm(*arguments, folder=tmp_path)
     assert (answer.returncode, answer.stdout) == (1, "")
     assert "klamm up" in answer.stderr or "--data" in answer.stderr
+
+
+@pytest.mark.parametrize("arguments", [["topics", "list"], ["produce", "t", "--count", "1"], ["watch"]])
+def test_commands_on_a_stopped_cluster_say_so_without_waiting(arguments: list[str], tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path / ".klamm")
+    # Beyond any timeout of the test, so that only an answer without a wait passes.
+    answer = run_klamm(*arguments, "--timeout", "100000", folder=tmp_path, timeout_s=TIMEOUT_S)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "klamm: the cluster in .klamm is stopped; start it with 'klamm up --detach'\n"
+
+
+def test_the_status_of_a_stopped_cluster_is_shown_with_a_code_of_its_own(tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path, controllers=1, brokers=1)
+    answer = run_klamm("status", "--data", str(tmp_path))
+    assert answer.returncode == 3
+    assert answer.stderr == (
+        "zookeeper is stopped; controller 1001 is stopped; broker 1 is stopped; no controller is active\n"
+    )
+    assert [line.split()[0] for line in answer.stdout.splitlines()] == ["ROLE", "zookeeper", "controller", "broker"]
 
 
 def test_an_unreachable_address_is_named(tmp_path: Path) -> None:

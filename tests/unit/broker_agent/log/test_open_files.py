@@ -269,18 +269,18 @@ def test_connections_cannot_take_the_last_descriptors_from_the_logs(tmp_path: Pa
 
 @pytest.mark.rule("FD-3")
 @pytest.mark.parametrize(
-    ("spoil", "number"), [("remove", errno.ENOENT), ("replace", errno.ESTALE), ("grow", errno.ESTALE)]
+    ("change", "number"), [("remove", errno.ENOENT), ("replace", errno.ESTALE), ("grow", errno.ESTALE)]
 )
 def test_a_file_that_another_program_changed_is_not_opened_again(
-    disk: FileDisk, tmp_path: Path, spoil: str, number: int
+    disk: FileDisk, tmp_path: Path, change: str, number: int
 ) -> None:
     file, path = disk.open_file(f"{tmp_path}/0"), tmp_path / "0"
     file.append([b"mine"])
     file.flusher()()
     others = open_many(disk, tmp_path, CAPACITY, "other-")
-    if spoil == "grow":
+    if change == "grow":
         path.write_bytes(b"mine and others'")
-    elif spoil == "replace":
+    elif change == "replace":
         (tmp_path / "new").write_bytes(b"mine")
         (tmp_path / "new").replace(path)
     else:
