@@ -23,8 +23,10 @@ from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
 from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
+from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics
-from cluster.process.metrics import Metrics, serve_metrics
+from cluster.process.metrics import Metrics
+from cluster.process.metrics_server import serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
@@ -46,11 +48,16 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
+    disk_threads = _FSYNCS_PER_IO_THREAD * settings.num_io_threads
+    descriptors = plan_descriptors(
+        raise_limit(), disk_threads=disk_threads, log_files=settings.klamm_log_open_files_max
+    )
+    warn_if_low(descriptors)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
         zookeeper = await _connect(config, metrics, events)
         cleanup.push_async_callback(zookeeper.close)
-        disk = FileDisk(_FSYNCS_PER_IO_THREAD * settings.num_io_threads)
+        disk = FileDisk(disk_threads, descriptors.log_files)
         cleanup.callback(disk.close)
         try:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
