@@ -20,16 +20,21 @@ IMBALANCE_MAX: Final = 0.1
 class Trouble(StrEnum):
     """Kinds of health issues, most severe first."""
 
+    MALFORMED_ZNODE = "malformed_znode"
     OFFLINE = "offline_partition"
     REFUSES_CONTROLLER = "refuses_controller"
     UNDER_MIN_ISR = "under_min_isr"
     DEAD_BROKER = "dead_broker"
+    FAILED_LOG_DIRECTORY = "failed_log_directory"
+    OFFLINE_REPLICA = "offline_replica"
+    DAMAGED_REPLICA = "damaged_replica"
     SILENT_BROKER = "silent_broker"
     STUCK_ISR_CHANGE = "stuck_isr_change"
     UNDER_REPLICATED = "under_replicated"
     STUCK_REASSIGNMENT = "stuck_reassignment"
     STUCK_DELETION = "stuck_deletion"
     STUCK_SHUTDOWN = "stuck_shutdown"
+    UNACCEPTABLE_DIRECTORY = "unacceptable_directory"
     IMBALANCED_LEADERS = "imbalanced_leaders"
 
 

@@ -19,7 +19,7 @@ def main(config: Path | None) -> int:
     try:
         node = load_config(config)
     except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.writelines(f"klamm: {line}\n" for line in error.errors)
         return ExitCode.USAGE
     return run_program(partial(run, node))
 

@@ -17,6 +17,7 @@ from broker_agent.controller_finder import ControllerFinder
 from broker_agent.directory_failures import DirectoryFailures
 from broker_agent.dynamic_settings import DynamicSettings
 from broker_agent.isr_proposals import IsrProposals
+from broker_agent.log_damage import damage_record
 from broker_agent.log_reconciliation import FetchSetup
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import ClusterClient, LogDirectories, Workers
@@ -29,6 +30,7 @@ from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import Broker, Endpoint
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -71,6 +73,7 @@ class AgentDependencies(Struct, frozen=True):
     metrics: Metrics
     configs: TopicConfigs
     request_stop: Callable[[], None]
+    log_level: LogLevel
 
 
 class Agent:
@@ -133,6 +136,7 @@ class Agent:
             topics=TopicConfigChanges(dependencies.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
+            log_level=dependencies.log_level,
         ).changes
 
     async def start(self, endpoint: Endpoint) -> None:
@@ -154,10 +158,18 @@ class Agent:
             sink=dependencies.sink,
         )
         session.record("registered", Cause("Startup"))
+        self._report_logs()
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
         self.is_serving.set()
+
+    def _report_logs(self) -> None:
+        """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""
+        logs = self._dependencies.logs
+        for tp in logs.unloadable:
+            self.manager.mark_offline(tp)
+        self._dependencies.sink.append([damage_record(self.broker_id, replica) for replica in logs.damaged_replicas])
 
     def _start_background_work(self, session: SessionKeeper) -> None:
         settings = self._dependencies.settings

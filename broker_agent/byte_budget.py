@@ -42,11 +42,9 @@ class ByteBudget:
         try:
             await waiting.granted
         except asyncio.CancelledError:
-            if waiting.granted.cancelled():
-                self._waiting.remove(waiting)
-                self._grant()
-            else:
+            if not waiting.granted.cancelled():
                 self._give_back(size)  # It was granted in the same turn of the event loop.
+            self._grant()
             raise
 
     def _give_back(self, size: int) -> None:
@@ -54,7 +52,8 @@ class ByteBudget:
         self._grant()
 
     def _grant(self) -> None:
-        while self._waiting and self._waiting[0].size <= self._free:
+        while self._waiting and (self._waiting[0].granted.cancelled() or self._waiting[0].size <= self._free):
             size, granted = self._waiting.popleft()
-            self._free -= size
-            granted.set_result(None)
+            if not granted.cancelled():
+                self._free -= size
+                granted.set_result(None)

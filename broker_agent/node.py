@@ -8,6 +8,7 @@ from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.batch_validation import BatchValidation
 from broker_agent.cluster_descriptions import ClusterDescriptions
 from broker_agent.delete_records_requests import DeleteRecordsRequests
+from broker_agent.disk_findings import disk_findings
 from broker_agent.fetch_requests import FetchRequests
 from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
@@ -60,7 +61,7 @@ class AgentNode:
         )
 
         async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
-            return DescribeFindingsResponse(tuple(agent.proposals.findings()))
+            return DescribeFindingsResponse((*agent.proposals.findings(), *disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)

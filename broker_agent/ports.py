@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
+from broker_agent.log_damage import DamagedReplica
 from cluster.broker import BrokerEpoch, Endpoint, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
 from cluster.requests import data
@@ -49,7 +50,6 @@ class Workers(Protocol):
 
         Started work is completed even if the awaiting task is cancelled, which then ends when the work has ended.
         """
-        ...
 
 
 class AppendInfo(Struct, frozen=True):
@@ -125,6 +125,10 @@ class Log(Protocol):
     def latest_epoch(self) -> LeaderEpoch | None:
         """Latest entry of the epoch cache, or None (R5.8)."""
 
+    @property
+    def confirmed_epoch(self) -> LeaderEpoch:
+        """The latest epoch that does not rest on a batch header alone, -1 if none (R9.23)."""
+
     def set_high_watermark(self, offset: Offset) -> Offset:
         """Set, bounded to [log start, log end]; returns the result. May decrease (followers only)."""
 
@@ -133,6 +137,11 @@ class Log(Protocol):
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Assign (epoch, start offset), durably before returning; fsync in a thread (R3.7a step 2)."""
+
+    def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
+        """Truncate batches of leader epochs above the given one, the newest there is, that only their own headers name
+        (R9.23): no checksum covers that field. Returns the offset truncated to; None if there were none.
+        """
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
         """Validate, stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
@@ -196,10 +205,24 @@ class LogDirectories(Protocol):
     @property
     def unacceptable_names(self) -> Mapping[str, Sequence[str]]:
         """Log directory -> names of its subdirectories that cannot be partitions; nothing in them is touched (BD-4)."""
-        ...
 
     @property
     def live_directories(self) -> tuple[str, ...]: ...
+
+    @property
+    def failures(self) -> Mapping[str, OSError]:
+        """The failed directories, each with the error that it failed by."""
+
+    @property
+    def unloadable(self) -> Mapping[TopicPartition, str]:
+        """Why logs of live directories could not be loaded; they are offline until the process ends (R9.22)."""
+
+    @property
+    def damaged_replicas(self) -> Sequence[DamagedReplica]:
+        """What was found missing when the directories were opened (R9.22)."""
+
+    def forget_damage(self, replica: DamagedReplica) -> None:
+        """Remove a damaged replica that has been repaired."""
 
     def get(self, topic_partition: TopicPartition) -> Log | None: ...
 

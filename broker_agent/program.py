@@ -24,7 +24,8 @@ from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
-from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
 from cluster.process.settings import Settings
@@ -63,7 +64,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
         except (ZooKeeperError, MalformedZnodeError) as error:
             raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
-        configure_diagnostics("broker", broker_id)
+        configure_diagnostics("broker", broker_id, level=settings.log_level)
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
@@ -98,6 +99,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             metrics=metrics,
             configs=configs,
             request_stop=stop.set,
+            log_level=LogLevel(settings.log_level, set_log_level),
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
@@ -108,21 +110,24 @@ async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependenci
     """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
     try:
         server = await serve_broker_agent(config.listen, AgentNode(agent, dependencies), dependencies.metrics)
-        try:
+        async with AsyncExitStack() as cleanup:
+            # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
+            cleanup.push_async_callback(server.stop, 0)
             endpoint = config.advertised_endpoint(server.port)
             await agent.start(endpoint)
-        except BaseException:
-            await server.stop(0)
-            raise
-    except (StartupError, ZooKeeperError) as error:
+            started = {"broker": agent.broker_id, "address": endpoint.address, "listening": server.address}
+            _log.info("Broker agent started", **started)
+            await stop.wait()
+            _log.info("Broker agent is shutting down", broker=agent.broker_id)
+            await agent.leave()
+            await server.stop()
+            await agent.stop()
+    except StartupError:
+        await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
+        raise
+    except ZooKeeperError as error:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
         raise StartupError(str(error)) from error
-    _log.info("Broker agent started", broker=agent.broker_id, address=endpoint.address, listening=server.address)
-    await stop.wait()
-    _log.info("Broker agent is shutting down", broker=agent.broker_id)
-    await agent.leave()
-    await server.stop()
-    await agent.stop()
 
 
 async def _connect(

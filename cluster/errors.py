@@ -9,6 +9,8 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from cluster.process.exit_codes import ExitCode
+
 
 class ErrorCode(IntEnum):
     """Kafka's protocol error codes, those that klamm uses."""
@@ -168,6 +170,12 @@ class FieldViolation(Struct, frozen=True):
     description: str
 
 
+class StoppingError(ClusterError):
+    """The process is ending and starts nothing new."""
+
+    code = ErrorCode.BROKER_NOT_AVAILABLE
+
+
 class ApiError(ClusterError):
     """An administrative request, or one item of it, is refused; as a whole it becomes a gRPC status.
 
@@ -217,3 +225,11 @@ class ConfigError(ClusterError):
 
 class StartupError(ClusterError):
     """A program cannot start for a reason the operator can fix; the message says how."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class LogDirectoriesError(StartupError):
+    """No log directory can be used, or none is left; the message has the error of each."""
+
+    exit_code = ExitCode.DISK

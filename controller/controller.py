@@ -13,6 +13,7 @@ import structlog
 from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, SessionExpiredError, StartupError, ZooKeeperAccessError, ZooKeeperError
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.tasks import TaskSet
 from cluster.requests import control
@@ -57,6 +58,7 @@ class Controller:
         registry: Metrics,
         clock: WallClock,
         random: Random,
+        log_level: LogLevel | None = None,
     ) -> None:
         self.config = config
         self.metrics = ControllerMetrics(registry)
@@ -69,6 +71,7 @@ class Controller:
             put=self.events.put,
             is_active=lambda: self.is_active,
             topic_changed=self._on_settings_of_topic,
+            log_level=LogLevel() if log_level is None else log_level,
         )
         self._clock = clock
         self._zookeeper = zookeeper
@@ -314,8 +317,12 @@ class Controller:
         if notification.path == CONFIG_CHANGES:
             self._config_listener.changes.changed(notification.kind)
             return
-        unresolved = () if self._active is None else self._active.admin_requests.unresolved
-        event = event_of_watch(notification, self._own_registration, unresolved)
+        active = self._active
+        if active is None:
+            event = event_of_watch(notification, self._own_registration)
+        else:
+            pending = active.admin_requests.unresolved, active.store.malformed
+            event = event_of_watch(notification, self._own_registration, *pending)
         if event is not None:
             self.events.put(event)
 

@@ -12,6 +12,8 @@ from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperEr
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeFindingsRequest,
+    DescribeFindingsResponse,
     WatchRequest,
     WatchResponse,
 )
@@ -20,13 +22,14 @@ from cluster.rpc.apis import ApiKind, Callers, DirectApi
 from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
-from cluster.znodes.paths import CLUSTER_ID, CONTROLLER_EPOCH
+from cluster.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import registered_controllers
 from controller.answered_requests import AnsweredRequests
 from controller.apis import APIS
 from controller.controller import Controller
 from controller.event_loop import preempt
+from controller.handlers.malformed_znode_findings import malformed_of, znode_finding
 from controller.request_events import ControllerApi, RequestEvent
 
 REDIRECT_TIMEOUT_S: Final = 2
@@ -42,6 +45,7 @@ class ControllerNode:
         self._answered = AnsweredRequests()
         local: tuple[DirectApi[Any], ...] = (
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, self._describe_cluster),
+            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, self._describe_findings),
             DirectApi(WatchRequest, ApiKind.LOCAL, Callers.ANYONE, self._watch),
             *apis,
         )
@@ -122,6 +126,24 @@ class ControllerNode:
             if described is not None:
                 return described
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
+
+    async def _describe_findings(self, request: DescribeFindingsRequest) -> DescribeFindingsResponse:
+        """The active controller's findings; of a standby, what keeps everybody from becoming active."""
+        try:
+            response: DescribeFindingsResponse = await self._ask(
+                APIS[DescribeFindingsRequest], RequestContext(), request
+            )
+        except ApiError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+        else:
+            return response
+        try:
+            async with asyncio.timeout(REDIRECT_TIMEOUT_S):
+                found = await malformed_of(self._zookeeper, (CONTROLLER, CONTROLLER_EPOCH))
+        except (TimeoutError, ZooKeeperError):
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
+        return DescribeFindingsResponse(tuple(znode_finding(path, why) for path, why in found.items()))
 
     async def _describe_from_zookeeper(self) -> DescribeClusterResponse:
         active, address = await self._controller.election.address_of_active()

@@ -17,7 +17,8 @@ from cluster.errors import (
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
-from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
 from cluster.process.tasks import TaskSet
@@ -41,7 +42,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     """
     if config.id < 0:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
-    configure_diagnostics("controller", config.id)
+    configure_diagnostics("controller", config.id, level=config.settings.log_level)
     warn_if_low(plan_descriptors(raise_limit()))
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
@@ -67,6 +68,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             clock=clock,
             # Not the SystemRandom, whose state cannot be copied: a dry run draws what the real one would.
             random=Random(),
+            log_level=LogLevel(config.settings.log_level, set_log_level),
         )
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
         _log.info("Controller started", address=endpoint.address, zookeeper=config.zookeeper)

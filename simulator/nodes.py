@@ -20,6 +20,7 @@ from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -184,6 +185,7 @@ class SimulatedController(SimulatedNode):
             registry=Metrics(),
             clock=self._world.clock,
             random=self.random,
+            log_level=LogLevel(),
         )
         node = ControllerNode(self.controller, incarnation.zookeeper, ())
         incarnation.serve(node)
@@ -263,6 +265,7 @@ class SimulatedAgent(SimulatedNode):
             metrics=Metrics(),
             configs=configs,
             request_stop=incarnation.stop.set,
+            log_level=LogLevel(),
         )
         async with TaskSet() as tasks:
             self.agent = Agent(Broker(self.id, (), self.rack), dependencies, tasks)

@@ -36,6 +36,7 @@ from cluster.broker import (
 )
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -164,6 +165,7 @@ class AgentProcess:
             lambda directory, _: failed.put_nowait(directory),
             options=LoadOptions(default_config=configs.defaults),
         )
+        self.log_level = LogLevel(settings.log_level)
         dependencies = AgentDependencies(
             settings=settings,
             cluster_id=CLUSTER_ID,
@@ -179,6 +181,7 @@ class AgentProcess:
             metrics=self.metrics,
             configs=configs,
             request_stop=self.stop_requested.set,
+            log_level=self.log_level,
         )
         self.tasks = TaskSet()
         await self.tasks.__aenter__()

@@ -1,14 +1,17 @@
-"""Names of partition directories: current, being deleted, or not of a partition."""
+"""Names in a log directory: of partitions (current, or being deleted), and of files that belong to an offset."""
 
 from enum import Enum
 from typing import Final, NamedTuple
 
+from broker_agent.log.batch_check import OFFSET_MAX
 from cluster import bounds
+from cluster.broker import Offset
 from cluster.errors import ErrorCode, LogAppendError
 from cluster.partition import TopicPartition
 
 MAX_NAME_LENGTH: Final = 255
 _UNIQUE_LENGTH: Final = 32  # hex digits
+_OFFSET_DIGITS: Final = 20
 
 
 class DirectoryKind(Enum):
@@ -67,3 +70,15 @@ def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
     """
     suffix = f"-{topic_partition.partition}.{unique}-{DirectoryKind.DELETED.value}"
     return topic_partition.topic[: MAX_NAME_LENGTH - len(suffix)] + suffix
+
+
+def offset_name(offset: Offset) -> str:
+    """The name, without suffix, of a file that belongs to an offset: 20 digits, so that names sort like offsets."""
+    return f"{offset:0{_OFFSET_DIGITS}d}"
+
+
+def parse_offset_name(name: str) -> Offset | None:
+    """The offset of such a name, given without its suffix; None for any other name."""
+    if len(name) != _OFFSET_DIGITS or not (name.isascii() and name.isdigit()) or int(name) > OFFSET_MAX:
+        return None
+    return Offset(int(name))

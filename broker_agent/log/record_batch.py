@@ -90,19 +90,17 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader._make(_HEADER.unpack_from(buffer, position))
 
 
-def find_fault(header: BatchHeader, batch: Buffer) -> str | None:
-    """Why `batch`, of exactly the size in `header`, is not a valid batch; None if it is."""
-    if header.last_offset_delta < 0 or header.base_offset < 0:
-        return f"offsets {header.base_offset}..{header.last_offset} are impossible"
-    return find_damage(header, batch)
-
-
 def find_damage(header: BatchHeader, batch: Buffer) -> str | None:
     """Why `batch` cannot be an intact batch, whatever its content: wrong magic, length or checksum; None if it can."""
     if header.magic != MAGIC:
         return f"magic is {header.magic}, not {MAGIC}"
     if header.size < HEADER_SIZE or header.size != len(batch):
         return f"the length field claims {header.size} bytes, there are {len(batch)}"
+    return find_checksum_fault(header, batch)
+
+
+def find_checksum_fault(header: BatchHeader, batch: Buffer) -> str | None:
+    """Why the checksum of `batch`, of exactly the size in `header`, is wrong; None if it is right."""
     with memoryview(batch) as view, view[CHECKSUM_START:] as covered:
         checksum = crc32c(covered)
     if checksum != header.crc:

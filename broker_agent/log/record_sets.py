@@ -5,16 +5,9 @@ Source: Kafka LogValidator, UnifiedLog.analyzeAndValidateRecords.
 
 from typing import NoReturn
 
-from broker_agent.log.record_batch import (
-    HEADER_SIZE,
-    MAGIC,
-    NO_PRODUCER_ID,
-    BatchHeader,
-    find_damage,
-    find_fault,
-    parse_header,
-    walk,
-)
+from broker_agent.log.batch_check import Expected, find_header_fault
+from broker_agent.log.index import MAX_RELATIVE_OFFSET
+from broker_agent.log.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER_ID, BatchHeader, find_damage, parse_header
 from broker_agent.log.segment import PlacedBatch
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
@@ -64,33 +57,38 @@ def check_set_of_leader(
     retry does not help).
     """
     accepted: list[PlacedBatch] = []
-    next_offset, epoch, end = int(log_end_offset), 0 if latest_epoch is None else int(latest_epoch), 0
-    view = memoryview(records)
-    for position, header in walk(view):
-        if header.leader_epoch > max_epoch:
+    expected = Expected(log_end_offset, leader_epoch=0 if latest_epoch is None else latest_epoch)
+    view, position = memoryview(records), 0
+    while len(view) - position >= HEADER_SIZE:
+        header = parse_header(view, position)
+        if header.size > len(view) - position or header.leader_epoch > max_epoch:
             break
-        fault = find_fault(header, view[position : position + header.size])
-        if fault is not None:
-            _refuse(ErrorCode.CORRUPT_MESSAGE, fault)
-        if header.base_offset < next_offset and (accepted or header.last_offset < next_offset):
-            _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"unexpected offset {header.base_offset}, not >= {next_offset}")
-        if header.leader_epoch < epoch:
-            _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"leader epoch {header.leader_epoch} follows {epoch}")
+        if not accepted and header.base_offset < log_end_offset <= header.last_offset:
+            expected = expected._replace(next_offset=header.base_offset)
+        _check_fetched(header, view[position : position + max(0, header.size)], expected)
         accepted.append(PlacedBatch(position, header))
-        next_offset, epoch, end = header.last_offset + 1, header.leader_epoch, position + header.size
-    else:
-        # The iteration ends silently at a length too small for a batch; that is corruption, not a truncated tail.
-        if len(view) - end >= HEADER_SIZE and parse_header(view, end).size < HEADER_SIZE:
-            _refuse(ErrorCode.CORRUPT_MESSAGE, "a length field is too small for a batch")
+        expected, position = expected.after(header), position + header.size
     return accepted
 
 
-def split_by_size(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
-    """Split into consecutive runs that fit a segment; a batch larger than a segment is a run of its own."""
+def _check_fetched(header: BatchHeader, batch: memoryview, expected: Expected) -> None:
+    """Raise LogAppendError unless the batch is valid: what is damaged may arrive intact next time, the rest may not."""
+    damage = find_damage(header, batch)
+    if damage is not None:
+        _refuse(ErrorCode.CORRUPT_MESSAGE, damage)
+    fault = find_header_fault(header, expected)
+    if fault is not None:
+        _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, fault)
+
+
+def split_for_segments(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
+    """Split into consecutive runs that fit a segment by size and offsets; a larger batch is a run of its own."""
     runs: list[list[PlacedBatch]] = []
     for batch in batches:
         end = batch.position + batch.header.size
-        if runs and end - runs[-1][0].position <= segment_bytes:
+        first = runs[-1][0] if runs else batch
+        fits_index = batch.header.last_offset - first.header.base_offset <= MAX_RELATIVE_OFFSET
+        if runs and end - first.position <= segment_bytes and fits_index:
             runs[-1].append(batch)
         else:
             runs.append([batch])

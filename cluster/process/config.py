@@ -16,15 +16,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cluster import bounds
+from cluster.bounds import Number, shortened
 from cluster.broker import Endpoint
 from cluster.errors import ConfigError
+from cluster.process.files import first_line, read_file
 from cluster.process.settings import INT32_MAX, Settings
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
-_PORT_MAX: Final = 65_535
+_PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
+
+_SHOWN_LENGTH: Final = 200
 
 _LISTENER: Final = re.compile("^([A-Z][A-Z0-9_]*)://")
 
@@ -42,13 +47,14 @@ _KEY_OF_FIELD: Final = {
 def host_and_port(address: str) -> tuple[str, int]:
     """Split `host:port` or `[ipv6]:port`, with or without `LISTENER://`. Raises ValueError."""
     host, separator, port = _LISTENER.sub("", address).rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > _PORT_MAX:
+    number = bounds.parse_number(_PORT, port.lstrip("0") or port[-1:])
+    if not separator or number is None:
         raise ValueError("must be host:port")
     if host.startswith("[") and host.endswith("]"):
-        return host[1:-1], int(port)
+        return host[1:-1], number
     if ":" in host or "/" in host or host != host.strip():
         raise ValueError("must be host:port")
-    return host, int(port)
+    return host, number
 
 
 def _check_address(address: str) -> str:
@@ -169,20 +175,25 @@ def load_config(
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_file(path).decode())
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: is not TOML: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{path}: is not TOML: brackets are nested too deeply"]) from error
+    except ValueError as error:
+        # Not only errors of the format: Python refuses numbers of thousands of digits.
+        raise ConfigError([f"{path}: is not TOML: {first_line(error)}"]) from error
 
 
 def _parse_settings(given: object) -> dict[str, Any]:
     try:
         settings = json.loads(given) if isinstance(given, str) else given
-    except json.JSONDecodeError as error:
-        raise ConfigError([f"settings: {given!r}: is not JSON: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"settings: {shortened(given)}: is not JSON: brackets are nested too deeply"]) from error
+    except ValueError as error:
+        raise ConfigError([f"settings: {shortened(given)}: is not JSON: {first_line(error)}"]) from error
     if not isinstance(settings, Mapping):
-        raise ConfigError([f"settings: {given!r}: must be a table or a JSON object"])
+        raise ConfigError([f"settings: {shortened(given)}: must be a table or a JSON object"])
     return dict(settings)
 
 
@@ -190,6 +201,22 @@ def _errors(error: ValidationError) -> list[str]:
     # A default computed from an invalid field is not a second error.
     details = [d for d in error.errors() if d["type"] != "default_factory_not_called"]
     return [_describe(detail) for detail in details]
+
+
+_REASONS: Final = {
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be a string",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be greater than {gt}",
+    "less_than_equal": "must be at most {le}",
+}
+"""What pydantic's kinds of errors are called to people."""
 
 
 def _describe(detail: ErrorDetails) -> str:
@@ -203,9 +230,18 @@ def _describe(detail: ErrorDetails) -> str:
             fields = [f.alias or n for n, f in (Settings if in_settings else NodeConfig).model_fields.items()]
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
+    known = _REASONS.get(detail["type"])
     why = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if known is not None:
+        why = known.format_map(detail.get("ctx", {}))
     # Errors in defaults name the attribute instead of the key.
-    return f"{name.replace('_', '.') if in_settings else name}: {detail['input']!r}: {why}"
+    return f"{name.replace('_', '.') if in_settings else name}: {_shown(detail['input'])}: {why}"
+
+
+def _shown(value: object) -> str:
+    """The value as Python writes it; shortened if it is long."""
+    text = shortened(value) if isinstance(value, int) else repr(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
 
 
 def read_credentials(settings: Settings) -> Credentials | None:

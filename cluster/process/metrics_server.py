@@ -24,10 +24,10 @@ from cluster.process.config import host_and_port
 from cluster.process.metrics import Metrics
 
 CONNECTIONS_MAX: Final = 32
-_BACKLOG: Final = 128
-_ACCEPTED_AT_ONCE: Final = 16
-"""What the event loop may take from the backlog before it handles the first of them."""
+_PAUSE_S: Final = 1.0
+"""Before the next attempt to accept a connection for which there was no descriptor."""
 PATH: Final = "/metrics"
+_BACKLOG: Final = 128
 _RESPONSES_AT_ONCE: Final = 4
 """Limit of responses in memory; others wait their turn."""
 _REQUEST_BYTES_MAX: Final = 16 << 10
@@ -63,7 +63,27 @@ class MetricsServer:
         self._connections = 0
         self._waiting: dict[asyncio.StreamWriter, None] = {}  # For their requests, the oldest first.
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def accept(self, listener: socket.socket) -> None:
+        """Accept connections until cancelled. Not by the event loop's own server, which for want of descriptors makes
+        ever more attempts.
+        """
+        loop = asyncio.get_running_loop()
+        has_failed = False
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+                await loop.connect_accepted_socket(self._new_protocol, client)
+                has_failed = False
+            except OSError as error:
+                if not has_failed:
+                    _log.warning("Metrics connections cannot be accepted", error=str(error))
+                has_failed = True
+                await asyncio.sleep(_PAUSE_S)
+
+    def _new_protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_REQUEST_BYTES_MAX), self._handle)
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection, for one request."""
         self._connections += 1
         self._waiting[writer] = None
@@ -136,22 +156,19 @@ def serve_metrics(
     ProcessCollector(registry=registry)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host or "0.0.0.0", port), family=family)
+        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise StartupError(f"cannot serve metrics on {listen}: {error.strerror}") from error
+    listener.setblocking(False)
     loop = asyncio.SelectorEventLoop()
-    # For want of descriptors the loop accepts again after a second; that is no failure of the program.
-    loop.set_exception_handler(_report)
     stop = asyncio.Event()
 
     async def serve() -> None:
-        server = MetricsServer(registry, request_timeout_s, response_timeout_s)
-        accepting = await asyncio.start_server(
-            server.handle, sock=listener, limit=_REQUEST_BYTES_MAX, backlog=_ACCEPTED_AT_ONCE
-        )
-        listener.listen(_BACKLOG)
-        await stop.wait()
-        accepting.close()
+        with listener:
+            server = MetricsServer(registry, request_timeout_s, response_timeout_s)
+            accepting = asyncio.ensure_future(server.accept(listener))
+            await stop.wait()
+            accepting.cancel()
 
     def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -165,7 +182,3 @@ def serve_metrics(
         thread.join()
 
     return f"{host}:{listener.getsockname()[1]}", close
-
-
-def _report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    _log.warning("Metrics connection failed", why=context["message"], error=str(context.get("exception", "")))

@@ -36,6 +36,10 @@ def _upper_case(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
+def _lower_case(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 def _refuse_another_size(value: int) -> int:
     if value != _BACKGROUND_THREADS:
         raise ValueError(f"must be {_BACKGROUND_THREADS}: work in the background has no threads of its own")
@@ -230,6 +234,8 @@ class _KlammKeys(_Keys):
     """Authentication scheme: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no
     server configuration.
     """
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower_case)] = "info"
+    """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
     klamm_log_open_files_max: Positive | None = None

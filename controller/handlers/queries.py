@@ -26,6 +26,7 @@ from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.findings import findings
 from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
+from controller.handlers.malformed_znode_findings import malformed_znodes
 
 
 async def describe_cluster(active: ActiveController, _request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -51,7 +52,7 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
 
 async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
     found = findings(active.context, active.channels.states(), active.clock.now_ms())
-    return DescribeFindingsResponse(tuple(found))
+    return DescribeFindingsResponse((*found, *await malformed_znodes(active)))
 
 
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:

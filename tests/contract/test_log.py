@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker_agent.log.checkpoints import MetaProperties
-from broker_agent.log.record_batch import find_fault, walk
+from broker_agent.log.record_batch import find_damage, walk
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StartupError, StorageError
@@ -45,7 +45,7 @@ async def test_a_leader_stamps_offsets_and_its_epoch_and_nothing_else(node: Node
     headers = [header for _, header in walk(records)]
     assert [(h.base_offset, h.leader_epoch, h.record_count) for h in headers] == [(0, 4, 3), (3, 4, 2)]
     for position, header in walk(records):
-        assert find_fault(header, records[position : position + header.size]) is None
+        assert find_damage(header, records[position : position + header.size]) is None
     assert records[16:161] == batch(3)[16:]
     check_invariants(log)
 

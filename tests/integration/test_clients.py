@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admin.accumulator import ProducerOptions
 from admin.client import AdminClient
-from admin.consumer import Consumer, list_offsets
+from admin.consumer import Consumer, UnreadableBatchError, list_offsets
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from broker_agent.adapters.grpc_server import serve_broker_agent
@@ -383,6 +383,27 @@ async def test_an_offset_outside_of_the_log_is_raised_to_the_reader(
         with pytest.raises(ApiError) as refused:
             await anext(consumer.fetched())
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.rule("R7.19")
+async def test_a_bad_batch_ends_the_reading_with_what_it_is_and_how_to_pass_it(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    for values in ([b"a", b"b"], [b"c", b"d", b"e"], [b"f"]):
+        await produce(client, values, partition=0)
+    good = cluster.batches[0][1]
+    cluster.batches[0][1] = good[:-1] + bytes([good[-1] ^ 1])
+    topology = Topology(client)
+    await topology.partitions(TOPIC)
+    until = {0: Offset(6)}
+    async with Consumer(topology, TOPIC, {0: Offset(0)}, until=until) as consumer:
+        fetched = consumer.fetched()
+        assert [r.value for r in (await anext(fetched)).records] == [b"a", b"b"]
+        with pytest.raises(UnreadableBatchError, match="orders-0: the batch at offset 2 .*checksum") as refused:
+            await anext(fetched)
+    assert str(refused.value).endswith(": klamm consume orders --partition 0 --offset 5")
+    async with Consumer(topology, TOPIC, {0: refused.value.next_offset}, until=until) as consumer:
+        assert [r.value async for part in consumer.fetched() for r in part.records] == [b"f"]
 
 
 async def test_the_client_follows_a_controller_that_moved() -> None:

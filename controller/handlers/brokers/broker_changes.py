@@ -30,6 +30,10 @@ async def broker_change(active: ActiveController) -> None:
     admitted = {r.broker.id for r in await admissible_brokers(active, listed)}
     # Admission applies to new incarnations only: a known broker stays, whatever listeners and features it has now.
     registered = {r.broker.id: r for r in listed if r.broker.id in admitted or known.get(r.broker.id) == r.epoch}
+    for broker, epoch in active.store.unreadable_brokers.items():
+        # It is still registered: a znode that somebody damaged must not take a running broker out of the cluster.
+        if known.get(broker) == epoch:
+            registered[broker] = RegisteredBroker(active.context.brokers[broker], epoch)
     changes = plan_broker_changes(registered, known)
     for broker in changes.new:
         active.channels.add(registered[broker].broker)

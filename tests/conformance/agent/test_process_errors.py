@@ -153,6 +153,9 @@ async def test_a_start_without_descriptors_is_refused_and_loses_no_log() -> None
             await node.start()
         except StartupError:
             await node.start()
+        if node.logs.unloadable:
+            assert disk.has_refused
+            await node.restart()
         assert node.failures == []
         with disk.at_peace():
             assert {str(tp): len(extents(log)) for tp, log in node.logs.all_logs().items()} == {"t-0": 4, "t-1": 4}

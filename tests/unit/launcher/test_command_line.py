@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ApiError, ErrorCode, FieldViolation
+from cluster.process.clock import SystemClock
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
+from state_log.record import Kind, StateChange
+from state_log.writer import FileStateChangeLog
 from tests.commands import LAUNCHER, run_klamm
 from tests.timeouts import TIMEOUT_S
 
@@ -102,6 +105,16 @@ def test_the_status_of_a_stopped_cluster_is_shown_with_a_code_of_its_own(tmp_pat
         "zookeeper is stopped; controller 1001 is stopped; broker 1 is stopped; no controller is active\n"
     )
     assert [line.split()[0] for line in answer.stdout.splitlines()] == ["ROLE", "zookeeper", "controller", "broker"]
+
+
+@pytest.mark.parametrize("partition", ["nosuch-0", "orders-99"])
+def test_the_story_of_an_unknown_partition_is_an_error(partition: str, tmp_path: Path) -> None:
+    log = FileStateChangeLog(tmp_path, node="controller-1001", incarnation="1700000000000.1", clock=SystemClock())
+    log.append([StateChange(kind=Kind.TOPIC, topic="orders", to_state="created")])
+    log.close()
+    answer = run_klamm("story", partition, "--log-dir", str(tmp_path))
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert f"no records of partition {partition}" in answer.stderr
 
 
 def test_an_unreachable_address_is_named(tmp_path: Path) -> None:

@@ -84,11 +84,11 @@ def test_all_errors_are_reported_at_once_with_their_fields(write: Any) -> None:
     assert sorted(found) == [
         "colour: is not a known key",
         "data: ['/a', '/a']: must not name a folder twice",
-        "id: 'x': must be a valid integer, unable to parse string as an integer",
+        "id: 'x': must be a whole number",
         "listen: 'nope': must be host:port",
         "settings.\"inter.broker.protocol.version\": '9.9': must not be newer than 3.9-IV0",
         "settings.\"log.cleanup.policy\": 'compact': must be 'delete'",
-        "settings.\"log.roll.hours\": 'y': must be a valid integer, unable to parse string as an integer",
+        "settings.\"log.roll.hours\": 'y': must be a whole number",
         'settings."num.partition": is not a known key; did you mean num.partitions?',
         'settings."replica.fetch.wait.max.ms": 500: must not exceed replica.lag.time.max.ms (100)',
         'settings."zookeeper.session.timeout.ms": True: must be a number',
