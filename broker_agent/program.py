@@ -49,16 +49,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
-    disk_threads = _FSYNCS_PER_IO_THREAD * settings.num_io_threads
-    descriptors = plan_descriptors(
-        raise_limit(), disk_threads=disk_threads, log_files=settings.klamm_log_open_files_max
-    )
-    warn_if_low(descriptors)
+    disk = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
         zookeeper = await _connect(config, metrics, events)
         cleanup.push_async_callback(zookeeper.close)
-        disk = FileDisk(disk_threads, descriptors.log_files)
         cleanup.callback(disk.close)
         try:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
@@ -104,6 +99,14 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
             await _serve(config, Agent(Broker(broker_id, (), config.rack), dependencies, tasks), dependencies, stop)
+
+
+def _open_disk(settings: Settings) -> FileDisk:
+    """The disk, with its part of the descriptors of this process. Raises StartupError if they are too few."""
+    threads = _FSYNCS_PER_IO_THREAD * settings.num_io_threads
+    plan = plan_descriptors(raise_limit(), disk_threads=threads, log_files=settings.klamm_log_open_files_max)
+    warn_if_low(plan)
+    return FileDisk(threads, plan.log_files)
 
 
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
