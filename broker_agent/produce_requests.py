@@ -84,7 +84,11 @@ class ProduceRequests:
             }
             if not waiting:
                 return validated
-            for index, outcome in zip(waiting, await asyncio.gather(*waiting.values()), strict=True):
+            # One is the rule, and a task for it would cost as much as the validation.
+            found = (
+                await asyncio.gather(*waiting.values()) if len(waiting) > 1 else [await next(iter(waiting.values()))]
+            )
+            for index, outcome in zip(waiting, found, strict=True):
                 validated[index] = outcome
 
     def _log_for_long_validation(self, item: ProducePartition) -> Log | None:

@@ -150,7 +150,11 @@ class Segment:
         first = next(self.batches(), None)
         is_sound = first is not None and find_header_fault(first.header, expected) is None
         self.first_timestamp = first.header.max_timestamp if first is not None and is_sound else NO_TIMESTAMP
-        walk = BatchWalk(self._file.read, self.size, expected, start=self._forget_uncovered())
+        start = self._forget_uncovered()
+        indexed = next(self.batches(start), None) if len(self._index) else None
+        if indexed is not None:
+            expected = expected._replace(next_offset=max(self.base_offset, indexed.header.base_offset))
+        walk = BatchWalk(self._file.read, self.size, expected, start=start)
         for position, header, _ in walk:
             self._record_batch(position, header)
         return walk.fault
