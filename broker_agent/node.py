@@ -10,6 +10,7 @@ from broker_agent.delete_records_requests import DeleteRecordsRequests
 from broker_agent.fetch_requests import FetchRequests
 from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
+from broker_agent.replica_descriptions import ReplicaDescriptions
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests import data
@@ -22,6 +23,7 @@ from cluster.requests.cluster import (
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
+from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
 
 _log = structlog.stdlib.get_logger()
@@ -48,6 +50,9 @@ class AgentNode:
         agent, control = self._agent, self._agent.control
         offsets = OffsetRequests(agent.manager)
         produce = ProduceRequests(agent.manager, dependencies.clock)
+        replicas = ReplicaDescriptions(
+            agent.manager, lambda: control.known_controller_epoch, dependencies.recorded_roles
+        )
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -76,6 +81,7 @@ class AgentNode:
                 data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
             ),
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
+            DirectApi(DescribeReplicasRequest, ApiKind.QUERY, Callers.CONTROLLERS, replicas.describe),
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),

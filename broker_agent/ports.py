@@ -113,6 +113,11 @@ class Log(Protocol):
         """Latest entry of the epoch cache, or None (R5.8)."""
         ...
 
+    @property
+    def highest_producer_id(self) -> int:
+        """Of the producers known to the log; -1 if there is none."""
+        ...
+
     def set_high_watermark(self, offset: Offset) -> Offset:
         """Set, bounded to [log start, log end]; returns the result. May decrease (followers only)."""
         ...

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cluster.broker import Broker, BrokerId
 from cluster.requests.control import ControlRequest, ControlResponse
+from cluster.requests.recovery import DescribeReplicasResponse
 from cluster.zookeeper.port import Znode
 from controller.decisions.brokers.refusals import ChannelState
 
@@ -20,9 +21,19 @@ class BrokerClient(Protocol):
         """
         ...
 
+    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse:
+        """Ask what the broker has and knows, once. Raises PeerUnreachableError, ApiError."""
+        ...
+
     async def forget(self, broker: Broker) -> None:
         """Close the connection to this broker, if there is one."""
         ...
+
+
+class BrokerQueries(Protocol):
+    """The part of `BrokerClient` that changes nothing."""
+
+    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse: ...
 
 
 class RequestChannels(Protocol):

@@ -29,6 +29,7 @@ from cluster.requests.data import (
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
+from cluster.requests.recovery import DescribeReplicasRequest, DescribeReplicasResponse
 from simulator.virtual_time_loop import OUTSIDE, Process
 
 REQUEST_TIMEOUT_S = 30.0
@@ -128,6 +129,13 @@ class SimulatedBrokerClient:
         assert endpoint is not None, f"broker {broker.id} has no {DEFAULT_LISTENER} endpoint"
         response = await self._network.call(self._source, endpoint.address, request)
         assert isinstance(response, ControlResponse), f"broker {broker.id} answered {response!r}"
+        return response
+
+    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse:
+        endpoint = broker.endpoint(DEFAULT_LISTENER)
+        assert endpoint is not None, f"broker {broker.id} has no {DEFAULT_LISTENER} endpoint"
+        response = await self._network.call(self._source, endpoint.address, DescribeReplicasRequest())
+        assert isinstance(response, DescribeReplicasResponse), f"broker {broker.id} answered {response!r}"
         return response
 
     async def forget(self, broker: Broker) -> None:

@@ -80,7 +80,7 @@ from simulator.record_batches import encode_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.record import StateChange
+from state_log.record import LoggedStateChange, StateChange
 
 CLUSTER_ID = "cluster-of-the-test"
 CONTROLLER_ID = ControllerId(1001)
@@ -177,6 +177,7 @@ class AgentProcess:
             metrics=self.metrics,
             configs=configs,
             request_stop=self.stop_requested.set,
+            recorded_roles=self._recorded_roles,
         )
         self.tasks = TaskSet()
         await self.tasks.__aenter__()
@@ -184,6 +185,9 @@ class AgentProcess:
         self.node = AgentNode(self.agent, dependencies)
         self.world.network.attach(self.endpoint.address, self.node)
         await self.agent.start(self.endpoint)
+
+    async def _recorded_roles(self) -> list[LoggedStateChange]:
+        return []
 
     async def stop(self) -> None:
         """Graceful end."""

@@ -88,6 +88,10 @@ class PartitionLog:
         return self._epochs.latest
 
     @property
+    def highest_producer_id(self) -> int:
+        return self.producers.highest_id
+
+    @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
         return self._epochs.entries
 

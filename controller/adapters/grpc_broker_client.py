@@ -6,6 +6,7 @@ from cluster.broker import Broker
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.settings import Settings
 from cluster.requests import control
+from cluster.requests.recovery import DescribeReplicasRequest, DescribeReplicasResponse
 from cluster.rpc.client import RpcClient
 
 _RESPONSE_OF: dict[type[control.ControlRequest], Callable[..., control.ControlResponse]] = {
@@ -41,6 +42,14 @@ class GrpcBrokerClient:
             # The next attempt opens a new connection instead of waiting for this one's reconnect backoff.
             await self._client.forget(address)
             raise
+        return response
+
+    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse:
+        address = self._address(broker)
+        if address is None:
+            raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {self._listener}")
+        response = await self._client.call(address, DescribeReplicasRequest(), self._timeout_ms)
+        assert isinstance(response, DescribeReplicasResponse)
         return response
 
     async def forget(self, broker: Broker) -> None:
