@@ -182,7 +182,7 @@ class AdminClient(ClusterConnection):
         Raises PeerUnreachableError when no controller is found for as long as the client's timeout.
         """
         while True:
-            address = await self._controller_address()
+            address = await self.find_controller()
             try:
                 async for response in self.rpc.stream(address, cluster.WatchRequest(cursor, _all_or(topics))):
                     assert isinstance(response, cluster.WatchResponse)

@@ -6,10 +6,12 @@ again until the client's timeout.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
+from admin.node_search import NoAnswerError, NodeSearch
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.requests.data import MetadataRequest, MetadataResponse
@@ -19,6 +21,7 @@ _T = TypeVar("_T")
 PROBE_TIMEOUT_MS = 3_000
 """A node that hangs must not use up the whole timeout while others would answer."""
 RETRY_PAUSE_S = 0.2
+_SURVEY_AFTER_S = 1.0
 _CONNECT_TIMEOUT_MS = 2_000
 
 
@@ -29,16 +32,18 @@ class ClusterConnection:
     cluster refused.
     """
 
-    def __init__(self, bootstrap: Sequence[str], *, timeout_ms: int = 30_000) -> None:
+    def __init__(
+        self, bootstrap: Sequence[str], *, timeout_ms: int = 30_000, names: Mapping[str, str] | None = None
+    ) -> None:
+        """`names`: what messages call the nodes at these addresses, such as "controller 1001"."""
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
         self.timeout_s = timeout_ms / 1000
         self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)
-        self._bootstrap = tuple(bootstrap)
+        self._search = NodeSearch(bootstrap, names or {})
         self._timeout_ms = timeout_ms
         self._controller: str | None = None
-        self._last_failure = ""
 
     async def __aenter__(self) -> Self:
         return self
@@ -50,21 +55,7 @@ class ClusterConnection:
         """The description of the cluster by the first node that answers; with `require_controller`, one that names the
         active controller.
         """
-
-        async def attempt() -> DescribeClusterResponse:
-            failures: list[str] = []
-            for address in self._bootstrap:
-                try:
-                    described = await self.describe_node(address)
-                except PeerUnreachableError as error:
-                    failures.append(str(error))
-                    continue
-                if described.controller_address or not require_controller:
-                    return described
-                failures.append(f"{address}: no controller is active")
-            raise PeerUnreachableError(",".join(self._bootstrap), "; ".join(failures))
-
-        return await self._until_timeout(attempt, self.timeout_s)
+        return await self._until_timeout(lambda _: self._first_description(require_controller=require_controller))
 
     async def describe_node(self, address: str, timeout_ms: int = PROBE_TIMEOUT_MS) -> DescribeClusterResponse:
         """One node's description of the cluster, without retries."""
@@ -75,41 +66,31 @@ class ClusterConnection:
     async def describe_controller(self) -> DescribeClusterResponse:
         """The active controller's description: the authoritative one for broker epochs and states."""
 
-        async def attempt() -> DescribeClusterResponse:
+        async def attempt(_: asyncio.Timeout) -> DescribeClusterResponse:
             address = await self._controller_address()
             try:
-                described = await self.describe_node(address)
-            except PeerUnreachableError:
-                self._controller = None
-                raise
+                described = await self._calling(address, self.describe_node(address))
+            except ApiError as error:
+                self._search.called(address, error.message)
+                raise self._search.failure() from error
             if described.node_id != described.controller_id:
                 self._controller = None
-                raise PeerUnreachableError(address, "is no longer the active controller")
+                raise NoAnswerError("no active controller", f"{self._search.name(address)} is no longer active")
             return described
 
-        return await self._until_timeout(attempt, self.timeout_s)
+        return await self._until_timeout(attempt)
+
+    async def find_controller(self) -> str:
+        """The address of the active controller, once there is one."""
+        return await self._until_timeout(lambda _: self._controller_address())
 
     async def find_brokers(self) -> list[str]:
         """Addresses of the live brokers, as the first node knows them that knows any; one round, without retries.
 
         A standby controller knows who is active and no brokers; then that one is asked.
         """
-        asked: set[str] = set()
-        waiting = list(self._bootstrap)
-        while waiting:
-            address = waiting.pop(0)
-            if address in asked:
-                continue
-            asked.add(address)
-            try:
-                described = await self.describe_node(address)
-            except PeerUnreachableError:
-                continue
-            if described.brokers:
-                return [b.endpoint.address for b in described.brokers]
-            if described.controller_address:
-                waiting.insert(0, described.controller_address)
-        return []
+        described = await self._search.first(self.describe_node, lambda node: bool(node.brokers))
+        return [] if described is None else [b.endpoint.address for b in described.brokers]
 
     async def metadata(self, address: str, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
         """One broker's metadata cache, without retries."""
@@ -119,31 +100,56 @@ class ClusterConnection:
 
     async def ask_controller(self, request: Any, expected: type[_T]) -> _T:
         """Send to the active controller, retrying until the timeout under one request id."""
-        limit_ms = self._timeout_ms
-        if hasattr(request, "timeout_ms"):
-            # The controller waits as long as it was asked to; its answer comes a little later.
-            limit_ms = max(limit_ms, request.timeout_ms) + PROBE_TIMEOUT_MS
+        # The controller waits as long as it was asked to; its answer comes a little later.
+        waits_ms = getattr(request, "timeout_ms", None)
+        limit_ms = max(self._timeout_ms, waits_ms or 0)
+        grace_ms = 0 if waits_ms is None else PROBE_TIMEOUT_MS
         request_id = uuid4().hex
 
-        async def attempt() -> _T:
+        async def attempt(ends: asyncio.Timeout) -> _T:
             asked = await self._controller_address()
+            call = self.rpc.call(asked, request, limit_ms + grace_ms, request_id=request_id)
             try:
-                response = await self.rpc.call(asked, request, limit_ms, request_id=request_id)
-            except PeerUnreachableError:
-                self._controller = None
-                raise
+                with _longer(ends, grace_ms):
+                    response = await self._calling(asked, call)
             except ApiError as error:
                 self._follow(error, asked)
-                raise PeerUnreachableError(asked, "is no longer the active controller") from error
+                raise NoAnswerError("no active controller", f"{self._search.name(asked)} is not active") from error
             assert isinstance(response, expected)
             return response
 
-        return await self._until_timeout(attempt, limit_ms / 1000)
+        return await self._until_timeout(attempt, limit_s=limit_ms / 1000)
 
     async def _controller_address(self) -> str:
         if self._controller is None:
-            self._controller = (await self.describe_cluster(require_controller=True)).controller_address
+            self._controller = (await self._first_description(require_controller=True)).controller_address
         return self._controller
+
+    async def _first_description(self, *, require_controller: bool) -> DescribeClusterResponse:
+        described = await self._search.first(
+            self.describe_node, lambda node: bool(node.controller_address) or not require_controller
+        )
+        if described is None:
+            raise self._search.failure()
+        return described
+
+    async def _calling(self, address: str, call: Awaitable[_T]) -> _T:
+        """The answer of the active controller; where there is none, the controller is to be found again."""
+        self._search.called(address)
+        survey = asyncio.create_task(self._survey_later())
+        try:
+            return await call
+        except PeerUnreachableError as error:
+            self._controller = None
+            self._search.called(address, error.why)
+            raise self._search.failure() from error
+        finally:
+            survey.cancel()
+
+    async def _survey_later(self) -> None:
+        """If this call is not answered in time, the message shall say how the cluster is."""
+        await asyncio.sleep(_SURVEY_AFTER_S)
+        await self._search.survey(self.describe_node)
 
     def _follow(self, error: ApiError, asked: str) -> None:
         """Remember the controller named by a NOT_CONTROLLER error. Any other error is raised."""
@@ -153,20 +159,37 @@ class ClusterConnection:
         leader = error.leader_address
         self._controller = leader if leader and leader != asked else None
 
-    async def _until_timeout(self, attempt: Callable[[], Awaitable[_T]], limit_s: float) -> _T:
-        """Retry an attempt that reaches no node, until the limit. Raises with the last failure."""
+    async def _until_timeout(
+        self, attempt: Callable[[asyncio.Timeout], Awaitable[_T]], *, limit_s: float | None = None
+    ) -> _T:
+        """Retry an attempt that gets no answer, until the limit (default: the client's timeout).
+
+        The attempt may extend the timeout that it is given. Raises NoAnswerError.
+        """
+        limit = self.timeout_s if limit_s is None else limit_s
+        failure: NoAnswerError | None = None
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit) as ends:
                 while True:
                     try:
-                        answer = await attempt()
-                    except PeerUnreachableError as error:
-                        self._last_failure = str(error).removeprefix(f"{','.join(self._bootstrap)}: ")
-                    else:
-                        self._last_failure = ""
-                        return answer
+                        return await attempt(ends)
+                    except NoAnswerError as error:
+                        failure = error
                     await asyncio.sleep(RETRY_PAUSE_S)
         except TimeoutError:
-            # Often an attempt within this one was cut off, and only that one knows what it failed by.
-            why = f": {self._last_failure}" if self._last_failure else ""
-            raise PeerUnreachableError(",".join(self._bootstrap), f"no answer within {limit_s:g} s{why}") from None
+            # Where the first attempt was cut off, the search knows who has answered so far.
+            last = failure or self._search.failure()
+        raise NoAnswerError(f"{last.missing} within {limit:g} s", last.reasons)
+
+
+@contextmanager
+def _longer(timeout: asyncio.Timeout, by_ms: float) -> Iterator[None]:
+    """Extend a timeout for the block."""
+    ends = timeout.when()
+    assert ends is not None, "a call to the controller has an end"
+    timeout.reschedule(ends + by_ms / 1000)
+    try:
+        yield
+    finally:
+        if not timeout.expired():
+            timeout.reschedule(ends)

@@ -6,15 +6,14 @@ the fetching. There are no consumer groups: positions are the caller's. Source: 
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from types import TracebackType
 from typing import Final
 
 from msgspec import Struct
 
-from admin.record_batches import Record, decode_records
+from admin.record_batches import BadBatchError, Record, decode_records
 from admin.topology import Topology
 from cluster.broker import BrokerId, Offset
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.process.tasks import TaskSet
 from cluster.requests.data import (
     FetchPartition,
@@ -61,12 +60,27 @@ class ConsumedRecords(Struct, frozen=True):
     records: list[Record]
 
 
+class UnreadableBatchError(ClusterError):
+    """A batch that cannot be read; reading can go on at `next_offset`."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, topic: str, partition: int, error: BadBatchError) -> None:
+        super().__init__(
+            f"{self.code.name}: {topic}-{partition}: the batch at offset {error.base_offset} cannot be read:"
+            f" {error.why}; to skip it, read from offset {error.next_offset} on:"
+            f" klamm consume {topic} --partition {partition} --offset {error.next_offset}"
+        )
+        self.topic, self.partition = topic, partition
+        self.base_offset, self.next_offset = error.base_offset, error.next_offset
+
+
 class Consumer:
     """Reads from `positions` (partition to offset); with `until`, each partition ends at that offset (exclusive).
 
     Use as an async context manager and iterate `fetched()` once. A failure that another leader cannot mend
     is raised from there: ApiError(OFFSET_OUT_OF_RANGE) when a position is outside the log,
-    LogAppendError(CORRUPT_MESSAGE) for a batch whose checksum is wrong.
+    UnreadableBatchError for a batch that cannot be read, after all records before it.
     """
 
     def __init__(
@@ -91,14 +105,8 @@ class Consumer:
         await self._tasks.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            await self._tasks.__aexit__(kind, error, trace)
-        else:
-            # An error of the block is the block's own: the group must not wrap it.
-            await self._tasks.__aexit__(None, None, None)
+    async def __aexit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
+        await self._tasks.leave(error)
 
     async def fetched(self) -> AsyncGenerator[ConsumedRecords, None]:
         """Yield records as they are fetched; ends when every partition has reached its `until`."""
@@ -185,7 +193,10 @@ class Consumer:
                 field="offset",
                 value=offset,
             )
-        decoded = decode_records(data.records, offset)
+        try:
+            decoded = decode_records(data.records, offset)
+        except BadBatchError as error:
+            raise UnreadableBatchError(self._topic, data.partition, error) from None
         records = decoded.records
         end = None if self._until is None else self._until.get(data.partition)
         self._positions[data.partition] = decoded.next_offset

@@ -9,7 +9,6 @@ Source: Kafka Sender; KIP-91 (delivery timeout).
 import asyncio
 from collections.abc import Callable, Iterator
 from random import Random, SystemRandom
-from types import TracebackType
 from typing import Final
 
 from msgspec import Struct
@@ -100,16 +99,10 @@ class Producer:
         self._tasks.start(self._run_sender(), name="sender")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
         if error is None:
             await self.flush()
-        if isinstance(error, asyncio.CancelledError):
-            await self._tasks.__aexit__(kind, error, trace)
-        else:
-            # An error of the block is the block's own: the group must not wrap it.
-            await self._tasks.__aexit__(None, None, None)
+        await self._tasks.leave(error)
 
     async def send(self, topic: str, key: bytes | None, value: bytes | None, partition: int | None = None) -> None:
         """Put a record into its partition's batch; waits only while the buffer is full.

@@ -1,17 +1,22 @@
 """Record batches as a client makes and reads them: version 2, through aiokafka's builders and its CRC-32C."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from struct import Struct as Layout
+from typing import NamedTuple
 
-from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from msgspec import Struct
 
 from cluster.broker import Offset
-from cluster.errors import ErrorCode, LogAppendError
+from cluster.compression import CODEC_MASK, LARGEST_BATCH, Codec, CompressionError, decompress, find_codec
+from cluster.errors import ClusterError, ErrorCode
 
 _MAGIC = 2
 _NO_PRODUCER = -1
+_EXTENT = Layout(">qi11xi")  # base offset, length, last offset delta
+_LENGTH_END = 12
+_ATTRIBUTES_AT = 21
 BATCH_OVERHEAD = 61
 """Bytes of a batch's header."""
 
@@ -80,24 +85,109 @@ class DecodedRecords(Struct, frozen=True):
     next_offset: Offset
 
 
+class BadBatchError(ClusterError):
+    """A batch that cannot be read, at `base_offset`; what follows it can be read from `next_offset` on."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, base_offset: Offset, next_offset: Offset, why: str) -> None:
+        super().__init__(f"{self.code.name}: the batch at offset {base_offset}: {why}")
+        self.base_offset, self.next_offset, self.why = base_offset, next_offset, why
+
+
 def decode_records(data: bytes, wanted: Offset) -> DecodedRecords:
     """Records with an offset of `wanted` or later; a leader's answer starts at a batch, not at a record.
 
-    Control batches are passed over. Raises LogAppendError(CORRUPT_MESSAGE) when a checksum or the
-    structure of a batch is wrong.
+    Control batches are passed over. A batch that cannot be read ends the records of those before it, so that they are
+    not lost; when there are none, raises BadBatchError.
     """
     decoded: list[Record] = []
     next_offset = wanted
-    try:
-        batches = MemoryRecords(data)
-        while (batch := batches.next_batch()) is not None:
-            if batch.next_offset <= wanted:
-                continue
-            if not batch.validate_crc():
-                raise LogAppendError(ErrorCode.CORRUPT_MESSAGE, f"checksum of the batch at offset {batch.base_offset}")
-            next_offset = Offset(batch.next_offset)
-            if not batch.is_control_batch:
-                decoded += [Record(r.offset, r.timestamp, r.key, r.value) for r in batch if r.offset >= wanted]
-    except (CorruptRecordException, UnsupportedCodecError) as error:
-        raise LogAppendError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    for extent in _extents(data):
+        if extent.next_offset <= wanted and not extent.is_wrong:
+            continue
+        try:
+            decoded += _read_batch(data, extent, wanted)
+        except _UnreadableError as error:
+            if next_offset > wanted:
+                break
+            behind = max(extent.following, Offset(wanted + 1))
+            raise BadBatchError(extent.base_offset, behind, str(error)) from None
+        next_offset = extent.next_offset
+    if data and next_offset == wanted:
+        # Never nothing again and again: a leader answers with the batch that has the wanted offset.
+        raise BadBatchError(wanted, Offset(wanted + 1), f"the leader's {len(data)} bytes do not reach this offset")
     return DecodedRecords(decoded, next_offset)
+
+
+class _UnreadableError(Exception):
+    pass
+
+
+class _Extent(NamedTuple):
+    """Where a batch is in the data, and the offsets for which it stands according to its header.
+
+    `following`: where the next batch begins, by its own header if it is there, as this one's may be what is wrong.
+    """
+
+    position: int
+    end: int
+    base_offset: Offset
+    next_offset: Offset
+    following: Offset
+    is_wrong: bool
+
+
+def _extents(data: bytes) -> Iterator[_Extent]:
+    """The whole batches, up to and including the first whose length or offsets cannot be right."""
+    position = 0
+    while len(data) - position >= BATCH_OVERHEAD:
+        base, length, last_delta = _EXTENT.unpack_from(data, position)
+        end, behind = position + _LENGTH_END + length, base + last_delta + 1
+        if end > len(data) and position > 0:
+            return  # Cut off by the limit of the fetch; the first batch never is.
+        is_wrong = not position + BATCH_OVERHEAD <= end <= len(data) or base < 0 or last_delta < 0
+        has_next = not is_wrong and end + _EXTENT.size <= len(data)
+        following = max(behind, base + 1) if not has_next else _EXTENT.unpack_from(data, end)[0]
+        yield _Extent(position, end, Offset(base), Offset(behind), Offset(following), is_wrong)
+        if is_wrong:
+            return
+        position = end
+
+
+def _read_batch(data: bytes, extent: _Extent, wanted: Offset) -> list[Record]:
+    """The records of a batch, none of a control batch. Raises _UnreadableError."""
+    if extent.is_wrong:
+        raise _UnreadableError("its length or its offsets are wrong")
+    content = data[extent.position : extent.end]
+    batch = DefaultRecordBatch(content)
+    if batch.magic != _MAGIC:
+        raise _UnreadableError(f"its magic is {batch.magic}, not {_MAGIC}")
+    if not batch.validate_crc():
+        raise _UnreadableError("its checksum is wrong")
+    if batch.is_control_batch:
+        return []
+    try:
+        records = list(_decompressed(batch, content))
+    except (CorruptRecordException, CompressionError) as error:
+        raise _UnreadableError(str(error)) from None
+    except UnicodeDecodeError:
+        raise _UnreadableError("the key of a header is not UTF-8") from None
+    except (MemoryError, OverflowError):
+        raise _UnreadableError("a length in it is larger than the batch") from None
+    if any(not extent.base_offset <= r.offset < extent.next_offset for r in records):
+        raise _UnreadableError("the offsets of its records contradict its header")
+    return [Record(r.offset, r.timestamp, r.key, r.value) for r in records if r.offset >= wanted]
+
+
+def _decompressed(batch: DefaultRecordBatch, content: bytes) -> DefaultRecordBatch:
+    """The batch with its records uncompressed: aiokafka's own decompression has no bound."""
+    codec = find_codec(batch.attributes)
+    if codec is None:
+        raise _UnreadableError(f"its attributes {batch.attributes:#06x} name no known compression")
+    if codec is Codec.NONE:
+        return batch
+    records = decompress(codec, memoryview(content)[BATCH_OVERHEAD:], LARGEST_BATCH)
+    attributes = (batch.attributes & ~CODEC_MASK).to_bytes(2, "big", signed=True)
+    header = content[:_ATTRIBUTES_AT] + attributes + content[_ATTRIBUTES_AT + 2 : BATCH_OVERHEAD]
+    return DefaultRecordBatch(header + bytes(records))

@@ -7,6 +7,7 @@ what it wrote before and nothing is counted twice.
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from subprocess import PIPE
 from threading import Event
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -36,6 +38,9 @@ _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The work is done in Python; the JVM only has to be there soon."""
 _BATCH_BYTES: Final = 128 << 20
+_TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
+_STARTS_MAX: Final = 20
+"""Each takes Spark's ten seconds at least."""
 _POLL_SECONDS: Final = 1
 """How long an interrupt may wait."""
 
@@ -68,15 +73,17 @@ def run_audit(
         try:
             spark.dataSource.register(StateChangeSource)
             every = None if once else trigger_seconds
-            query = _start(spark, log_dirs, output, trigger_seconds=every, tasks=parallelism)
-            _follow(query, output, interrupted, on_progress)
-            if interrupted.is_set():
-                query.stop()
-                if not once:
-                    interrupted.clear()
+            _run_query(
+                lambda: _start(spark, log_dirs, output, trigger_seconds=every, tasks=parallelism),
+                output,
+                interrupted,
+                on_progress,
+            )
+            if interrupted.is_set() and not once:
+                interrupted.clear()
             _tell_writers(output)
-        except PySparkException as error:
-            raise AuditFailedError(str(error)) from error
+        except (PySparkException, Py4JError) as error:
+            raise AuditFailedError(_first_line(error)) from error
         finally:
             if session is None:
                 spark.stop()
@@ -117,7 +124,39 @@ def start_session(output: Path, parallelism: int = 2) -> SparkSession:
             signal.signal(signal.SIGINT, handler)
         return SparkSession(context)
     except PySparkException as error:
-        raise AuditFailedError(str(error)) from error
+        raise AuditFailedError(_first_line(error)) from error
+
+
+def _run_query(
+    start: Callable[[], StreamingQuery],
+    output: Path,
+    interrupted: Event,
+    on_progress: Callable[[AuditResult], None] | None,
+) -> None:
+    """Run the query until it ends or an interrupt comes.
+
+    It is started again, from its checkpoint, where the machine was too busy for Spark's time limit on the start of a
+    Python process, which cannot be configured. Gives up after so many failures without a batch in between.
+    """
+    committed, failures = _last_committed(output), 0
+    while True:
+        try:
+            query = start()
+            _follow(query, output, interrupted, on_progress)
+        except PySparkException as error:
+            now = _last_committed(output)
+            committed, failures = now, failures + 1 if now == committed else 1
+            if interrupted.is_set() or failures == _STARTS_MAX or not _TOO_SLOW.search(str(error)):
+                raise
+            continue
+        if interrupted.is_set():
+            query.stop()
+        return
+
+
+def _first_line(error: Exception) -> str:
+    """Without the description of the query that follows."""
+    return str(error).partition("\n")[0].removesuffix(" === Streaming Query ===")
 
 
 def _start(

@@ -1,31 +1,37 @@
 """Benchmarks the data path on real processes: produce latency and throughput, consume throughput, cost of idle
 partitions.
 
-Run as `python -m benchmarks.data_path --data FOLDER` against a cluster of `klamm up`. CPU time is that of the processes
-themselves, so it is valid on a busy machine, too.
+CPU time is that of the processes themselves, so it is valid on a busy machine, too.
 """
 
-import argparse
 import asyncio
 import json
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from random import Random
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from msgspec import Struct
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
 from admin.client import AdminClient
 from broker_agent.log.record_batch import walk
 from cluster.broker import BrokerId, Offset
+from cluster.compression import Codec
 from cluster.errors import ErrorCode
+from cluster.local_cluster import BROKER
 from cluster.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
 from cluster.requests.topics import NewTopic
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER
-from simulator.record_batches import encode_batch
 
+CASES = ("latency", "throughput", "idle")
+Results = dict[str, dict[str, float]]
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TIMEOUT_MS = 30_000
 
@@ -34,6 +40,23 @@ def cpu_seconds(pid: int) -> float:
     """User and system time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def encode_batch(records: int, size: int, codec: Codec = Codec.NONE) -> bytes:
+    """A batch of a client: values of `size` bytes that compress to about half."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=(1 << 31) - 1,
+    )
+    content = Random(1)
+    for offset in range(records):
+        builder.append(offset, 0, None, content.randbytes(size // 2) + bytes(size - size // 2), [])
+    return bytes(builder.build())
 
 
 class Clients:
@@ -78,7 +101,7 @@ class Clients:
 
 async def latency(clients: Clients, topic: str, acks: int, count: int) -> dict[str, float]:
     """One batch of 1 KiB at a time."""
-    leaders, batch = await clients.leaders(topic), encode_batch(bytes(1024), 10)
+    leaders, batch = await clients.leaders(topic), encode_batch(10, 95)
     tp, took = TopicPartition(topic, 0), []
     cpu = clients.cpu()
     for _ in range(count):
@@ -94,9 +117,9 @@ async def latency(clients: Clients, topic: str, acks: int, count: int) -> dict[s
     }
 
 
-async def throughput(clients: Clients, topic: str, *, acks: int, size: int, count: int) -> dict[str, float]:
-    """Send many batches at once, to all partitions in turn; then read all of it."""
-    leaders, batch = await clients.leaders(topic), encode_batch(bytes(size), 100)
+async def throughput(clients: Clients, topic: str, *, acks: int, codec: Codec, count: int) -> dict[str, float]:
+    """Send many batches of 100 KB at once, to all partitions in turn; then read all of it."""
+    leaders, batch = await clients.leaders(topic), encode_batch(100, 993, codec)
     turns = asyncio.Semaphore(32)
 
     async def send(number: int) -> None:
@@ -127,46 +150,66 @@ async def idle(clients: Clients, seconds: float) -> dict[str, float]:
     return {"cpu_percent_per_agent": round((clients.cpu() - cpu) / (time.perf_counter() - started) / agents * 100, 2)}
 
 
-async def measure(folder: Path, partitions: int, cases: Sequence[str]) -> dict[str, object]:
-    cluster = LocalCluster.open(folder)
-    clients = Clients(cluster)
-    mark = f"{time.time_ns() // 1_000_000 % 10_000_000}"
-    results: dict[str, object] = {}
-    async with AdminClient(cluster.bootstrap) as admin:
-        for name, count in (("one", 1), ("six", 6), ("many", partitions)):
-            if name == "many" and "idle" not in cases:
-                continue
-            if name == "many":
+class Plan(Struct, frozen=True):
+    """What to measure. `codec`: how the batches of `throughput` are compressed; `partitions`: of `idle`."""
+
+    cases: tuple[str, ...] = CASES
+    codec: Codec = Codec.NONE
+    partitions: int = 1000
+
+
+async def measure(cluster: LocalCluster, plan: Plan) -> Results:
+    """Measure on a cluster that serves. Raises PeerUnreachableError if it does not answer."""
+    clients, mark = Clients(cluster), f"{time.time_ns() // 1_000_000 % 10_000_000}"
+    results: Results = {}
+    try:
+        async with AdminClient(cluster.bootstrap) as admin:
+            bench = _Bench(clients, admin, mark, results)
+            await bench.create("one", 1)
+            if "latency" in plan.cases:
+                for acks in (1, -1):
+                    results[f"latency_acks_{acks}"] = await latency(clients, f"one-{mark}", acks, 500)
+            if "throughput" in plan.cases:
+                await bench.create("six", 6)
+                for acks in (1, -1):
+                    results[f"throughput_acks_{acks}"] = await throughput(
+                        clients, f"six-{mark}", acks=acks, codec=plan.codec, count=1000
+                    )
+            if "idle" in plan.cases:
                 results["idle_before"] = await idle(clients, 10)
-            started, cpu = time.perf_counter(), clients.cpu()
-            created = await admin.create_topics([NewTopic(f"{name}-{mark}", count, 3)])
-            assert created.topics[0].error_code is ErrorCode.NONE, created
-            await clients.leaders(f"{name}-{mark}")
-            results[f"create_{count}"] = {
-                "s": round(time.perf_counter() - started, 2),
-                "agents_cpu_s": round(clients.cpu() - cpu, 2),
-            }
-        if "latency" in cases:
-            for acks in (1, -1):
-                results[f"latency_acks_{acks}"] = await latency(clients, f"one-{mark}", acks, 500)
-        if "throughput" in cases:
-            for acks in (1, -1):
-                results[f"throughput_acks_{acks}"] = await throughput(
-                    clients, f"six-{mark}", acks=acks, size=100_000, count=1000
-                )
-        if "idle" in cases:
-            await asyncio.sleep(10)
-            results[f"idle_{partitions}"] = await idle(clients, 20)
-    await clients.rpc.close()
+                await bench.create("many", plan.partitions)
+                await asyncio.sleep(10)
+                results[f"idle_{plan.partitions}"] = await idle(clients, 20)
+    finally:
+        await clients.rpc.close()
     return results
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.data_path", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of a running cluster of `klamm up`")
-    parser.add_argument("--partitions", type=int, default=1000, help="idle partitions, each with three replicas")
-    parser.add_argument("--cases", nargs="*", default=["latency", "throughput", "idle"])
-    arguments = parser.parse_args()
-    sys.stdout.write(
-        json.dumps(asyncio.run(measure(arguments.data, arguments.partitions, arguments.cases)), indent=2) + "\n"
-    )
+class _Bench:
+    """Creates topics of one run, and measures that too."""
+
+    def __init__(self, clients: Clients, admin: AdminClient, mark: str, results: Results) -> None:
+        self._clients, self._admin, self._mark, self._results = clients, admin, mark, results
+
+    async def create(self, name: str, partitions: int) -> None:
+        started, cpu = time.perf_counter(), self._clients.cpu()
+        created = await self._admin.create_topics([NewTopic(f"{name}-{self._mark}", partitions, 3)])
+        assert created.topics[0].error_code is ErrorCode.NONE, created
+        await self._clients.leaders(f"{name}-{self._mark}")
+        self._results[f"create_{partitions}"] = {
+            "s": round(time.perf_counter() - started, 2),
+            "agents_cpu_s": round(self._clients.cpu() - cpu, 2),
+        }
+
+
+def run(cluster: LocalCluster, plan: Plan, output_json: bool) -> None:
+    """Measure and print."""
+    results = asyncio.run(measure(cluster, plan))
+    if output_json:
+        sys.stdout.write(json.dumps(results, indent=2) + "\n")
+        return
+    table = Table("case", "figure", "value", box=SIMPLE_HEAD)
+    for case, figures in results.items():
+        for figure, value in figures.items():
+            table.add_row(case, figure, f"{value:g}")
+    Console().print(table)

@@ -17,9 +17,10 @@ from broker_agent.controller_finder import ControllerFinder
 from broker_agent.directory_failures import DirectoryFailures
 from broker_agent.dynamic_settings import DynamicSettings
 from broker_agent.isr_proposals import IsrProposals
+from broker_agent.log_damage import damage_record
 from broker_agent.log_reconciliation import FetchSetup
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.ports import ClusterClient, LogDirectories
+from broker_agent.ports import ClusterClient, LogDirectories, Workers
 from broker_agent.registration import Registration
 from broker_agent.replica_descriptions import RecordedRoles
 from broker_agent.replica_fetchers import ReplicaFetchers
@@ -30,6 +31,7 @@ from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import Broker, Endpoint
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -66,6 +68,7 @@ class AgentDependencies(Struct, frozen=True):
     logs: LogDirectories
     failed_directories: asyncio.Queue[str]
     client: ClusterClient
+    workers: Workers
     clock: WallClock
     sink: StateChangeSink
     apis: Sequence[DirectApi[Any]]
@@ -73,6 +76,7 @@ class AgentDependencies(Struct, frozen=True):
     configs: TopicConfigs
     request_stop: Callable[[], None]
     recorded_roles: RecordedRoles
+    log_level: LogLevel
 
 
 class Agent:
@@ -135,6 +139,7 @@ class Agent:
             topics=TopicConfigChanges(dependencies.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
+            log_level=dependencies.log_level,
         ).changes
 
     async def start(self, endpoint: Endpoint) -> None:
@@ -156,10 +161,18 @@ class Agent:
             sink=dependencies.sink,
         )
         session.record("registered", Cause("Startup"))
+        self._report_logs()
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
         self.is_serving.set()
+
+    def _report_logs(self) -> None:
+        """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""
+        logs = self._dependencies.logs
+        for tp in logs.unloadable:
+            self.manager.mark_offline(tp)
+        self._dependencies.sink.append([damage_record(self.broker_id, replica) for replica in logs.damaged_replicas])
 
     def _start_background_work(self, session: SessionKeeper) -> None:
         settings = self._dependencies.settings

@@ -28,6 +28,7 @@ LEADER_METERS: Final = (
     "InvalidMessageCrcRecordsPerSec",
     "InvalidMagicNumberRecordsPerSec",
     "InvalidOffsetOrSequenceRecordsPerSec",
+    "NoKeyCompactedTopicRecordsPerSec",
 )
 """Kept for the whole broker and for each topic of which it leads a partition."""
 

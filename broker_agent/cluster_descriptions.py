@@ -12,7 +12,8 @@ from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import registered_brokers, registered_controllers
 
-_TIMEOUT_S: Final = 2.0
+_TIMEOUT_S: Final = 0.5
+"""Without ZooKeeper the last UpdateMetadata is known at once; a client may not wait much longer."""
 
 
 class ClusterDescriptions:

@@ -68,11 +68,11 @@ class ControlRequests:
 
     async def leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         """Become leader or follower of the requested partitions (R2.1)."""
-        return await self._to_the_end(self._leader_and_isr(request))
+        return await self._to_the_end(lambda: self._leader_and_isr(request))
 
     async def stop_replica(self, request: control.StopReplicaRequest) -> control.StopReplicaResponse:
         """Stop fetching the requested partitions and delete those with the delete flag."""
-        return await self._to_the_end(self._stop_replica(request))
+        return await self._to_the_end(lambda: self._stop_replica(request))
 
     async def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         async with self.lock:
@@ -122,16 +122,17 @@ class ControlRequests:
                 return control.UpdateMetadataResponse(code)
             return self._with_epochs(control.UpdateMetadataResponse(code))
 
-    async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def _to_the_end(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Complete a request even if its sender disconnects meanwhile, as a controller that fails does.
 
         A half-done role change could not be repaired: the repeated request has the same leader epoch and is ignored.
+        Raises StoppingError when the process is ending.
         """
         outcome: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
 
         async def carry_out() -> None:
             try:
-                outcome.set_result(await work)
+                outcome.set_result(await work())
             except asyncio.CancelledError:
                 outcome.cancel()
                 raise
@@ -280,8 +281,7 @@ class ControlRequests:
 
 
 def _latest_epoch(log: Log | None) -> LeaderEpoch:
-    latest = None if log is None else log.latest_epoch
-    return NO_LEADER_EPOCH if latest is None else latest
+    return NO_LEADER_EPOCH if log is None else log.confirmed_epoch
 
 
 def _answer(

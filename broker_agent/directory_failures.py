@@ -10,7 +10,7 @@ import structlog
 from broker_agent.control_requests import ControlRequests
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
-from cluster.errors import OutcomeUnknownError, StartupError, ZooKeeperError
+from cluster.errors import LogDirectoriesError, OutcomeUnknownError, ZooKeeperError
 from cluster.process.metrics import Gauge
 from cluster.znodes.admin_requests import encode_log_dir_event
 from cluster.znodes.paths import LOG_DIR_EVENT_NOTIFICATION
@@ -48,18 +48,19 @@ class DirectoryFailures:
         return registry.gauge("kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=directory)
 
     async def run(self) -> None:
-        """Process failures until cancelled. Raises StartupError if no live directory is left: the agent must stop."""
+        """Process failures until cancelled. Raises LogDirectoriesError if none is left: the agent must stop."""
         while True:
             directory = await self._failed.get()
             async with self._control.lock:
                 self._take_out(directory)
             if not self._manager.logs.live_directories:
-                raise StartupError(f"no log directory is left: {directory} was the last one to fail")
+                errors = "; ".join(f"{path}: {error}" for path, error in self._manager.logs.failures.items())
+                raise LogDirectoriesError(f"no log directory is left: {errors}")
             await self._announce()
 
     def _take_out(self, directory: str) -> None:
         """Mark its partitions offline (P25); waiting requests are completed at once."""
-        _log.error("Log directory failed; its partitions went offline", directory=directory)
+        error = self._manager.logs.failures[directory]
         self._count.inc()
         self._offline_gauge(directory).set(1)
         lost = [
@@ -67,6 +68,12 @@ class DirectoryFailures:
             for partition in self._manager.online_partitions()
             if partition.log is not None and partition.log.directory == directory
         ]
+        _log.error(
+            "Log directory failed; its partitions are offline",
+            directory=directory,
+            error=str(error),
+            replicas=len(lost),
+        )
         self._fetchers.remove(lost)
         for tp in lost:
             self._manager.mark_offline(tp)
@@ -82,7 +89,7 @@ class DirectoryFailures:
                     partition=tp.partition,
                     broker=self._manager.own_id,
                     to_state="offline",
-                    reason=directory,
+                    reason=f"{directory}: {error}",
                 )
                 for tp in lost
             ]

@@ -13,6 +13,7 @@ from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.topic_config_changes import TopicConfigChanges
 from cluster.broker import BrokerId
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.configs import overrides_of, read_configs
@@ -34,6 +35,7 @@ class DynamicSettings:
         topics: TopicConfigChanges,
         fetchers: ReplicaFetchers,
         fetchers_of_file: int,
+        log_level: LogLevel,
     ) -> None:
         """`fetchers_of_file`: the number of fetchers per leader without an override."""
         self.changes = ConfigChanges(zookeeper, clock, self._take_over)
@@ -42,6 +44,7 @@ class DynamicSettings:
         self._topics = topics
         self._fetchers = fetchers
         self._fetchers_of_file = fetchers_of_file
+        self._log_level = log_level
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
         """Apply the changed configs. Raises ZooKeeperError; the listener retries."""
@@ -51,7 +54,9 @@ class DynamicSettings:
 
     async def _read_broker_settings(self) -> None:
         stored = await read_configs(self._zookeeper, self._layers)
-        found = (_fetchers_in(overrides_of(stored[layer])) for layer in self._layers)
+        own, of_all = (overrides_of(stored[layer]) for layer in self._layers)
+        self._log_level.override(own=own, of_all=of_all)
+        found = map(_fetchers_in, (own, of_all))
         self._fetchers.resize(next((number for number in found if number is not None), self._fetchers_of_file))
 
 

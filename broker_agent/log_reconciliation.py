@@ -49,11 +49,9 @@ class HostedReplicas(Protocol):
 
     def online(self, tp: TopicPartition) -> HostedPartition | None:
         """The hosted partition, None if it is absent or offline."""
-        ...
 
     def high_watermark_rose(self, tp: TopicPartition) -> None:
         """A follower's high watermark increased: waiting fetches may complete."""
-        ...
 
 
 class FetchSetup(Struct, frozen=True):

@@ -5,8 +5,10 @@ from typing import Any
 import structlog
 
 from broker_agent.agent import Agent, AgentDependencies
+from broker_agent.batch_validation import BatchValidation
 from broker_agent.cluster_descriptions import ClusterDescriptions
 from broker_agent.delete_records_requests import DeleteRecordsRequests
+from broker_agent.disk_findings import disk_findings
 from broker_agent.fetch_requests import FetchRequests
 from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
@@ -25,6 +27,7 @@ from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, Up
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
 from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.refusals import handle_within_bounds
 
 _log = structlog.stdlib.get_logger()
 
@@ -44,12 +47,13 @@ class AgentNode:
         api = self.apis.get(type(request))
         if api is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
-        return await api.handler(request)
+        return await handle_within_bounds(request, api.handler)
 
     def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
         agent, control = self._agent, self._agent.control
         offsets = OffsetRequests(agent.manager)
-        produce = ProduceRequests(agent.manager, dependencies.clock)
+        validation = BatchValidation(dependencies.workers, dependencies.clock, dependencies.settings)
+        produce = ProduceRequests(agent.manager, dependencies.clock, validation)
         replicas = ReplicaDescriptions(
             agent.manager, lambda: control.known_controller_epoch, dependencies.recorded_roles
         )
@@ -62,7 +66,7 @@ class AgentNode:
         )
 
         async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
-            return DescribeFindingsResponse(tuple(agent.proposals.findings()))
+            return DescribeFindingsResponse((*agent.proposals.findings(), *disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)

@@ -8,6 +8,8 @@ import asyncio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from broker_agent.arrival_order import ArrivalOrder
+from broker_agent.batch_validation import BatchValidation
 from broker_agent.decisions import data_requests
 from broker_agent.decisions.isr import maximal_isr
 from broker_agent.hosted_partition import HostedPartition
@@ -19,21 +21,22 @@ from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
 from cluster.requests.data import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 
-
-class _RefusedError(Exception):
-    """One partition's records are refused; `code` is its result."""
-
-    def __init__(self, code: ErrorCode, why: str = "") -> None:
-        super().__init__(code.name, why)
-        self.code, self.why = code, why
+Validated = bytes | LogAppendError
+"""A batch as it is to be appended, or why it is refused."""
 
 
 class ProduceRequests:
-    """Handles Produce. Partitions are independent of one another (R7.3)."""
+    """Handles Produce. Partitions are independent of one another (R7.3).
 
-    def __init__(self, manager: ReplicaManager, clock: WallClock) -> None:
+    Requests for one partition are appended in the order of their arrival, whatever each of them waits for: batches of
+    an idempotent producer are numbered.
+    """
+
+    def __init__(self, manager: ReplicaManager, clock: WallClock, validation: BatchValidation) -> None:
         self._manager = manager
         self._clock = clock
+        self._validation = validation
+        self._arrivals = ArrivalOrder()
 
     async def handle(self, request: ProduceRequest) -> ProduceResponse:
         """Append every record set; with acks=-1 respond when the high watermark reached them, or after the timeout."""
@@ -44,10 +47,11 @@ class ProduceRequests:
                 for item in request.partitions
             )
             return ProduceResponse(refused)
-        await self._until_role_changes_done(request)
-        # No await between here and registering the pending ones in the purgatory: no role change can come in between
-        # (R7.4), or be missed because leadership was lost and regained.
-        results = [self._append(request, item) for item in request.partitions]
+        async with self._arrivals.turn({TopicPartition(item.topic, item.partition) for item in request.partitions}):
+            validated = await self._validate_off_loop(request)
+            # Nothing waits between here and registering the pending ones in the purgatory, not the end of the turn
+            # either: no role change can come in between (R7.4), or be missed because leadership was lost and regained.
+            results = [self._append(request, *each) for each in zip(request.partitions, validated, strict=True)]
         unflushed = self._find_unflushed(results)
         flushing = asyncio.gather(*map(self._flush_until_durable, unflushed)) if unflushed else None
         if request.acks == data_requests.ACKS_ALL:
@@ -65,12 +69,37 @@ class ProduceRequests:
         while (changing := next((p for p in partitions if p.is_changing_role), None)) is not None:
             await changing.until_role_change_done()
 
-    def _append(self, request: ProduceRequest, item: ProducePartition) -> "_Result":
+    async def _validate_off_loop(self, request: ProduceRequest) -> list[Validated | None]:
+        """Validate the batches that take long; None for the others, and for what is not led here.
+
+        Returns when no role change is in progress; this holds until the caller's next await.
+        """
+        validated: list[Validated | None] = [None] * len(request.partitions)
+        while True:
+            await self._until_role_changes_done(request)
+            waiting = {
+                index: self._validation.validate_off_loop(item.records, log.config)
+                for index, item in enumerate(request.partitions)
+                if validated[index] is None and (log := self._log_for_long_validation(item)) is not None
+            }
+            if not waiting:
+                return validated
+            for index, outcome in zip(waiting, await asyncio.gather(*waiting.values()), strict=True):
+                validated[index] = outcome
+
+    def _log_for_long_validation(self, item: ProducePartition) -> Log | None:
+        """The log to which a batch would be appended now, if it takes long to validate."""
+        if self._validation.is_quick(item.records):
+            return None
+        partition = self._manager.online(TopicPartition(item.topic, item.partition))
+        return partition.log if partition is not None and partition.is_leader else None
+
+    def _append(self, request: ProduceRequest, item: ProducePartition, validated: Validated | None) -> "_Result":
         tp = TopicPartition(item.topic, item.partition)
         try:
             self._admit(tp, item)
-            appended = self._append_to(tp, request.acks, item)
-        except _RefusedError as refusal:
+            appended = self._append_to(tp, request.acks, item, validated)
+        except LogAppendError as refusal:
             return _Result(self._refusal(tp, refusal, item.records), required=None)
         return _Result(
             ProducePartitionResult(
@@ -86,28 +115,34 @@ class ProduceRequests:
 
     def _admit(self, tp: TopicPartition, item: ProducePartition) -> None:
         if not self._manager.metadata.contains(tp):
-            raise _RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise LogAppendError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         self._manager.metrics.mark(tp.topic, "TotalProduceRequestsPerSec")
         code = data_requests.validate_record_set(item.records)
         if code is not ErrorCode.NONE:
-            raise _RefusedError(code, "the record set must be exactly one batch of version 2")
+            raise LogAppendError(code, "the record set must be exactly one batch of version 2")
         if tp.topic in data_requests.INTERNAL_TOPICS:
-            raise _RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is internal")
+            raise LogAppendError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is internal")
 
-    def _append_to(self, tp: TopicPartition, acks: int, item: ProducePartition) -> AppendInfo:
+    def _append_to(
+        self, tp: TopicPartition, acks: int, item: ProducePartition, validated: Validated | None
+    ) -> AppendInfo:
         partition = self._manager.lookup(tp)
         if isinstance(partition, ErrorCode):
-            raise _RefusedError(partition)
+            raise LogAppendError(partition, "")
         if not partition.is_leader or partition.log is None:
-            raise _RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise LogAppendError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
         if acks == data_requests.ACKS_ALL and len(partition.isr) < partition.min_isr:
-            raise _RefusedError(
+            raise LogAppendError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"the ISR has {len(partition.isr)} of {partition.min_isr} members"
             )
+        if validated is None:
+            validated = self._validation.validate(item.records, partition.log.config)
+        if isinstance(validated, LogAppendError):
+            raise validated
         try:
-            appended = partition.append_as_leader(item.records, self._clock.now_ms())
-        except (LogAppendError, StorageError) as error:
-            raise _RefusedError(error.code, error.why) from None
+            appended = partition.append_as_leader(validated, self._clock.now_ms())
+        except StorageError as error:
+            raise LogAppendError(error.code, error.why) from None
         if not appended.duplicate:
             self._manager.metrics.mark(tp.topic, "MessagesInPerSec", appended.record_count)
             self._manager.metrics.mark(tp.topic, "BytesInPerSec", appended.valid_bytes)
@@ -122,9 +157,11 @@ class ProduceRequests:
         assert partition.log is not None, f"{tp} lost its log within one step"
         return partition.log.log_start_offset
 
-    def _refusal(self, tp: TopicPartition, refusal: _RefusedError, records: bytes) -> ProducePartitionResult:
-        self._count_refusal(tp.topic, refusal.code, records)
-        result = ProducePartitionResult(tp.topic, tp.partition, refusal.code, error_message=refusal.why)
+    def _refusal(self, tp: TopicPartition, refusal: LogAppendError, records: bytes) -> ProducePartitionResult:
+        self._count_refusal(tp.topic, refusal, records)
+        result = ProducePartitionResult(
+            tp.topic, tp.partition, refusal.code, error_message=refusal.why, record_errors=refusal.record_errors
+        )
         if refusal.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return replace(result, log_start_offset=self._log_start(tp))
         return self._name_leader(tp, result)
@@ -136,11 +173,11 @@ class ProduceRequests:
             return result
         return replace(result, current_leader_id=state.leader, current_leader_epoch=state.leader_epoch)
 
-    def _count_refusal(self, topic: str, code: ErrorCode, records: bytes) -> None:
-        metrics = self._manager.metrics
+    def _count_refusal(self, topic: str, refusal: LogAppendError, records: bytes) -> None:
+        metrics, code = self._manager.metrics, refusal.code
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return  # A meter for every topic name that somebody invents would never end.
-        meter = data_requests.name_refusal_meter(code, records)
+        meter = refusal.meter or data_requests.name_refusal_meter(code, records)
         if meter is not None:
             metrics.mark(topic, meter, len(records) if meter == data_requests.BYTES_REJECTED else 1)
         if code not in data_requests.UNREMARKABLE_PRODUCE_ERRORS:

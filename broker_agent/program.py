@@ -10,6 +10,7 @@ import structlog
 
 from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
+from broker_agent.adapters.thread_workers import ThreadWorkers
 from broker_agent.agent import RECOVERY, STARTING, Agent, AgentDependencies
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
@@ -23,7 +24,8 @@ from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
 from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
-from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -36,6 +38,8 @@ from state_log.writer import open_state_change_log
 
 _FSYNCS_PER_IO_THREAD: Final = 4
 """File systems commit concurrent fsyncs together: 32 complete thousands of role changes twice as fast as 8."""
+_VALIDATION_THREADS: Final = 4
+"""Only decompressing runs beside other threads; reading records holds the interpreter's lock."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -55,7 +59,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
         except (ZooKeeperError, MalformedZnodeError) as error:
             raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
-        configure_diagnostics("broker", broker_id)
+        configure_diagnostics("broker", broker_id, level=settings.log_level)
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
@@ -71,6 +75,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             lambda directory, _error: failed_directories.put_nowait(directory),
             options=await _load_options(configs, settings),
         )
+        workers = ThreadWorkers(_VALIDATION_THREADS)
+        cleanup.callback(workers.close)
         client = GrpcClusterClient(settings)
         cleanup.push_async_callback(client.close)
         dependencies = AgentDependencies(
@@ -81,6 +87,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             logs=logs,
             failed_directories=failed_directories,
             client=client,
+            workers=workers,
             clock=clock,
             sink=sink,
             apis=state_log_apis(sink),
@@ -88,6 +95,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             configs=configs,
             request_stop=stop.set,
             recorded_roles=partial(asyncio.to_thread, newest_roles, sink.directory),
+            log_level=LogLevel(settings.log_level, set_log_level),
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
@@ -98,21 +106,24 @@ async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependenci
     """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
     try:
         server = await serve_broker_agent(config.listen, AgentNode(agent, dependencies), dependencies.metrics)
-        try:
+        async with AsyncExitStack() as cleanup:
+            # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
+            cleanup.push_async_callback(server.stop, 0)
             endpoint = config.advertised_endpoint(server.port)
             await agent.start(endpoint)
-        except BaseException:
-            await server.stop(0)
-            raise
-    except (StartupError, ZooKeeperError) as error:
+            started = {"broker": agent.broker_id, "address": endpoint.address, "listening": server.address}
+            _log.info("Broker agent started", **started)
+            await stop.wait()
+            _log.info("Broker agent is shutting down", broker=agent.broker_id)
+            await agent.leave()
+            await server.stop()
+            await agent.stop()
+    except StartupError:
+        await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
+        raise
+    except ZooKeeperError as error:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)
         raise StartupError(str(error)) from error
-    _log.info("Broker agent started", broker=agent.broker_id, address=endpoint.address, listening=server.address)
-    await stop.wait()
-    _log.info("Broker agent is shutting down", broker=agent.broker_id)
-    await agent.leave()
-    await server.stop()
-    await agent.stop()
 
 
 async def _connect(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, Endpoint
 from cluster.errors import OutcomeUnknownError, StartupError
 from cluster.process.clock import WallClock
+from cluster.process.exit_codes import ExitCode
 from cluster.znodes.paths import broker_path
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Create, Delete, SetData, ZkError, ZooKeeper, refusal
@@ -25,6 +26,8 @@ _log = structlog.stdlib.get_logger()
 
 class IdTakenError(StartupError):
     """Another live session owns the registration of this id."""
+
+    exit_code = ExitCode.ID_TAKEN
 
 
 class Registration:

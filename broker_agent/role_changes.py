@@ -225,6 +225,10 @@ class LogsOfRequest:
             log.config = config
             checkpoint = await self._checkpoint(log.directory)
             log.set_high_watermark(checkpoint.get(partition.topic_partition, Offset(0)))
+            cut_to = log.drop_epochs_above(order.state.leader_epoch)
+            if cut_to is not None:
+                tp, known = str(partition.topic_partition), order.state.leader_epoch
+                _log.error("Cut batches of leader epochs that never were", partition=tp, to=cut_to, newest_epoch=known)
             partition.log = log
         if order.topic_id is not None and partition.log.topic_id is None:
             partition.log.set_topic_id(order.topic_id)

@@ -9,6 +9,8 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from cluster.process.exit_codes import ExitCode
+
 
 class ErrorCode(IntEnum):
     """Kafka's protocol error codes, those that klamm uses."""
@@ -54,6 +56,7 @@ class ErrorCode(IntEnum):
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
     STALE_BROKER_EPOCH = 77
     OFFSET_NOT_AVAILABLE = 78
     PREFERRED_LEADER_NOT_AVAILABLE = 80
@@ -124,12 +127,24 @@ class StorageError(ClusterError):
         self.directory, self.why = directory, why
 
 
-class LogAppendError(ClusterError):
-    """A record set was refused and nothing of it was appended; `code` says why."""
+class RecordError(Struct, frozen=True):
+    """Why one record of a refused batch is invalid. `batch_index`: from 0."""
 
-    def __init__(self, code: ErrorCode, why: str) -> None:
+    batch_index: int
+    batch_index_error_message: str
+
+
+class LogAppendError(ClusterError):
+    """A record set was refused and nothing of it was appended; `code` says why, `record_errors` which records.
+
+    `meter`: the meter of BrokerTopicMetrics for this reason, where the code alone does not name it.
+    """
+
+    def __init__(
+        self, code: ErrorCode, why: str, *, record_errors: tuple[RecordError, ...] = (), meter: str = ""
+    ) -> None:
         super().__init__(f"{code.name}: {why}")
-        self.code, self.why = code, why
+        self.code, self.why, self.record_errors, self.meter = code, why, record_errors, meter
 
 
 class PeerUnreachableError(ClusterError):
@@ -147,6 +162,12 @@ class FieldViolation(Struct, frozen=True):
 
     field: str
     description: str
+
+
+class StoppingError(ClusterError):
+    """The process is ending and starts nothing new."""
+
+    code = ErrorCode.BROKER_NOT_AVAILABLE
 
 
 class ApiError(ClusterError):
@@ -198,3 +219,11 @@ class ConfigError(ClusterError):
 
 class StartupError(ClusterError):
     """A program cannot start for a reason the operator can fix; the message says how."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class LogDirectoriesError(StartupError):
+    """No log directory can be used, or none is left; the message has the error of each."""
+
+    exit_code = ExitCode.DISK

@@ -34,6 +34,7 @@ from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
 from controller.recovery_store import RecoveryStore
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
+from controller.topic_calls import TopicCalls
 from state_log.record import Cause, StateChange, StateChangeSink
 
 React = Callable[["ActiveController", Event], Awaitable[None]]
@@ -105,6 +106,7 @@ class ActiveController:
         """The event being processed; set before each event is handled."""
         self.asked_by: RequestContext | None = None
         """The call that the event came with; None where it is a watch, a timer or an answer."""
+        self.topic_calls = TopicCalls()
         self._sink = sink
         self._balance: asyncio.TimerHandle | None = None
         self._resumption: asyncio.TimerHandle | None = None
@@ -142,7 +144,7 @@ class ActiveController:
         """
         records: list[StateChange] = []
         for change in changes:
-            records += state_changes(change, self.context, self.cause, self.asked_by)
+            records += state_changes(change, self.context, self.cause, self._caller)
             self.context.apply(change)
         if not records:
             return
@@ -151,6 +153,9 @@ class ActiveController:
         for record in records if self._awaiting_leaders else ():
             if record.topic in self._awaiting_leaders:
                 self._changed_topics[record.topic] = None
+
+    def _caller(self, topic: str | None) -> RequestContext | None:
+        return self.asked_by or self.topic_calls.caller(topic, self.cause.event)
 
     def balance_later(self, delay_s: float) -> None:
         """Schedule the preferred leader check in `delay_s` seconds, replacing an earlier schedule."""

@@ -3,6 +3,7 @@
 Event names and states are public: they are in the state-change log and in the metrics (EV-3).
 """
 
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from cluster.errors import ErrorCode
@@ -10,9 +11,11 @@ from cluster.requests import agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
-from cluster.rpc.apis import ApiKind, Callers
+from cluster.rpc.apis import ApiKind, Callers, Request
 from controller import dry_runs
-from controller.controller_state import ControllerState
+from controller.active_controller import ActiveController
+from controller.context import ControllerContext
+from controller.controller_state import ControllerState as State
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.features import describe_features, update_features
@@ -39,11 +42,10 @@ from controller.handlers.topics.requests import (
     wait_for_leaders,
     wait_for_new_partitions,
 )
-from controller.request_events import ControllerApi
+from controller.request_events import Answer, ControllerApi
 
 _QUERY: Final = (ApiKind.QUERY, Callers.ANYONE)
 _PRIVILEGED_QUERY: Final = (ApiKind.QUERY, Callers.ADMINISTRATORS)
-_MUTATION: Final = (ApiKind.MUTATION, Callers.ADMINISTRATORS)
 _INTER_NODE: Final = (ApiKind.INTER_NODE, Callers.BROKERS)
 
 
@@ -53,13 +55,33 @@ def _refuse_controlled_shutdown(code: ErrorCode) -> agents.ControlledShutdownRes
     return agents.ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else code)
 
 
+def _mutation(
+    request: type[Request],
+    handler: Callable[[ActiveController, Request], Awaitable[Answer]],
+    state: State = State.IDLE,
+    finish: Callable[[Answer, Request], Awaitable[object]] | None = None,
+    dry_run_topics: Callable[[ControllerContext, Request], Iterable[str]] | None = None,
+    *,
+    event: str | None = None,
+) -> ControllerApi[Request, Answer]:
+    return ControllerApi(
+        request,
+        ApiKind.MUTATION,
+        Callers.ADMINISTRATORS,
+        handler,
+        state=state,
+        finish=finish,
+        dry_run_topics=dry_run_topics,
+        event_name=event,
+    )
+
+
 _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(
         agents.AlterPartitionRequest,
         *_INTER_NODE,
         alter_partition,
-        event="AlterPartitionReceived",
-        state=ControllerState.ISR_CHANGE,
+        state=State.ISR_CHANGE,
         refuse=agents.AlterPartitionResponse,
         # After the reply: leaders need not wait for reassignments that their new ISRs complete (IS-17).
         follow_up=complete_moves,
@@ -68,97 +90,55 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
         agents.ControlledShutdownRequest,
         *_INTER_NODE,
         controlled_shutdown,
-        event="ControlledShutdownReceived",
-        state=ControllerState.CONTROLLED_SHUTDOWN,
+        state=State.CONTROLLED_SHUTDOWN,
         refuse=_refuse_controlled_shutdown,
     ),
     ControllerApi(
         agents.AllocateProducerIdsRequest,
         *_INTER_NODE,
         allocate_producer_ids,
-        event="AllocateProducerIdsReceived",
         refuse=agents.AllocateProducerIdsResponse,
     ),
-    ControllerApi(
-        topics.CreateTopicsRequest,
-        *_MUTATION,
-        create_topics,
-        event="CreateTopicsReceived",
-        state=ControllerState.TOPIC_CHANGE,
-        finish=wait_for_leaders,
-        dry_run_topics=dry_runs.named_topics,
-    ),
-    ControllerApi(
+    _mutation(topics.CreateTopicsRequest, create_topics, State.TOPIC_CHANGE, wait_for_leaders, dry_runs.named_topics),
+    _mutation(
         topics.CreatePartitionsRequest,
-        *_MUTATION,
         create_partitions,
-        event="CreatePartitionsReceived",
-        state=ControllerState.TOPIC_CHANGE,
-        finish=wait_for_new_partitions,
-        dry_run_topics=dry_runs.named_topics,
+        State.TOPIC_CHANGE,
+        wait_for_new_partitions,
+        dry_runs.named_topics,
     ),
-    ControllerApi(
-        topics.DeleteTopicsRequest,
-        *_MUTATION,
-        delete_topics,
-        event="DeleteTopicsReceived",
-        state=ControllerState.TOPIC_DELETION,
-        finish=wait_for_deletions,
-        dry_run_topics=dry_runs.topics_to_delete,
+    _mutation(
+        topics.DeleteTopicsRequest, delete_topics, State.TOPIC_DELETION, wait_for_deletions, dry_runs.topics_to_delete
     ),
     ControllerApi(topics.ListTopicsRequest, *_QUERY, list_topics),
     ControllerApi(topics.DescribeTopicsRequest, *_QUERY, describe_topics),
     ControllerApi(topics.DescribeTopicDeletionsRequest, *_QUERY, describe_topic_deletions),
-    ControllerApi(
+    _mutation(
         reassignments.AlterPartitionReassignmentsRequest,
-        *_MUTATION,
         alter_partition_reassignments,
-        event="ApiPartitionReassignment",
-        state=ControllerState.ALTER_PARTITION_REASSIGNMENT,
+        State.ALTER_PARTITION_REASSIGNMENT,
         dry_run_topics=dry_runs.named_topics,
+        event="ApiPartitionReassignment",
     ),
     ControllerApi(
         reassignments.ListPartitionReassignmentsRequest,
         *_QUERY,
         list_partition_reassignments,
-        event="ListPartitionReassignments",
-        state=ControllerState.LIST_PARTITION_REASSIGNMENT,
+        event_name="ListPartitionReassignments",
+        state=State.LIST_PARTITION_REASSIGNMENT,
     ),
     ControllerApi(reassignments.DescribeReassignmentsRequest, *_QUERY, describe_reassignments),
-    ControllerApi(
-        ElectLeadersRequest,
-        *_MUTATION,
-        elect_leaders,
-        event="ElectLeadersReceived",
-        state=ControllerState.MANUAL_LEADER_BALANCE,
-        finish=wait_for_delivery,
-        dry_run_topics=dry_runs.topics_to_elect,
+    _mutation(
+        ElectLeadersRequest, elect_leaders, State.MANUAL_LEADER_BALANCE, wait_for_delivery, dry_runs.topics_to_elect
     ),
     ControllerApi(PlanControlledShutdownRequest, *_PRIVILEGED_QUERY, dry_runs.plan_controlled_shutdown),
     ControllerApi(configs.DescribeConfigsRequest, *_PRIVILEGED_QUERY, describe_configs),
-    ControllerApi(
-        configs.AlterConfigsRequest,
-        *_MUTATION,
-        alter_configs,
-        event="AlterConfigsReceived",
-        dry_run_topics=dry_runs.topics_to_alter,
-    ),
+    _mutation(configs.AlterConfigsRequest, alter_configs, dry_run_topics=dry_runs.topics_to_alter),
     ControllerApi(configs.DescribeFeaturesRequest, *_QUERY, describe_features),
-    ControllerApi(
-        configs.UpdateFeaturesRequest,
-        *_MUTATION,
-        update_features,
-        event="UpdateFeaturesReceived",
-        state=ControllerState.UPDATE_FEATURES,
-    ),
+    _mutation(configs.UpdateFeaturesRequest, update_features, State.UPDATE_FEATURES),
     ControllerApi(configs.PlanFeatureUpdatesRequest, *_PRIVILEGED_QUERY, dry_runs.plan_feature_updates),
     ControllerApi(PlanClusterRecoveryRequest, *_PRIVILEGED_QUERY, plan_cluster_recovery),
-    ControllerApi(
-        RecoverClusterRequest,
-        *_MUTATION,
-        recover_cluster,
-        event="RecoverClusterReceived",
-    ),
+    _mutation(RecoverClusterRequest, recover_cluster),
     ControllerApi(DescribeFindingsRequest, *_PRIVILEGED_QUERY, describe_findings),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
     ControllerApi(DescribeClusterRequest, *_QUERY, describe_cluster),

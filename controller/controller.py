@@ -13,6 +13,7 @@ import structlog
 from cluster.broker import BrokerId
 from cluster.errors import ControllerMovedError, SessionExpiredError, StartupError, ZooKeeperAccessError, ZooKeeperError
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.tasks import TaskSet
 from cluster.requests import control
@@ -57,6 +58,7 @@ class Controller:
         registry: Metrics,
         clock: WallClock,
         random: Random,
+        log_level: LogLevel | None = None,
     ) -> None:
         self.config = config
         self.metrics = ControllerMetrics(registry)
@@ -69,6 +71,7 @@ class Controller:
             put=self.events.put,
             is_active=lambda: self.is_active,
             topic_changed=self._on_settings_of_topic,
+            log_level=LogLevel() if log_level is None else log_level,
         )
         self._clock = clock
         self._zookeeper = zookeeper

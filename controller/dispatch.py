@@ -31,8 +31,8 @@ _log = structlog.stdlib.get_logger()
 
 async def dispatch(active: ActiveController, event: events.Event) -> None:
     """Call the handler of an event and answer its caller."""
-    assert type(event) in _REACTIONS, f"{type(event).__name__} is no event of an active controller"
-    await _REACTIONS[type(event)](active, event)
+    assert type(event) in REACTIONS, f"{type(event).__name__} is no event of an active controller"
+    await REACTIONS[type(event)](active, event)
 
 
 def _on(kind: type[_Event], react: Callable[[ActiveController, _Event], Awaitable[object]]) -> _Reaction:
@@ -55,7 +55,7 @@ async def _metadata_answered(_active: ActiveController, event: events.UpdateMeta
         _log.warning("Broker refused UpdateMetadata", broker=event.broker, error=event.response.error_code.name)
 
 
-_REACTIONS: Final = dict(
+REACTIONS: Final = dict(
     (
         _on(events.BrokerChange, lambda active, _: broker_change(active)),
         _on(events.BrokerModifications, lambda active, event: broker_modifications(active, event.broker)),
@@ -85,5 +85,3 @@ _REACTIONS: Final = dict(
         _on(RequestEvent, _answer_request),
     )
 )
-EVENTS: Final = frozenset(_REACTIONS)
-"""The events that an active controller handles."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.configs import overrides_of, read_configs
@@ -54,6 +55,7 @@ class ConfigListener:
         put: Callable[[Event], None],
         is_active: Callable[[], bool],
         topic_changed: Callable[[str], None],
+        log_level: LogLevel,
     ) -> None:
         """`topic_changed` is called with each topic whose config changed, but not those read at a session's start."""
         self.settings = DynamicSettings(config)
@@ -64,6 +66,7 @@ class ConfigListener:
         self._put = put
         self._is_active = is_active
         self._topic_changed = topic_changed
+        self._log_level = log_level
 
     async def take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
         """Read the configs of these entities; enqueue events where unclean elections are newly allowed."""
@@ -79,7 +82,9 @@ class ConfigListener:
         """Read broker configs; enqueue elections for all partitions if unclean ones are newly allowed (EP-31)."""
         before = self.settings.unclean_leader_election_enable
         found = await read_configs(self._zookeeper, [self._own, self._of_all])
-        self.settings.override(own=overrides_of(found[self._own]), of_all=overrides_of(found[self._of_all]))
+        own, of_all = overrides_of(found[self._own]), overrides_of(found[self._of_all])
+        self._log_level.override(own=own, of_all=of_all)
+        self.settings.override(own=own, of_all=of_all)
         now = self.settings.unclean_leader_election_enable
         if now is not before:
             _log.info("Unclean leader election setting changed", allowed=now)

@@ -65,7 +65,6 @@ class EventProcessor(Protocol):
 
     def after_event(self) -> None:
         """Called after every event, successful or not."""
-        ...
 
 
 class EventLoop:
@@ -130,7 +129,9 @@ class EventLoop:
         except Exception as error:
             await self._dispose(event, error)
         finally:
-            self._metrics.time_state(state, (_now() - began) * 1000)
+            took_ms = (_now() - began) * 1000
+            _log.debug("Event processed", event_name=event.name, number=cause.id, ms=round(took_ms, 3))
+            self._metrics.time_state(state, took_ms)
             self._metrics.show_state(ControllerState.IDLE)
             self._processor.after_event()
 

@@ -3,6 +3,8 @@
 Source: Kafka ControllerEvent.
 """
 
+from typing import Final
+
 from msgspec import Struct
 
 from cluster.broker import BrokerId
@@ -23,7 +25,7 @@ class Event(Struct, frozen=True):
     @property
     def state(self) -> ControllerState:
         """The controller state while the event is processed, for metrics (EV-3)."""
-        return ControllerState.IDLE
+        return STATES.get(type(self), ControllerState.IDLE)
 
     @property
     def changes_cluster(self) -> bool:
@@ -37,37 +39,25 @@ class Event(Struct, frozen=True):
 class Startup(Event, frozen=True):
     """The first ZooKeeper session was established."""
 
-    state = ControllerState.CONTROLLER_CHANGE
-
 
 class ControllerChange(Event, frozen=True):
     """`/controller` was created or changed."""
-
-    state = ControllerState.CONTROLLER_CHANGE
 
 
 class Reelect(Event, frozen=True):
     """`/controller` was deleted."""
 
-    state = ControllerState.CONTROLLER_CHANGE
-
 
 class RegisterAndReelect(Event, frozen=True):
     """A new session was established, or the registration of an earlier incarnation of this process was deleted."""
-
-    state = ControllerState.CONTROLLER_CHANGE
 
 
 class Expire(Event, frozen=True):
     """The session expired. Preempts all queued events."""
 
-    state = ControllerState.CONTROLLER_CHANGE
-
 
 class ShutdownEventLoop(Event, frozen=True):
     """The process is shutting down. Preempts all queued events."""
-
-    state = ControllerState.CONTROLLER_SHUTDOWN
 
 
 # Watches
@@ -76,13 +66,9 @@ class ShutdownEventLoop(Event, frozen=True):
 class BrokerChange(Event, frozen=True):
     """The children of `/brokers/ids` changed."""
 
-    state = ControllerState.BROKER_CHANGE
-
 
 class BrokerModifications(Event, frozen=True):
     """The registration of this broker changed."""
-
-    state = ControllerState.BROKER_CHANGE
 
     broker: BrokerId
 
@@ -90,13 +76,9 @@ class BrokerModifications(Event, frozen=True):
 class TopicChange(Event, frozen=True):
     """The children of `/brokers/topics` changed."""
 
-    state = ControllerState.TOPIC_CHANGE
-
 
 class PartitionModifications(Event, frozen=True):
     """The znode of this topic changed."""
-
-    state = ControllerState.TOPIC_CHANGE
 
     topic: str
 
@@ -104,19 +86,13 @@ class PartitionModifications(Event, frozen=True):
 class TopicDeletion(Event, frozen=True):
     """The children of `/admin/delete_topics` changed."""
 
-    state = ControllerState.TOPIC_DELETION
-
 
 class ZkPartitionReassignment(Event, frozen=True):
     """`/admin/reassign_partitions` was created, or this controller deleted it and must arm the watch again."""
 
-    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
-
 
 class PartitionReassignmentIsrChange(Event, frozen=True):
     """The state znode of a partition being reassigned changed; only used where leaders write ISRs to ZooKeeper."""
-
-    state = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
     topic_partition: TopicPartition
 
@@ -124,19 +100,13 @@ class PartitionReassignmentIsrChange(Event, frozen=True):
 class ReplicaLeaderElection(Event, frozen=True):
     """`/admin/preferred_replica_election` was created, or this controller deleted it and must arm the watch again."""
 
-    state = ControllerState.MANUAL_LEADER_BALANCE
-
 
 class IsrChangeNotification(Event, frozen=True):
     """The children of `/isr_change_notification` changed."""
 
-    state = ControllerState.ISR_CHANGE
-
 
 class LogDirEventNotification(Event, frozen=True):
     """The children of `/log_dir_event_notification` changed."""
-
-    state = ControllerState.LOG_DIR_CHANGE
 
 
 # Timers and settings
@@ -145,19 +115,13 @@ class LogDirEventNotification(Event, frozen=True):
 class AutoPreferredReplicaLeaderElection(Event, frozen=True):
     """The periodic preferred leader check is due."""
 
-    state = ControllerState.AUTO_LEADER_BALANCE
-
 
 class UncleanLeaderElectionEnable(Event, frozen=True):
     """The cluster-wide setting now allows unclean elections."""
 
-    state = ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
-
 
 class TopicUncleanLeaderElectionEnable(Event, frozen=True):
     """The setting of one topic now allows unclean elections."""
-
-    state = ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
 
     topic: str
 
@@ -165,22 +129,16 @@ class TopicUncleanLeaderElectionEnable(Event, frozen=True):
 class ProcedureResumption(Event, frozen=True):
     """Procedures that stopped at a write refused by ZooKeeper are to be retried."""
 
-    state = ControllerState.IDLE
-
 
 # Responses of brokers
 
 
 class LeaderAndIsrResponseReceived(Event, frozen=True):
-    state = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
-
     broker: BrokerId
     response: LeaderAndIsrResponse
 
 
 class UpdateMetadataResponseReceived(Event, frozen=True):
-    state = ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED
-
     broker: BrokerId
     response: UpdateMetadataResponse
 
@@ -188,8 +146,32 @@ class UpdateMetadataResponseReceived(Event, frozen=True):
 class TopicDeletionStopReplicaResponseReceived(Event, frozen=True):
     """A broker's response about replicas of topics being deleted."""
 
-    state = ControllerState.TOPIC_DELETION
-
     broker: BrokerId
     error_code: ErrorCode
     results: dict[TopicPartition, ErrorCode]
+
+
+STATES: Final = {
+    Startup: ControllerState.CONTROLLER_CHANGE,
+    ControllerChange: ControllerState.CONTROLLER_CHANGE,
+    Reelect: ControllerState.CONTROLLER_CHANGE,
+    RegisterAndReelect: ControllerState.CONTROLLER_CHANGE,
+    Expire: ControllerState.CONTROLLER_CHANGE,
+    ShutdownEventLoop: ControllerState.CONTROLLER_SHUTDOWN,
+    BrokerChange: ControllerState.BROKER_CHANGE,
+    BrokerModifications: ControllerState.BROKER_CHANGE,
+    TopicChange: ControllerState.TOPIC_CHANGE,
+    PartitionModifications: ControllerState.TOPIC_CHANGE,
+    TopicDeletion: ControllerState.TOPIC_DELETION,
+    ZkPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    ReplicaLeaderElection: ControllerState.MANUAL_LEADER_BALANCE,
+    IsrChangeNotification: ControllerState.ISR_CHANGE,
+    LogDirEventNotification: ControllerState.LOG_DIR_CHANGE,
+    AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
+    UncleanLeaderElectionEnable: ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
+    TopicUncleanLeaderElectionEnable: ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+    LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
+    UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
+    TopicDeletionStopReplicaResponseReceived: ControllerState.TOPIC_DELETION,
+}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -15,7 +16,8 @@ from cluster.requests.cluster import (
     WatchResponse,
 )
 from cluster.requests.context import RequestContext
-from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi
+from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER_EPOCH
@@ -43,7 +45,10 @@ class ControllerNode:
             DirectApi(WatchRequest, ApiKind.LOCAL, Callers.ANYONE, self._watch),
             *apis,
         )
-        self.apis: dict[type, Api[Any]] = {**APIS, **{api.request: api for api in local}}
+        self.apis: dict[type, ControllerApi[Any, Any] | DirectApi[Any]] = {
+            **APIS,
+            **{api.request: api for api in local},
+        }
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Handle a request of ControllerService or ClusterService.
@@ -52,15 +57,12 @@ class ControllerNode:
         carries the address of the active controller, if there is one.
         """
         api = self.apis.get(type(request))
+        if api is None:
+            kind = type(request).__name__
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
+        handler = partial(self._ask, api, context) if isinstance(api, ControllerApi) else api.handler
         try:
-            match api:
-                case DirectApi():
-                    return await api.handler(request)
-                case ControllerApi():
-                    return await self._ask(api, context, request)
-                case _:
-                    kind = type(request).__name__
-                    raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
+            return await handle_within_bounds(request, handler)
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
@@ -103,7 +105,11 @@ class ControllerNode:
         """The active controller describes the cluster; a standby only who is active."""
         described: DescribeClusterResponse | None = None
         try:
-            described = await self._ask(APIS[DescribeClusterRequest], RequestContext(), request)
+            async with asyncio.timeout(REDIRECT_TIMEOUT_S):
+                described = await self._ask(APIS[DescribeClusterRequest], RequestContext(), request)
+        except TimeoutError:
+            why = "this controller is active, but is busy or waits for ZooKeeper"
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why) from None
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise

@@ -263,18 +263,6 @@ class PartitionImage(BrokerImage):
 
     # Counters
 
-    def recount(self) -> tuple[int, int]:
-        """Offline partitions and preferred-replica imbalance, counted from scratch; the counters must equal them."""
-        offline = sum(
-            state is PartitionState.OFFLINE and tp.topic not in self.topics_with_deletion_started
-            for tp, state in self.partition_states.items()
-        )
-        imbalanced = sum(
-            tp.topic not in self.topics_to_be_deleted and is_imbalanced(self.assignment(tp), leadership)
-            for tp, leadership in self.leaderships.items()
-        )
-        return offline, imbalanced
-
     def _follow_replicas(self, topic: str) -> None:
         if topic not in self._deleting:
             self._deleting[topic] = Counter()

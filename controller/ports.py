@@ -19,7 +19,6 @@ class BrokerClient(Protocol):
 
         Raises PeerUnreachableError if there was no response: the request may or may not have been applied.
         """
-        ...
 
     async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse:
         """Ask what the broker has and knows, once. Raises PeerUnreachableError, ApiError."""
@@ -27,7 +26,6 @@ class BrokerClient(Protocol):
 
     async def forget(self, broker: Broker) -> None:
         """Close the connection to this broker, if there is one."""
-        ...
 
 
 class BrokerQueries(Protocol):
@@ -41,23 +39,18 @@ class RequestChannels(Protocol):
 
     def add(self, broker: Broker) -> None:
         """Open a channel; no effect if there is one."""
-        ...
 
     def remove(self, broker: BrokerId) -> None:
         """Drop the queued requests and close the channel."""
-        ...
 
     def stop(self) -> None:
         """Remove every channel."""
-        ...
 
     def send(self, broker: BrokerId, request: ControlRequest) -> None:
         """Queue a request; dropped if there is no channel."""
-        ...
 
     def delivered(self, broker: BrokerId) -> "Future[bool]":
         """True once the broker responded to every request queued for it now; False if its channel is removed before."""
-        ...
 
     def states(self) -> Mapping[BrokerId, ChannelState]:
         """What each broker refuses, and for how long it has not responded."""

@@ -16,7 +16,8 @@ from cluster.errors import (
 )
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
-from cluster.process.diagnostics import configure_diagnostics
+from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
@@ -39,7 +40,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     """
     if config.id < 0:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
-    configure_diagnostics("controller", config.id)
+    configure_diagnostics("controller", config.id, level=config.settings.log_level)
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
     client = GrpcBrokerClient(config.settings)
@@ -64,6 +65,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             clock=clock,
             # Not the SystemRandom, whose state cannot be copied: a dry run draws what the real one would.
             random=Random(),
+            log_level=LogLevel(config.settings.log_level, set_log_level),
         )
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
         _log.info("Controller started", address=endpoint.address, zookeeper=config.zookeeper)

@@ -16,6 +16,7 @@ from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
 from cluster.process.diagnostics import silenced
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.requests.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.requests.control import ControlRequest, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
@@ -138,6 +139,8 @@ class Rehearsal:
             put=self._events.append,
             is_active=lambda: True,
             topic_changed=lambda _topic: None,
+            # Without an effect: nothing of a rehearsal may reach the process.
+            log_level=LogLevel(),
         )
         self._listener.settings.unclean_leader_election_enable = original.settings.unclean_leader_election_enable
         self._announced: dict[str, None] = {}

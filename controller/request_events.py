@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
     """An API that the active controller handles in its event loop.
 
-    `event`, `state`: the name of the cause in the state-change log, and the controller state while it is processed.
+    `event_name`, `state`: the cause in the state-change log, and the controller state while it is processed.
     `refuse` puts an error code into a response; without it a request is refused with an ApiError. `follow_up` runs in
     the same turn of the event loop, after the reply. `finish` builds the response outside the event loop, after what
     the caller waits for. `dry_run_topics`: the topics with which a dry run (`validate_only`) is rehearsed; None if it
@@ -29,12 +29,16 @@ class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
     """
 
     handler: Callable[[ActiveController, Request], Awaitable[Answer]]
-    event: str = "QueryReceived"
+    event_name: str | None = None
     state: ControllerState = ControllerState.IDLE
     refuse: Callable[[ErrorCode], Answer] | None = None
     follow_up: Callable[[ActiveController, Answer], Awaitable[object]] | None = None
     finish: Callable[[Answer, Request], Awaitable[object]] | None = None
     dry_run_topics: Callable[[ControllerContext, Request], Iterable[str]] | None = None
+
+    @property
+    def event(self) -> str:
+        return self.event_name or ("QueryReceived" if self.kind is ApiKind.QUERY else f"{self.name}Received")
 
     def is_dry_run(self, request: Any) -> bool:
         return self.dry_run_topics is not None and bool(request.validate_only)

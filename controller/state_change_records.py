@@ -15,74 +15,66 @@ from controller.context import ControllerContext
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
 from state_log.record import Cause, Kind, LoadedPartition, StateChange
 
+_Caller = Callable[[str | None], RequestContext | None]
 _Record = Callable[..., StateChange]
-"""StateChange with the fields that all records of one change share."""
+"""Makes a record from kind, topic, partition and further fields; adds what all records of one change share."""
 
 
 def state_changes(
-    change: changes.Change, context: ControllerContext, cause: Cause, asked_by: RequestContext | None
+    change: changes.Change, context: ControllerContext, cause: Cause, caller: _Caller
 ) -> list[StateChange]:
     """The records of `change`, not yet applied to `context`; empty for changes that are not recorded.
 
-    Records about a topic carry its id, which distinguishes it from an earlier topic of the same name. `asked_by`: the
-    call that led to the change, None for watches and timers.
+    Records about a topic carry its id, which distinguishes it from an earlier topic of the same name. `caller`: who
+    asked for the change of a topic (None: of the cluster); None if nobody did.
     """
     make = _RECORDS.get(type(change))
     if make is None:
         return []
-    request_id, principal, peer = (
-        (None, None, None)
-        if asked_by is None
-        else (asked_by.request_id or None, asked_by.principal or None, asked_by.peer or None)
-    )
 
-    def record(**fields: Any) -> StateChange:
-        return StateChange(
-            cause=cause, controller_epoch=context.epoch, request_id=request_id, principal=principal, peer=peer, **fields
-        )
+    ids, epoch = context.topic_ids, context.epoch
+
+    def record(kind: Kind, topic: str | None = None, partition: int | None = None, **rest: Any) -> StateChange:
+        call = caller(topic)
+        if call is not None:
+            rest.update(request_id=call.request_id or None, principal=call.principal or None, peer=call.peer or None)
+        topic_id = None if topic is None else ids.get(topic)
+        rest.update(topic=topic, topic_id=topic_id, partition=partition)
+        return StateChange(kind=kind, cause=cause, controller_epoch=epoch, **rest)
 
     return make(change, context, record)
 
 
 def _brokers(registered: Iterable[RegisteredBroker], to_state: str, record: _Record) -> list[StateChange]:
     return [
-        record(kind=Kind.BROKER, broker=r.broker.id, to_state=to_state, reason=f"broker epoch {r.epoch}")
-        for r in registered
+        record(Kind.BROKER, broker=r.broker.id, to_state=to_state, reason=f"broker epoch {r.epoch}") for r in registered
     ]
 
 
-def _shutting_down(
-    change: changes.BrokerShuttingDown, _context: ControllerContext, record: _Record
-) -> list[StateChange]:
+def _shutting_down(change: changes.BrokerShuttingDown, _: ControllerContext, record: _Record) -> list[StateChange]:
     reason = f"broker epoch {change.broker_epoch}"
-    return [record(kind=Kind.BROKER, broker=change.broker, to_state="shutting_down", reason=reason)]
+    return [record(Kind.BROKER, broker=change.broker, to_state="shutting_down", reason=reason)]
 
 
-def _topics(
-    topics: Iterable[str], to_state: str, context: ControllerContext, record: _Record, kind: Kind = Kind.TOPIC
-) -> list[StateChange]:
-    ids = context.topic_ids
-    return [record(kind=kind, topic=topic, topic_id=ids.get(topic), to_state=to_state) for topic in topics]
+def _topics(topics: Iterable[str], to_state: str, record: _Record, kind: Kind = Kind.TOPIC) -> list[StateChange]:
+    return [record(kind, topic, to_state=to_state) for topic in topics]
 
 
-def _removed(change: changes.TopicsRemoved, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _removed(change: changes.TopicsRemoved, _: ControllerContext, record: _Record) -> list[StateChange]:
     if not change.deleted:
-        return _topics(change.topics, "removed", context, record)
-    return [
-        *_topics(change.topics, "deleted", context, record),
-        *_topics(change.topics, "completed", context, record, Kind.DELETION),
-    ]
+        return _topics(change.topics, "removed", record)
+    return [*_topics(change.topics, "deleted", record), *_topics(change.topics, "completed", record, Kind.DELETION)]
 
 
-def _queued(change: changes.DeletionsQueued, context: ControllerContext, record: _Record) -> list[StateChange]:
+def _queued(change: changes.DeletionsQueued, _: ControllerContext, record: _Record) -> list[StateChange]:
     topics = (*change.queued, *change.postponed) if change.recorded else ()
-    return _topics(topics, "queued for deletion", context, record)
+    return _topics(topics, "queued for deletion", record)
 
 
 def _started(change: changes.DeletionsStarted, context: ControllerContext, record: _Record) -> list[StateChange]:
     # A deletion that was stopped, as by the death of a broker, is begun again.
     topics = [topic for topic in change.topics if topic not in context.topics_with_deletion_started]
-    return _topics(topics, "started", context, record, Kind.DELETION)
+    return _topics(topics, "started", record, Kind.DELETION)
 
 
 def _assignments(
@@ -91,10 +83,8 @@ def _assignments(
     completed = isinstance(change, changes.ReassignmentsCompleted)
     return [
         record(
-            kind=Kind.ASSIGNMENT,
-            topic=tp.topic,
-            topic_id=context.topic_ids.get(tp.topic),
-            partition=tp.partition,
+            Kind.ASSIGNMENT,
+            *tp,
             to_state=REASSIGNMENT_COMPLETED if completed else recorded_as(context, tp, assignment),
             replicas=assignment.replicas,
             reason=f"adding {list(assignment.adding)}, removing {list(assignment.removing)}",
@@ -107,18 +97,16 @@ def _elected(change: changes.LeadersElected, context: ControllerContext, record:
     online = PartitionState.ONLINE.value
     return [
         record(
-            kind=Kind.PARTITION,
-            topic=tp.topic,
-            topic_id=context.topic_ids.get(tp.topic),
-            partition=tp.partition,
+            Kind.PARTITION,
+            *tp,
             from_state=context.partition_state(tp).value,
             to_state=online,
+            replicas=context.assignment(tp).replicas,
+            reason=change.reason,
             leader=leadership.leader,
             leader_epoch=leadership.leader_epoch,
             partition_epoch=leadership.partition_epoch,
             isr=leadership.isr,
-            replicas=context.assignment(tp).replicas,
-            reason=change.reason,
         )
         for tp, leadership in change.leaderships.items()
     ]
@@ -127,17 +115,15 @@ def _elected(change: changes.LeadersElected, context: ControllerContext, record:
 def _written(change: changes.LeadershipsWritten, context: ControllerContext, record: _Record) -> list[StateChange]:
     return [
         record(
-            kind=Kind.ISR,
-            topic=tp.topic,
-            topic_id=context.topic_ids.get(tp.topic),
-            partition=tp.partition,
+            Kind.ISR,
+            *tp,
             broker=change.broker,
+            replicas=_with_removing(context.assignment(tp).replicas, change.removing.get(tp)),
+            reason=change.reason,
             leader=leadership.leader,
             leader_epoch=leadership.leader_epoch,
             partition_epoch=leadership.partition_epoch,
             isr=leadership.isr,
-            replicas=_with_removing(context.assignment(tp).replicas, change.removing.get(tp)),
-            reason=change.reason,
         )
         for tp, leadership in change.leaderships.items()
     ]
@@ -150,68 +136,38 @@ def _with_removing(replicas: tuple[BrokerId, ...], removing: tuple[BrokerId, ...
 def _partitions_moved(
     change: changes.PartitionsMoved, context: ControllerContext, record: _Record
 ) -> list[StateChange]:
+    to_state = change.target.value
     return [
-        record(
-            kind=Kind.PARTITION,
-            topic=tp.topic,
-            topic_id=context.topic_ids.get(tp.topic),
-            partition=tp.partition,
-            from_state=before.value,
-            to_state=change.target.value,
-            replicas=context.assignment(tp).replicas,
-        )
+        record(Kind.PARTITION, *tp, from_state=before, to_state=to_state, replicas=context.assignment(tp).replicas)
         for tp in change.partitions
-        if (before := context.partition_state(tp)) is not change.target
+        if (before := context.partition_state(tp).value) != to_state
     ]
 
 
-def _replicas_moved(change: changes.ReplicasMoved, context: ControllerContext, record: _Record) -> list[StateChange]:
-    if not change.recorded:
-        return []
+def _replicas_moved(change: changes.ReplicasMoved, _: ControllerContext, record: _Record) -> list[StateChange]:
     return [
-        record(
-            kind=Kind.REPLICA,
-            topic=tp.topic,
-            topic_id=context.topic_ids.get(tp.topic),
-            partition=tp.partition,
-            broker=change.broker,
-            from_state=before.value,
-            to_state=change.target.value,
-        )
+        record(Kind.REPLICA, *tp, broker=change.broker, from_state=before.value, to_state=change.target.value)
         for tp, before in change.partitions.items()
-        if before is not change.target
+        if change.recorded and before is not change.target
     ]
 
 
 def _activated(change: changes.ControllerActivated, context: ControllerContext, record: _Record) -> list[StateChange]:
     """The active controller and, per topic, the state of each partition, as initial states for an audit."""
-    active = record(kind=Kind.CONTROLLER, broker=change.controller, to_state="active")
+    assignments = sorted(context.assignments.items())
     return [
-        active,
+        record(Kind.CONTROLLER, broker=change.controller, to_state="active"),
         *(
-            record(
-                kind=Kind.LOADED,
-                topic=topic,
-                topic_id=context.topic_ids.get(topic),
-                partitions=tuple(_loaded(context, TopicPartition(topic, p)) for p in context.assignments[topic]),
-            )
-            for topic in sorted(context.assignments)
+            record(Kind.LOADED, topic, partitions=tuple(_loaded(context, TopicPartition(topic, p)) for p in partitions))
+            for topic, partitions in assignments
         ),
     ]
 
 
 def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
-    replicas = context.assignment(tp).replicas
-    known = context.leaderships.get(tp, _NEVER_LED)
-    return LoadedPartition(
-        tp.partition,
-        known.leader,
-        known.leader_epoch,
-        known.partition_epoch,
-        known.isr,
-        replicas,
-        known.controller_epoch,
-    )
+    replicas, known = context.assignment(tp).replicas, context.leaderships.get(tp, _NEVER_LED)
+    epochs = known.leader_epoch, known.partition_epoch
+    return LoadedPartition(tp.partition, known.leader, *epochs, known.isr, replicas, known.controller_epoch)
 
 
 _NEVER_LED: Final = LeaderAndIsr(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
@@ -223,11 +179,11 @@ _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[S
     ),
     changes.BrokersBounced: lambda change, _, record: _brokers(change.registered, "bounced", record),
     changes.BrokersDied: lambda change, _, record: [
-        record(kind=Kind.BROKER, broker=broker, to_state="dead") for broker in change.brokers
+        record(Kind.BROKER, broker=broker, to_state="dead") for broker in change.brokers
     ],
     changes.BrokerModified: lambda change, _, record: _brokers([change.registered], "changed", record),
     changes.BrokerShuttingDown: _shutting_down,
-    changes.TopicsCreated: lambda change, context, record: _topics(change.topics, "created", context, record),
+    changes.TopicsCreated: lambda change, _, record: _topics(change.topics, "created", record),
     changes.TopicsRemoved: _removed,
     changes.DeletionsQueued: _queued,
     changes.DeletionsStarted: _started,
@@ -239,6 +195,6 @@ _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[S
     changes.ReplicasMoved: _replicas_moved,
     changes.ControllerActivated: _activated,
     changes.ControllerResigned: lambda change, _, record: [
-        record(kind=Kind.CONTROLLER, broker=change.controller, to_state="resigned")
+        record(Kind.CONTROLLER, broker=change.controller, to_state="resigned")
     ],
 }

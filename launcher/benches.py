@@ -1,13 +1,22 @@
 """`klamm bench`: benchmarks."""
 
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from admin.cli.output import examples
+from admin.cli.output import examples, say
 from cluster.process.documents import Format
+from deploy.local.cluster import LocalCluster
 from launcher.installation import require_clone
+from launcher.serving import wait_until_serving
+
+_START_S = 120
 
 app = typer.Typer(no_args_is_help=True, help="Benchmarks. They measure; only wrong results fail.")
 
@@ -38,6 +47,74 @@ def control_plane(
     require_clone("benchmarks", "./klamm bench")
     from benchmarks.control_plane import run
 
+    sys.exit(run(partitions, runs, _is_json(form)))
+
+
+class Case(StrEnum):
+    LATENCY = "latency"
+    THROUGHPUT = "throughput"
+    IDLE = "idle"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+@app.command(
+    "data-path",
+    epilog=examples(
+        "klamm bench data-path",
+        "klamm bench data-path --case throughput --compression lz4 -o json",
+        "klamm bench data-path --data /tmp/klamm --case idle --partitions 5000",
+        exit_codes="0 measured; 1 the cluster did not start or answer; 2 wrong usage.",
+    ),
+)
+def data_path(
+    case: Annotated[list[Case] | None, typer.Option(help="What to measure. Repeatable. Default: all.")] = None,
+    compression: Annotated[Compression, typer.Option(help="Of the batches of 'throughput'.")] = Compression.NONE,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of 'idle', each with three replicas.")] = 1000,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of a running cluster of 'klamm up'. Default: start one.")
+    ] = None,
+    form: Annotated[Format, typer.Option("-o", "--format", help="table or json.")] = Format.TABLE,
+) -> None:
+    """Measure produce, consume, and what idle partitions cost, on three brokers.
+
+    Times of a busy machine vary; the CPU time of the brokers does so less.
+    Needs the repository and the extra 'embedded'.
+    """
+    require_clone("benchmarks", "./klamm bench")
+    from benchmarks.data_path import CASES, Plan, run
+    from cluster.compression import Codec
+
+    output_json = _is_json(form)
+    plan = Plan(tuple(case) if case else CASES, Codec[compression.name], partitions)
+    with _cluster(data) as cluster:
+        run(cluster, plan, output_json)
+
+
+@contextmanager
+def _cluster(data: Path | None) -> Iterator[LocalCluster]:
+    """The running cluster of a folder, or a new one for as long as the block."""
+    if data is not None:
+        yield LocalCluster.open(data)
+        return
+    with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
+        cluster = LocalCluster.create_or_open(Path(folder), controllers=1, brokers=3)
+        say("starting a cluster …")
+        try:
+            cluster.start_all()
+            wait_until_serving(cluster, _START_S)
+            yield cluster
+        finally:
+            cluster.stop_all()
+
+
+def _is_json(form: Format) -> bool:
     if form is Format.YAML:
         raise typer.BadParameter(f"-o {form.value}: must be table or json")
-    sys.exit(run(partitions, runs, form is Format.JSON))
+    return form is Format.JSON

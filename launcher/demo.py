@@ -19,12 +19,12 @@ from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from cluster.broker import NO_LEADER, BrokerId, Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, StartupError
+from cluster.local_cluster import BROKER, CONTROLLER
 from cluster.process.clock import SystemClock
 from cluster.requests.cluster import DescribeClusterResponse
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MetadataRequest
 from cluster.requests.topics import NewTopic
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER, CONTROLLER
 from launcher.serving import until_serving
 
 LINES: Final = 60_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cluster.broker import BrokerId, PartitionEpoch
 from cluster.errors import StartupError
@@ -18,17 +18,22 @@ from state_log.reader import read_state_changes
 from state_log.record import Cause, Kind, LoggedStateChange, StateChange, incarnation_id
 from state_log.writer import FileStateChangeLog
 
+INCOMPLETE: Final = "incomplete"
 _WRITTEN_BY_CONTROLLERS: Final = (Kind.PARTITION, Kind.REPLICA, Kind.ISR)
 
 
-class AuditOutcome(Struct, frozen=True):
-    """What `klamm audit run` said of the logs as they are, and of the copy with the injected record."""
+class AuditOutcome(Struct):
+    """What `klamm audit run` said of the logs as they are, and of the copy with the injected record.
 
-    verdict: str
-    records: int
-    findings: dict[str, int]
-    injected: str
-    found: dict[str, int]
+    `failure`: why not all of it could be said; `verdict` is then that of what could be, or "incomplete".
+    """
+
+    verdict: str = INCOMPLETE
+    records: int = 0
+    findings: dict[str, int] = field(default_factory=dict)
+    injected: str = ""
+    found: dict[str, int] = field(default_factory=dict)
+    failure: str = ""
 
     @property
     def proves_something(self) -> bool:
@@ -39,23 +44,29 @@ class AuditOutcome(Struct, frozen=True):
 def audit_twice(logs: Sequence[Path], topic: str, folder: Path) -> AuditOutcome:
     """Audit the logs, then a copy in `folder` with a second leader in one epoch, as `klamm audit run` does it.
 
-    Both in one Spark, because it takes longer to get going than to audit either.
+    Both in one Spark, because it takes longer to get going than to audit either. A Spark that fails costs what it had
+    still to say, and nothing that was said before.
     """
-    from audit.job import run_audit, start_session
+    from audit.job import AuditFailedError, run_audit, start_session
 
     copy = folder / "logs-with-second-leader"
     copies = [copy / path.name for path in logs]
     for original, copied in zip(logs, copies, strict=True):
         shutil.copytree(original, copied)
-    injected = inject_second_leader(copies, topic)
-    os.environ.update(spark_environment(find_java(), Path(sys.prefix) / "klamm-java"))
-    session = start_session(folder)
+    outcome = AuditOutcome(injected=inject_second_leader(copies, topic))
     try:
-        as_written = run_audit(logs, folder / "audit", once=True, session=session)
-        tampered = run_audit(copies, folder / "audit-of-second-leader", once=True, session=session)
-    finally:
-        session.stop()
-    return AuditOutcome(as_written.verdict, as_written.records, as_written.findings, injected, tampered.findings)
+        os.environ.update(spark_environment(find_java(), Path(sys.prefix) / "klamm-java"))
+        session = start_session(folder)
+        try:
+            as_written = run_audit(logs, folder / "audit", once=True, session=session)
+            outcome.verdict, outcome.records = as_written.verdict, as_written.records
+            outcome.findings = as_written.findings
+            outcome.found = run_audit(copies, folder / "audit-of-second-leader", once=True, session=session).findings
+        finally:
+            session.stop()
+    except (AuditFailedError, StartupError) as error:
+        outcome.failure = str(error)
+    return outcome
 
 
 def inject_second_leader(logs: Sequence[Path], topic: str) -> str:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -17,9 +17,12 @@ from cluster.errors import StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
-from launcher.demo_audit import audit_twice
+from launcher.demo_audit import INCOMPLETE, AuditOutcome, audit_twice
 from launcher.installation import require_extras
 from launcher.serving import wait_until_serving
+
+if TYPE_CHECKING:
+    from launcher.demo import Outcome
 
 app = typer.Typer()
 
@@ -30,7 +33,8 @@ _MIN_STAGE = 1
     epilog=examples(
         "klamm demo",
         "klamm demo --data /tmp/klamm-demo -o json",
-        exit_codes="0 passed; 1 a record was lost, or the audit failed; 2 wrong usage.",
+        exit_codes="0 passed; 1 a record was lost, or the audit found something; 2 wrong usage; 4 no record was"
+        " lost, but the audit could not run.",
     )
 )
 def demo(
@@ -67,10 +71,10 @@ def demo(
         cluster.stop_all()
     document["seconds"] = round(time.monotonic() - started, 1)
     if form is Format.TABLE:
-        _print_summary(document)
+        print_summary(document)
     else:
         write_document(document, form)
-    sys.exit(ExitCode.OK if document["passed"] else ExitCode.REFUSED)
+    sys.exit(exit_code(document))
 
 
 def _run(cluster: LocalCluster, step: Any) -> dict[str, Any]:
@@ -89,25 +93,40 @@ def _run(cluster: LocalCluster, step: Any) -> dict[str, Any]:
     cluster.stop_all()
     step("cluster stopped; auditing its state-change logs, and a copy with an injected second leader")
     audited = audit_twice(cluster.state_change_logs, outcome.topic, report)
-    step(f"audit: {audited.verdict}; injected: {'found' if audited.proves_something else 'NOT FOUND'}")
-    passed = (
+    if audited.failure:
+        step(f"the audit could not run: {audited.failure}")
+    else:
+        step(f"audit: {audited.verdict}; injected: {'found' if audited.proves_something else 'NOT FOUND'}")
+    return document_of(outcome, audited, cluster, report)
+
+
+def document_of(outcome: "Outcome", audited: AuditOutcome, cluster: LocalCluster, report: Path) -> dict[str, Any]:
+    """What the demonstration shows. `incomplete`: nothing was found wrong, but the audit could not run."""
+    kept = (
         outcome.lost == 0
         and outcome.out_of_order == 0
-        and audited.verdict == "clean"
-        and audited.proves_something
         and min(outcome.acknowledged_by_stage.values()) >= _MIN_STAGE
+        and audited.verdict in ("clean", INCOMPLETE)
     )
     return {
-        "passed": passed,
+        "passed": kept and not audited.failure and audited.proves_something,
+        "incomplete": kept and bool(audited.failure),
         **msgspec.to_builtins(outcome),
         "audit": audited.verdict,
         "audit_records": audited.records,
         "audit_findings": audited.findings,
         "injected": audited.injected,
         "injected_findings": audited.found,
+        "audit_failure": audited.failure,
         "data": str(cluster.folder),
         "report": str(report),
     }
+
+
+def exit_code(document: dict[str, Any]) -> ExitCode:
+    if document["incomplete"]:
+        return ExitCode.INCOMPLETE
+    return ExitCode.OK if document["passed"] else ExitCode.REFUSED
 
 
 def _new_report_folder(folder: Path) -> Path:
@@ -117,9 +136,8 @@ def _new_report_folder(folder: Path) -> Path:
     return report
 
 
-def _print_summary(document: dict[str, Any]) -> None:
+def print_summary(document: dict[str, Any]) -> None:
     stages = ", ".join(f"{count:,} {name}" for name, count in document["acknowledged_by_stage"].items())
-    findings = ", ".join(f"{rule} ({count})" for rule, count in document["injected_findings"].items())
     rows = {
         "acknowledged lines": f"{document['acknowledged']:,}  ({stages})",
         "read back": f"{document['read_back']:,}",
@@ -129,16 +147,38 @@ def _print_summary(document: dict[str, Any]) -> None:
         "kill -9 of the leader's broker": f"new leaders after {_milliseconds(document['leader_failover_ms'])}",
         "kill -9 of the controller": f"new controller after {_milliseconds(document['controller_failover_ms'])}",
         "restart of both": f"all replicas in sync after {document['in_sync_again_ms']:,} ms",
-        "audit of the state-change logs": f"{document['audit']}, {document['audit_records']:,} records",
-        "audit of a tampered copy": f"{document['injected']}: {findings if findings else 'nothing found'}",
+        **(_audit_failure(document) if document["audit_failure"] else _audit_result(document)),
         "report": document["report"],
         "details": f"klamm story {document['topic']}-0 --data {document['data']}",
     }
     verdict = typer.style("passed", fg="green") if document["passed"] else typer.style("FAILED", fg="red")
+    if document["incomplete"]:
+        verdict = typer.style("is INCOMPLETE (no record was lost, but the audit could not run)", fg="yellow")
     typer.echo(f"\nThe demonstration {verdict} in {document['seconds']} s.\n")
     width = max(map(len, rows))
     for name, value in rows.items():
         typer.echo(f"{typer.style(name.ljust(width), bold=True)}  {value}")
+
+
+def _audit_result(document: dict[str, Any]) -> dict[str, str]:
+    findings = ", ".join(f"{rule} ({count})" for rule, count in document["injected_findings"].items())
+    return {
+        "audit of the state-change logs": f"{document['audit']}, {document['audit_records']:,} records",
+        "audit of a tampered copy": f"{document['injected']}: {findings if findings else 'nothing found'}",
+    }
+
+
+def _audit_failure(document: dict[str, Any]) -> dict[str, str]:
+    output = Path(document["report"]) / "audit-again"
+    logs = Path(document["data"]) / "state-changes"
+    rows = _audit_result(document)
+    # Of the two audits, the one that failed and the one that was not reached.
+    failed = slice(0 if document["audit"] == INCOMPLETE else 1, None)
+    rows |= dict.fromkeys(list(rows)[failed], f"could not run: {document['audit_failure']}")
+    return rows | {
+        "Spark's log": str(Path(document["report"]) / "spark.log"),
+        "to audit again": f"klamm audit run --once --log-dir {logs} --output {output}",
+    }
 
 
 def _milliseconds(durations: list[int]) -> str:

@@ -14,8 +14,9 @@ from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
 from cluster.process.config import load_config
 from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
-from launcher.serving import describe_status, wait_until_serving
+from launcher.serving import describe_status, shortcomings, wait_until_serving
 
 app = typer.Typer()
 
@@ -104,16 +105,27 @@ def down(data: DataOption = DEFAULT_DATA) -> None:
 
 
 @app.command(
-    epilog=examples("klamm status", "klamm status -o json", exit_codes="0 shown; 1 no cluster there; 2 wrong usage.")
+    epilog=examples(
+        "klamm status",
+        "klamm status -o json",
+        "until klamm status; do sleep 1; done   (wait until all of it runs)",
+        exit_codes="0 all is running; 1 no cluster there; 2 wrong usage; 3 something is not running.",
+    )
 )
 def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -> None:
     """Show every process of a cluster: state, pid, addresses, and which controller is active.
 
-    Also works while processes are down. -o json has the paths of the logs.
+    Also works while processes are down. A broker is unregistered if the
+    active controller does not know it; a process that runs without an answer
+    is unresponsive. -o json has the paths of the logs.
     """
     document = asyncio.run(describe_status(LocalCluster.open(data)))
     columns = ("role", "id", "pid", "address", "metrics", "state", "active", "epoch")
     write(document, form, columns, _rows(document, columns))
+    found = shortcomings(document)
+    if found:
+        say("; ".join(found))
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[object]]:

@@ -10,7 +10,7 @@ from admin.cli.output import examples
 
 app = typer.Typer()
 
-_EXIT_CODES = "0 stopped; 1 it cannot run, see its log; 2 wrong configuration."
+_EXIT_CODES = "0 stopped; 1 it cannot run now, see its log; 2 wrong configuration; 5 disk failed; 6 id in use."
 _ConfigOption = Annotated[
     Path, typer.Option("--config", metavar="FILE", help="TOML: id, zookeeper, listen, data, settings, …")
 ]

@@ -2,26 +2,36 @@
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from admin.client import AdminClient
-from cluster.errors import ClusterError, StartupError
+from cluster.errors import ApiError, PeerUnreachableError, StartupError
+from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member
+from cluster.process.identity import GONE, RUNNING
 from cluster.requests.cluster import DescribeClusterResponse
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER, CONTROLLER, ZOOKEEPER, Member
-from deploy.local.processes import GONE, RUNNING
 from deploy.local.zookeeper import is_serving
 
-_PROBE_MS = 1_500
+UNREGISTERED: Final = "unregistered"
+UNRESPONSIVE: Final = "unresponsive"
+"""A process that runs and does not answer: it starts, hangs, or the machine is busy."""
+
+# A controller without ZooKeeper answers after two seconds that it knows nothing.
+_PROBE_MS = 3_000
 _POLL_S = 0.2
 
 
 class ClusterStatus(Struct, frozen=True):
-    """Status of a cluster at one moment. `answers`: response by member name, or None."""
+    """Status of a cluster at one moment.
+
+    `answers`: response by member name, or None. `refusing`: members that answered with an error, as a controller
+    without ZooKeeper does.
+    """
 
     answers: dict[str, DescribeClusterResponse | None]
+    refusing: frozenset[str] = frozenset()
 
     def active(self) -> DescribeClusterResponse | None:
         """The description of the cluster by the active controller."""
@@ -35,12 +45,23 @@ class ClusterStatus(Struct, frozen=True):
         active = self.active()
         return set() if active is None else {int(b.id) for b in active.brokers}
 
+    def state_of(self, member: Member) -> str:
+        """What a member whose process runs does: UNRESPONSIVE, UNREGISTERED with an active controller, or RUNNING."""
+        if self.answers[member.name] is None and member.name not in self.refusing:
+            return UNRESPONSIVE
+        unknown = member.role == BROKER and self.active() is not None and member.id not in self.registered_brokers()
+        return UNREGISTERED if unknown else RUNNING
+
 
 async def probe(cluster: LocalCluster, client: AdminClient) -> ClusterStatus:
     """Ask every running controller and agent concurrently."""
     asked = [m for m in cluster.state.members if m.role != ZOOKEEPER]
     answers = await asyncio.gather(*(_ask(cluster, client, m) for m in asked))
-    return ClusterStatus({m.name: answer for m, answer in zip(asked, answers, strict=True)})
+    by_name = {m.name: answer for m, answer in zip(asked, answers, strict=True)}
+    return ClusterStatus(
+        {name: answer if isinstance(answer, DescribeClusterResponse) else None for name, answer in by_name.items()},
+        frozenset(name for name, answer in by_name.items() if isinstance(answer, ApiError)),
+    )
 
 
 def wait_until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
@@ -69,48 +90,63 @@ async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClus
 
 
 async def describe_status(cluster: LocalCluster) -> dict[str, Any]:
-    """The document of `klamm status`."""
+    """The document of `klamm status`; see `shortcomings`."""
     async with AdminClient(cluster.bootstrap) as client:
         status = await probe(cluster, client)
-    known = status.registered_brokers()
     return {
         "data": str(cluster.folder),
         "zookeeper": cluster.state.zookeeper,
         "zookeeper_pid": next((_pid(cluster, member) for member in cluster.members(ZOOKEEPER)), None),
         "zookeeper_state": _zookeeper_state(cluster),
         "controllers": [_controller(cluster, m, status) for m in cluster.members(CONTROLLER)],
-        "brokers": [_broker(cluster, m, m.id in known) for m in cluster.members(BROKER)],
+        "brokers": [_broker(cluster, m, status) for m in cluster.members(BROKER)],
         "state_change_logs": [str(folder) for folder in cluster.state_change_logs],
     }
 
 
-async def _ask(cluster: LocalCluster, client: AdminClient, member: Member) -> DescribeClusterResponse | None:
+def shortcomings(document: dict[str, Any]) -> list[str]:
+    """What of the document of `klamm status` is not as it should be, one line each."""
+    found = [] if document["zookeeper_state"] == RUNNING else [f"zookeeper is {document['zookeeper_state']}"]
+    for role in (CONTROLLER, BROKER):
+        members = document[f"{role}s"]
+        found += [f"{role} {member['id']} is {member['state']}" for member in members if member["state"] != RUNNING]
+    if not any(controller["active"] for controller in document["controllers"]):
+        found.append("no controller is active")
+    return found
+
+
+async def _ask(cluster: LocalCluster, client: AdminClient, member: Member) -> DescribeClusterResponse | ApiError | None:
     if cluster.state_of(member.name) != RUNNING:
         return None
     try:
         return await client.describe_node(member.address, _PROBE_MS)
-    except ClusterError:
+    except ApiError as error:
+        return error
+    except PeerUnreachableError:
         return None
 
 
 def _controller(cluster: LocalCluster, member: Member, status: ClusterStatus) -> dict[str, Any]:
     answer = status.answers[member.name]
-    process = cluster.state_of(member.name)
     return {
         **_process(cluster, member),
         "active": answer is not None and answer.controller_id == member.id,
         "epoch": None if answer is None else answer.controller_epoch,
-        "state": "starting" if process == RUNNING and answer is None else process,
+        "state": _state(cluster, member, status),
     }
 
 
-def _broker(cluster: LocalCluster, member: Member, registered: bool) -> dict[str, Any]:
-    process = cluster.state_of(member.name)
+def _broker(cluster: LocalCluster, member: Member, status: ClusterStatus) -> dict[str, Any]:
     return {
         **_process(cluster, member),
         "log_dirs": [str(cluster.folder / "data" / member.name)],
-        "state": "unregistered" if process == RUNNING and not registered else process,
+        "state": _state(cluster, member, status),
     }
+
+
+def _state(cluster: LocalCluster, member: Member, status: ClusterStatus) -> str:
+    process = cluster.state_of(member.name)
+    return status.state_of(member) if process == RUNNING else process
 
 
 def _process(cluster: LocalCluster, member: Member) -> dict[str, Any]:

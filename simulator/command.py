@@ -22,7 +22,8 @@ from cluster.process.exit_codes import ExitCode
 from simulator.draw import run_seed
 from simulator.run import Run, RunResult
 from simulator.seeds import run_all
-from state_log.writer import SegmentName, write_segment
+from simulator.segments import write_segment
+from state_log.writer import SegmentName
 
 MINUTES_MIN: Final = 0.05
 MINUTES_MAX: Final = 1440

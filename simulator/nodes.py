@@ -20,6 +20,7 @@ from broker_agent.topic_configs import TopicConfigs, default_log_config
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -34,6 +35,7 @@ from simulator.disk import SimulatedDisk
 from simulator.memory_state_log import MemoryStateChangeLog
 from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, SimulatedNetwork
 from simulator.virtual_time_loop import Process
+from simulator.workers import SimulatedWorkers
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.record import Kind, LoggedStateChange, StateChange, incarnation_id
@@ -52,7 +54,6 @@ class World(Protocol):
 
     def random_of(self, name: str) -> Random:
         """A random generator of the node's own, derived from the seed of the run."""
-        ...
 
 
 class Incarnation:
@@ -184,6 +185,7 @@ class SimulatedController(SimulatedNode):
             registry=Metrics(),
             clock=self._world.clock,
             random=self.random,
+            log_level=LogLevel(),
         )
         node = ControllerNode(self.controller, incarnation.zookeeper, ())
         incarnation.serve(node)
@@ -259,6 +261,7 @@ class SimulatedAgent(SimulatedNode):
             logs=logs,
             failed_directories=failed,
             client=SimulatedClusterClient(self._world.network, incarnation.source),
+            workers=SimulatedWorkers(self.random, latency_s=(0.0001, 0.003)),
             clock=self._world.clock,
             sink=incarnation,
             apis=(),
@@ -266,6 +269,7 @@ class SimulatedAgent(SimulatedNode):
             configs=configs,
             request_stop=incarnation.stop.set,
             recorded_roles=self._recorded_roles,
+            log_level=LogLevel(),
         )
         async with TaskSet() as tasks:
             self.agent = Agent(Broker(self.id, (), self.rack), dependencies, tasks)

@@ -27,7 +27,7 @@ from simulator.actions import Action, Weights, draw_action
 from simulator.cluster import SimulatedCluster
 from simulator.convergence import check_state_change_logs
 from simulator.nodes import SimulatedAgent, SimulatedNode
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from simulator.replication_checker import ReplicationChecker
 from simulator.run import Simulation
 from simulator.violations import CONVERGENCE, violated
@@ -124,7 +124,9 @@ class ReplicationSimulation(Simulation):
             return
         self._sent += 1
         count, acks = self._random.randint(1, 3), self._random.choice((-1, -1, 1, 0))
-        records = encode_batch(b"%08d" % self._sent * count, count, max_timestamp=self.cluster.clock.now_ms())
+        records = encode_client_batch(
+            b"%08d" % self._sent, count, timestamp=self.cluster.clock.now_ms(), gzip=self._sent % 5 == 0
+        )
         crc = parse_header(records).crc
         self.checker.sent.add(crc)
         request = ProduceRequest(acks, 3000, (ProducePartition(_PARTITION.topic, _PARTITION.partition, records),))

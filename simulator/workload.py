@@ -35,7 +35,7 @@ from simulator.actions import BackgroundRequests, Weights
 from simulator.cluster import SimulatedCluster
 from simulator.nodes import SimulatedAgent
 from simulator.partition_znodes import assignments, assignments_of_topic, topics
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from simulator.znode_tree import ZnodeTree
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
@@ -176,7 +176,9 @@ class Producers:
     async def _produce(self, tp: TopicPartition, leader: SimulatedAgent) -> None:
         self._sent += 1
         count = self._random.randint(1, 3)
-        records = encode_batch(b"%08d" % self._sent * count, count, max_timestamp=self._cluster.clock.now_ms())
+        records = encode_client_batch(
+            b"%08d" % self._sent, count, timestamp=self._cluster.clock.now_ms(), gzip=self._sent % 5 == 0
+        )
         request = ProduceRequest(-1, 3000, (ProducePartition(tp.topic, tp.partition, records),))
         answer = await self._cluster.network.call("client", leader.address, request)
         assert isinstance(answer, ProduceResponse), f"{leader.name} answered {answer!r}"

@@ -23,6 +23,10 @@ class ControllerEvent(NamedTuple):
     id: int
 
 
+EventOnTopic = tuple[ControllerEvent, str | None]
+"""One event may create or delete topics that several callers asked for. The topic is None for records without one."""
+
+
 class Call(Struct, frozen=True):
     """A call that a controller handled as `event`: as its first record about it names the call, and when that was."""
 
@@ -42,24 +46,24 @@ def controller_event(record: LoggedStateChange) -> ControllerEvent | None:
     return None if epoch is None else ControllerEvent(epoch, cause.id)
 
 
-def calls_by_event(records: Iterable[LoggedStateChange]) -> dict[ControllerEvent, Call]:
-    """The events among these records that were calls. Records of version 1 name none."""
-    calls: dict[ControllerEvent, Call] = {}
+def calls_by_event(records: Iterable[LoggedStateChange]) -> dict[EventOnTopic, Call]:
+    """The calls that these records name, by event and topic. Records of version 1 name none."""
+    calls: dict[EventOnTopic, Call] = {}
     for record in records:
         event = controller_event(record)
         if event is None or record.cause is None or record.principal is None:
             continue
         call = Call(record.cause.event, record.request_id, record.principal, record.peer, record.at_ms)
-        known = calls.get(event)
+        known = calls.get((event, record.topic))
         if known is None or call.at_ms < known.at_ms:
-            calls[event] = call
+            calls[event, record.topic] = call
     return calls
 
 
-def call_of(record: LoggedStateChange, calls: Mapping[ControllerEvent, Call]) -> Call | None:
+def call_of(record: LoggedStateChange, calls: Mapping[EventOnTopic, Call]) -> Call | None:
     """The call that the record goes back to, None where it does not go back to one."""
     event = controller_event(record)
-    return None if event is None else calls.get(event)
+    return None if event is None else calls.get((event, record.topic), calls.get((event, None)))
 
 
 def origin_text(record: LoggedStateChange, call: Call | None) -> str | None:

@@ -48,7 +48,9 @@ class Kind(StrEnum):
     ROLE = "role"
     """An agent changed its role for a partition: to_state `leader`, `follower`, `stopped`, `deleted` or `offline`."""
     TRUNCATION = "truncation"
-    """A follower truncated its log from `from_offset` down to `to_offset`; `reason` has further details."""
+    """A follower truncated its log from `from_offset` down to `to_offset`, or the log had lost that when its broker
+    started (cause `LogRecovery`); `reason` has further details.
+    """
     REGISTRATION = "registration"
     """An agent registered (to_state `registered`) or lost its registration (`expired`); `reason` has the epoch."""
     CONFIG = "config"
@@ -133,7 +135,6 @@ class StateChangeSink(Protocol):
 
     def append(self, changes: Sequence[StateChange]) -> None:
         """Number, stamp and store the records in this order. An empty sequence writes nothing."""
-        ...
 
 
 class LoggedStateChange(StateChange, frozen=True, omit_defaults=True, kw_only=True):

@@ -1,20 +1,20 @@
 """The history of one partition as text: leaders over time, why they changed, and which request led to it.
 
-Clocks of different nodes are not compared. Records of controllers are ordered by partition epoch; what an agent did
-follows the record of the controller's event that caused it.
+In causal order (`state_log.causal_order`). A topic that was deleted and created anew has a history for each of its ids.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from state_log.causes import BY_AGENTS, Call, ControllerEvent, call_of, calls_by_event, controller_event, origin_text
+from state_log.causal_order import in_causal_order
+from state_log.causes import BY_AGENTS, Call, call_of, calls_by_event, origin_text
 from state_log.record import Kind, LoggedStateChange
 
-_Place = tuple[int, int, bool, str, str, int]
-"""Partition epoch, controller epoch, whether an agent wrote it, node, incarnation, number."""
-_NONE: Final = -1
+_ENDS: Final = ("deleted", "removed")
+"""Of a topic: by the controller, or by somebody else in ZooKeeper."""
 
 
 class StoryLine(Struct, frozen=True):
@@ -31,18 +31,24 @@ class StoryLine(Struct, frozen=True):
 
 
 class LeadershipSpan(Struct, frozen=True):
-    """A period with one leader (-1: none) in one leader epoch; `until_ms` is None for the current one."""
+    """A period with one leader (-1: none) in one leader epoch; `until_ms` is None for the current one.
+
+    `topic_id`: of which topic of that name; None before topics had ids. `deleted`: the end of that topic, not a
+    leadership; its leader and epoch are -1.
+    """
 
     leader: int
     leader_epoch: int
     since_ms: int
     until_ms: int | None
     why: str
+    topic_id: str | None = None
+    deleted: bool = False
 
 
 def story(records: Iterable[LoggedStateChange]) -> list[StoryLine]:
     """The events in causal order. The records must be those of one partition (`read_state_changes`)."""
-    ordered = _in_order(records)
+    ordered = in_causal_order(records)
     calls = calls_by_event(ordered)
     lines = []
     for record in ordered:
@@ -54,52 +60,32 @@ def story(records: Iterable[LoggedStateChange]) -> list[StoryLine]:
 def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipSpan]:
     """Leaders over time and the causes of their elections, from the records of controllers; oldest first."""
     spans: list[LeadershipSpan] = []
-    ordered = _in_order(records)
+    ordered = in_causal_order(records)
     calls = calls_by_event(ordered)
     for record in ordered:
-        if record.kind in BY_AGENTS or record.leader is None or record.leader_epoch is None:
+        span = _span(record, _why(record, call_of(record, calls)))
+        if span is None or (spans and _is_known(span, spans[-1])):
             continue
-        if spans and record.leader_epoch <= spans[-1].leader_epoch:
-            continue
-        if spans:
-            last = spans.pop()
-            spans.append(LeadershipSpan(last.leader, last.leader_epoch, last.since_ms, record.at_ms, last.why))
-        spans.append(
-            LeadershipSpan(record.leader, record.leader_epoch, record.at_ms, None, _why(record, call_of(record, calls)))
-        )
+        if spans and spans[-1].until_ms is None:
+            spans[-1] = replace(spans[-1], until_ms=record.at_ms)
+        spans.append(span)
     return spans
 
 
-def _in_order(records: Iterable[LoggedStateChange]) -> list[LoggedStateChange]:
-    """Sort by partition epoch, then controller epoch, controllers before agents.
-
-    A record without a partition epoch sorts with its predecessor on the same node. No record of an agent sorts before
-    the controller's event that caused it, though a topic that was created anew begins with partition epoch 0 again.
-    """
-    by_node = sorted(records, key=lambda r: (r.kind in BY_AGENTS, r.node, r.incarnation, r.seq))
-    newest: dict[tuple[str, str], tuple[int, int]] = {}
-    events: dict[ControllerEvent, list[int]] = {}
-    placed: list[tuple[_Place, LoggedStateChange]] = []
-    for record in by_node:
-        run, event, by_agent = (record.node, record.incarnation), controller_event(record), record.kind in BY_AGENTS
-        partition_epoch, controller_epoch = newest.get(run, (_NONE, _NONE))
-        partition_epoch = max(partition_epoch, _or_none(record.partition_epoch))
-        controller_epoch = max(controller_epoch, _or_none(record.controller_epoch))
-        if event is not None:
-            of_event = events.setdefault(event, [])
-            if not by_agent:
-                of_event.append(partition_epoch)
-            elif of_event:
-                # What has no epoch of its own, such as the end of a replica, is the last that an event leads to.
-                partition_epoch = max(partition_epoch, of_event[-1 if record.partition_epoch is None else 0])
-            controller_epoch = max(controller_epoch, event.controller_epoch)
-        newest[run] = (partition_epoch, controller_epoch)
-        placed.append(((partition_epoch, controller_epoch, by_agent, *run, record.seq), record))
-    return [record for _, record in sorted(placed, key=lambda item: item[0])]
+def _span(record: LoggedStateChange, why: str) -> LeadershipSpan | None:
+    """The leadership that a controller's record tells of, or the end of the topic; None where it is neither."""
+    if record.kind is Kind.TOPIC and record.to_state in _ENDS:
+        return LeadershipSpan(-1, -1, record.at_ms, record.at_ms, why, record.topic_id, deleted=True)
+    if record.kind in BY_AGENTS or record.leader is None or record.leader_epoch is None:
+        return None
+    return LeadershipSpan(record.leader, record.leader_epoch, record.at_ms, None, why, record.topic_id)
 
 
-def _or_none(epoch: int | None) -> int:
-    return _NONE if epoch is None else epoch
+def _is_known(span: LeadershipSpan, last: LeadershipSpan) -> bool:
+    """Whether the last span says the same: a later record of the same leader epoch, or of the same end."""
+    if span.topic_id != last.topic_id or (last.deleted and not span.deleted):
+        return False
+    return last.deleted if span.deleted else span.leader_epoch <= last.leader_epoch
 
 
 def _message(record: LoggedStateChange, call: Call | None) -> str:

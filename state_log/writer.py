@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -49,14 +49,6 @@ def parse_segment_name(name: str) -> SegmentName | None:
     """Parse a file name; None if it is not a segment."""
     match = _SEGMENT_NAME.fullmatch(name)
     return SegmentName(match["node"], match["incarnation"], int(match["first_seq"])) if match else None
-
-
-def write_segment(directory: Path, name: SegmentName, lines: Iterable[bytes]) -> Path:
-    """Write a whole segment at once, in a directory created if missing; `lines` without newlines."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / str(name)
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-    return path
 
 
 def read_audited(directory: Path) -> dict[str, int]:

@@ -36,6 +36,7 @@ from cluster.broker import (
 )
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -76,8 +77,9 @@ from cluster.zookeeper.port import Create
 from simulator.cluster import VirtualClock
 from simulator.disk import SimulatedDisk
 from simulator.network import SimulatedClusterClient, SimulatedNetwork
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
+from simulator.workers import SimulatedWorkers
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.record import LoggedStateChange, StateChange
@@ -163,6 +165,7 @@ class AgentProcess:
             lambda directory, _: failed.put_nowait(directory),
             options=LoadOptions(default_config=configs.defaults),
         )
+        self.log_level = LogLevel(settings.log_level)
         dependencies = AgentDependencies(
             settings=settings,
             cluster_id=CLUSTER_ID,
@@ -171,6 +174,7 @@ class AgentProcess:
             logs=self.logs,
             failed_directories=failed,
             client=SimulatedClusterClient(self.world.network, self.endpoint.address),
+            workers=SimulatedWorkers(Random(self.id), latency_s=(0.0001, 0.003)),
             clock=self.world.clock,
             sink=self.records,
             apis=(),
@@ -178,6 +182,7 @@ class AgentProcess:
             configs=configs,
             request_stop=self.stop_requested.set,
             recorded_roles=self._recorded_roles,
+            log_level=self.log_level,
         )
         self.tasks = TaskSet()
         await self.tasks.__aenter__()
@@ -227,7 +232,7 @@ class AgentProcess:
     async def produce(
         self, count: int = 1, *, acks: int = 1, tp: TopicPartition = TP, timeout_ms: int = 1000
     ) -> ProducePartitionResult:
-        records = encode_batch(b"r" * 20, count, max_timestamp=self.world.clock.now_ms())
+        records = encode_client_batch(b"r" * 13, count, timestamp=self.world.clock.now_ms())
         item = ProducePartition(tp.topic, tp.partition, records)
         response = await self.handle(ProduceRequest(acks, timeout_ms, (item,)))
         result: ProducePartitionResult = response.partitions[0]

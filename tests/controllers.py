@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.requests.context import RequestContext
 from cluster.requests.control import (
@@ -129,6 +130,7 @@ class RunningController:
         self.brokers = RecordingBrokers()
         self.sink = MemorySink()
         self.metrics = Metrics()
+        self.log_level = LogLevel()
         self.controller = Controller(
             config=config,
             zookeeper=self.zookeeper,
@@ -137,6 +139,7 @@ class RunningController:
             registry=self.metrics,
             clock=VirtualClock(),
             random=Random(controller_id),
+            log_level=self.log_level,
         )
         self.node = ControllerNode(self.controller, self.zookeeper, ())
         self._stop = asyncio.Event()

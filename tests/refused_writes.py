@@ -18,6 +18,7 @@ from cluster.znodes.paths import (
     REASSIGN_PARTITIONS,
 )
 from cluster.zookeeper.port import Check, Delete, Op, OpResult, SetData, ZkError
+from simulator.recount import recount
 from tests.controllers import RunningController, World, quiesce, until
 
 AFTER_RESUMPTION_S = 100
@@ -160,7 +161,7 @@ async def memory_equals_zookeeper(world: World, c: RunningController) -> None:
                     state.isr,
                     state.partition_epoch,
                 )
-    assert context.recount() == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+    assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
 
 
 async def nothing_is_left_over(world: World, c: RunningController) -> None:

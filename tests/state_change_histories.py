@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from cluster.broker import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.partition import LeaderAndIsr
+from simulator.segments import write_segment
 from state_log.record import Cause, Kind, LoadedPartition, LoggedStateChange, Stamper, StateChange, decode_line
-from state_log.writer import SegmentName, write_segment
+from state_log.writer import SegmentName
 
 Incarnation = tuple[str, str]
 Logs = dict[Incarnation, list[StateChange]]

@@ -59,7 +59,8 @@ def describe(
         live = {b.id: b for b in (await client.describe_controller()).brokers}
         missing = [broker for broker in ids or () if broker not in live]
         if missing:
-            message = f"brokers {missing} are not registered; 'klamm brokers list' shows those that are"
+            named = f"broker{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
+            message = f"{named} not registered; 'klamm brokers list' shows those that are"
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
         load = load_of_brokers((await client.describe_topics()).topics)
         chosen = [broker for _, broker in sorted(live.items()) if not ids or broker.id in ids]
@@ -70,7 +71,7 @@ def describe(
         return described
 
     described = cluster.ask(main)
-    columns = (*BROKER_COLUMNS, "leaders", "preferred", "replicas", "out of sync")
+    columns = (*BROKER_COLUMNS, "leaders", "preferred", "replicas", "out_of_sync")
     write({"brokers": described}, cluster.form, columns, (tuple(b.values())[: len(columns)] for b in described))
     if configs and cluster.form is Format.TABLE:
         for broker in described:
@@ -81,13 +82,17 @@ def describe(
 @app.command(
     epilog=examples(
         "klamm brokers alter default --config unclean.leader.election.enable=true",
+        "klamm brokers alter 1001 --config log.level=debug   (a controller)",
         "klamm brokers alter 2 --delete-config num.replica.fetchers --dry-run",
     )
 )
 @talks_to_cluster()
 def alter(
     broker: Annotated[
-        str, typer.Argument(metavar="ID|default", help="A broker id, or 'default' for the cluster-wide default.")
+        str,
+        typer.Argument(
+            metavar="ID|default", help="The id of a broker or controller, or 'default' for the cluster-wide default."
+        ),
     ],
     *,
     config: ConfigOption = None,
@@ -97,7 +102,7 @@ def alter(
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Change the dynamic configs of one broker, or the cluster-wide default of all.
+    """Change the dynamic configs of one broker or controller, or the cluster-wide default of all.
 
     Takes effect at once, without a restart; keys that need one are refused.
     """
@@ -109,6 +114,7 @@ def alter(
     name = "" if broker == "default" else broker
 
     async def main(client: AdminClient) -> tuple[Plan | None, list[dict[str, Any]]]:
+        await _warn_of_unknown(client, name)
         resource = AlterConfigsResource(BROKER_RESOURCE, name, alterations(configs, deleted))
         response = await client.alter_configs([resource], validate_only=dry_run)
         (result,) = response.responses
@@ -213,6 +219,14 @@ async def _wait_until_gone(client: AdminClient, broker: DescribedBroker, limit_s
     except TimeoutError:
         message = f"broker {broker.id} is shutting down, but is still registered after {limit_s:g} s; raise --timeout"
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+
+
+async def _warn_of_unknown(client: AdminClient, name: str) -> None:
+    """As in Kafka a broker that is not running can be configured; more often its number is a mistake."""
+    described = await client.describe_controller()
+    known = {b.id for b in described.brokers} | {c.id for c in described.controllers}
+    if name and int(name) not in known:
+        say(f"warning: no broker or controller {name} is registered; its configs take effect once it is")
 
 
 async def _configs(client: AdminClient, broker: str) -> list[dict[str, Any]]:

@@ -50,7 +50,8 @@ def health(*, cluster: Cluster) -> None:
 
     Reports offline and under-replicated partitions, partitions below
     min.insync.replicas, brokers that host replicas but are not registered,
-    do not respond or refuse the controller's requests, ISR changes,
+    do not respond or refuse the controller's requests, log directories that
+    failed, replicas that lost records or cannot be loaded, ISR changes,
     reassignments, topic deletions and shutdowns that are stuck, and brokers
     that lost more than 10 % of their preferred leaderships.
     """

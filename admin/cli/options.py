@@ -14,7 +14,9 @@ import typer
 
 from admin.client import AdminClient
 from cluster.errors import ConfigError, StartupError
+from cluster.local_cluster import ClusterState, read_cluster_state
 from cluster.process.documents import Format
+from cluster.process.identity import GONE, state_of
 
 _T = TypeVar("_T")
 
@@ -63,7 +65,9 @@ def connect(bootstrap: str | None, data: Path, timeout_s: float) -> AdminClient:
     Raises ConfigError for a malformed address and StartupError when the folder holds no cluster.
     """
     if bootstrap is None:
-        return AdminClient(bootstrap_of(data), timeout_ms=int(timeout_s * 1000))
+        members = _running_cluster(data).nodes
+        names = {member.address: f"{member.role} {member.id}" for member in members}
+        return AdminClient(list(names), timeout_ms=int(timeout_s * 1000), names=names)
     addresses = [a.strip() for a in bootstrap.split(",") if a.strip()]
     errors = [
         f"--bootstrap: {a!r}: must be HOST:PORT with a port from 1 to 65535" for a in addresses if not _is_address(a)
@@ -75,14 +79,13 @@ def connect(bootstrap: str | None, data: Path, timeout_s: float) -> AdminClient:
     return AdminClient(addresses, timeout_ms=int(timeout_s * 1000))
 
 
-def bootstrap_of(data: Path) -> list[str]:
-    """Addresses that `klamm up` left in the folder of its cluster."""
-    try:
-        return (data / "bootstrap").read_text().strip().split(",")
-    except OSError:
-        raise StartupError(
-            f"no cluster in {data}: start one with 'klamm up --detach', or connect to one with --bootstrap HOST:PORT"
-        ) from None
+def _running_cluster(data: Path) -> ClusterState:
+    """The cluster of a data folder. Raises StartupError when there is none, or none of its nodes is running."""
+    state = read_cluster_state(data)
+    if all(state_of(member.process) == GONE for member in state.nodes):
+        where = "" if data == DEFAULT_DATA else f" --data {data}"
+        raise StartupError(f"the cluster in {data} is stopped; start it with 'klamm up --detach{where}'")
+    return state
 
 
 class Cluster(NamedTuple):

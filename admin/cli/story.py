@@ -11,14 +11,14 @@ from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, Form
 from admin.cli.output import examples, say, write, write_table
 from admin.cli.parsing import parse_partition_names
 from admin.client import AdminClient
-from cluster.errors import PeerUnreachableError, StartupError
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.partition import TopicPartition
 from cluster.process.documents import Format
 from cluster.requests.cluster import DescribeClusterResponse
 from state_log.causes import utc_text
 from state_log.reader import merge, read_state_changes
 from state_log.record import LoggedStateChange
-from state_log.story import StoryLine, leadership_history, story
+from state_log.story import LeadershipSpan, StoryLine, leadership_history, story
 
 app = typer.Typer()
 
@@ -29,7 +29,7 @@ app = typer.Typer()
         "klamm story orders-0",
         "klamm story orders-0 --bootstrap localhost:9092 -o json",
         "klamm story t1-0 --log-dir runs/seed-60",
-        exit_codes="0 done; 1 no logs, or no answer; 2 wrong usage.",
+        exit_codes="0 done; 1 unknown partition, no logs or no answer; 2 wrong usage.",
     ),
 )
 def show(
@@ -48,8 +48,8 @@ def show(
 ) -> None:
     """Show the history of one partition: its leaders, and every recorded change with its cause.
 
-    Causes stand before their effects. Clocks of different nodes are not
-    compared, so times may step back from one line to the next.
+    Oldest first, and causes always before their effects: where the clocks
+    of two nodes disagree, times step back from one line to the next.
     --log-dir and --data read files, which works while the cluster is down;
     --bootstrap asks every live node. Default: --data .klamm
     """
@@ -60,14 +60,18 @@ def show(
         records = _read_files(folders, wanted)
     else:
         records, missing = run(_ask_nodes(bootstrap, timeout, wanted))
-    _tell(records, missing, form)
     for node in missing:
         say(f"incomplete: {node} did not answer")
-    if not records:
-        say(f"no records of {partition}; 'klamm topics list' shows the existing topics")
+    if all(record.partition != wanted.partition for record in records):
+        known = "; there are of its topic" if records else ""
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"no records of partition {partition}{known}; 'klamm topics list' shows the existing topics",
+        )
+    _show(records, missing, form)
 
 
-def _tell(records: list[LoggedStateChange], missing: list[str], form: Format) -> None:
+def _show(records: list[LoggedStateChange], missing: list[str], form: Format) -> None:
     """Print the leaders over time first, because they are asked for most, then every record."""
     lines = story(records)
     leaderships = leadership_history(records)
@@ -80,21 +84,18 @@ def _tell(records: list[LoggedStateChange], missing: list[str], form: Format) ->
     if form is not Format.TABLE:
         write(document, form, (), ())
         return
-    rows = [
-        (
-            "none" if r.leader < 0 else r.leader,
-            r.leader_epoch,
-            utc_text(r.since_ms),
-            "now" if r.until_ms is None else utc_text(r.until_ms),
-            r.why,
-        )
-        for r in leaderships
-    ]
-    if not lines:
-        return
-    write_table(("leader", "epoch", "from (UTC)", "until", "reason"), rows)
+    several = len({span.topic_id for span in leaderships}) > 1
+    columns = ("leader", "epoch", "from (utc)", "until", "reason", *(("topic_id",) if several else ()))
+    write_table(columns, [_row(span)[: len(columns)] for span in leaderships])
     typer.echo("")
-    write_table(("time (UTC)", "node", "event"), [(utc_text(line.at_ms), line.node, line.message) for line in lines])
+    write_table(("time (utc)", "node", "event"), [(utc_text(line.at_ms), line.node, line.message) for line in lines])
+
+
+def _row(span: LeadershipSpan) -> tuple[object, ...]:
+    since, until = utc_text(span.since_ms), "now" if span.until_ms is None else utc_text(span.until_ms)
+    if span.deleted:
+        return "deleted", None, since, None, span.why, span.topic_id
+    return "none" if span.leader < 0 else span.leader, span.leader_epoch, since, until, span.why, span.topic_id
 
 
 def _with_call(line: StoryLine) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def _read_files(folders: Sequence[Path], wanted: TopicPartition) -> list[LoggedS
     absent = [str(folder) for folder in folders if not folder.is_dir()]
     if absent:
         raise StartupError(
-            f"no state-change logs: {', '.join(absent)} is not a folder; pass --data, --log-dir or --bootstrap"
+            f"no state-change logs: {', '.join(absent)} is not a directory; pass --data, --log-dir or --bootstrap"
         )
     return list(read_state_changes(folders, wanted.topic, wanted.partition))
 

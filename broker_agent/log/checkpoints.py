@@ -5,8 +5,8 @@ CleanShutdownFileHandler), so that its tools can read them.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -25,11 +25,35 @@ CLEAN_MARKER: Final = ".kafka_cleanshutdown"
 LOCK_FILE: Final = ".lock"
 
 _VERSION: Final = "0"
-_NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
+_NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
+_LARGEST: Final = 0x7FFF_FFFF_FFFF_FFFF
+_T = TypeVar("_T")
+
+_REMEDIES: Final = {
+    HIGH_WATERMARKS: "restore the file, or delete it: high watermarks then rise again from the log start offsets",
+    LOG_START_OFFSETS: "records that were deleted before their segments were may be read again; delete them again",
+    RECOVERY_POINTS: "every log of the directory is checked from its start",
+    LEADER_EPOCHS: "the leader epochs are taken from the batches",
+    PARTITION_METADATA: "restore the file, or move the partition's directory away, so that it is replicated again",
+    META_PROPERTIES: "restore the file: version=0, broker.id and cluster.id, one a line",
+}
 
 
 class MalformedCheckpointError(OSError):
-    """The content of a checkpoint is malformed; handled like an I/O error of the directory."""
+    """The content of a checkpoint is malformed; handled like an I/O error of what the file belongs to."""
+
+
+def read_checkpoint(disk: Disk, path: str, decode: Callable[[bytes | None], _T]) -> _T:
+    """The decoded content of a file. Raises MalformedCheckpointError, which names the file and the remedy, and OSError.
+
+    Blocks on disk I/O.
+    """
+    content = disk.read_file(path)
+    try:
+        return decode(content)
+    except MalformedCheckpointError as error:
+        name = path.rpartition("/")[2]
+        raise MalformedCheckpointError(f"{path} is malformed ({error}): {_REMEDIES[name]}") from None
 
 
 def write_atomically(disk: Disk, directory: str, name: str, content: bytes) -> None:
@@ -84,7 +108,7 @@ def decode_partition_metadata(content: bytes | None) -> TopicId | None:
         return None
     values = _decode_properties(content, separator=":")
     if values.get("version") != _VERSION or not values.get("topic_id"):
-        raise MalformedCheckpointError(f"malformed {PARTITION_METADATA}: {content[:200]!r}")
+        raise MalformedCheckpointError(f"no version {_VERSION} with a topic_id: {content[:200]!r}")
     return TopicId(values["topic_id"])
 
 
@@ -105,7 +129,7 @@ def decode_meta_properties(content: bytes | None) -> MetaProperties | None:
         return None
     values = _decode_properties(content, separator="=")
     if values.get("version") != _VERSION or not values.get("cluster.id"):
-        raise MalformedCheckpointError(f"malformed {META_PROPERTIES}: {content[:200]!r}")
+        raise MalformedCheckpointError(f"no version {_VERSION} with a cluster.id: {content[:200]!r}")
     return MetaProperties(BrokerId(_number(values.get("broker.id", ""))), values["cluster.id"])
 
 
@@ -140,4 +164,7 @@ def _decode_properties(content: bytes, *, separator: str) -> dict[str, str]:
 def _number(text: str) -> int:
     if _NUMBER.fullmatch(text) is None:
         raise MalformedCheckpointError(f"not a number: {text!r}")
-    return int(text)
+    number = int(text)
+    if abs(number) > _LARGEST:
+        raise MalformedCheckpointError(f"{text} has more than 64 bits")
+    return number

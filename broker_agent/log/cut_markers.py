@@ -8,6 +8,7 @@ order of its metadata changes never shows the truncation without it. It is delet
 from collections.abc import Iterable
 from typing import Final
 
+from broker_agent.log.directory_names import offset_name, parse_offset_name
 from broker_agent.log.disk import Disk
 from cluster.broker import Offset
 
@@ -16,15 +17,16 @@ MARKER_SUFFIX: Final = ".truncated"
 
 def create_cut_marker(disk: Disk, directory: str, offset: Offset) -> str:
     """Create the marker; returns its path."""
-    path = f"{directory}/{offset:020d}{MARKER_SUFFIX}"
+    path = f"{directory}/{offset_name(offset)}{MARKER_SUFFIX}"
     disk.open_file(path).close()
     return path
 
 
 def find_cut_markers(disk: Disk, directory: str) -> dict[str, Offset]:
     """The markers in a partition's directory: path -> offset."""
-    names = (name for name in disk.list_directory(directory) if name.endswith(MARKER_SUFFIX))
-    return {f"{directory}/{name}": Offset(int(name.removesuffix(MARKER_SUFFIX))) for name in names}
+    stems = (name.removesuffix(MARKER_SUFFIX) for name in disk.list_directory(directory) if MARKER_SUFFIX in name)
+    offsets = {stem: parse_offset_name(stem) for stem in stems}
+    return {f"{directory}/{stem}{MARKER_SUFFIX}": at for stem, at in offsets.items() if at is not None}
 
 
 def remove_cut_markers(disk: Disk, paths: Iterable[str]) -> None:

@@ -18,11 +18,9 @@ class DiskFile(Protocol):
 
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Append all buffers with one write to the page cache; all of it, or OSError."""
-        ...
 
     def read(self, position: int, length: int) -> bytes:
         """The bytes from `position`; fewer than `length` only at the end of the file."""
-        ...
 
     def truncate(self, size: int) -> None: ...
 
@@ -31,7 +29,6 @@ class DiskFile(Protocol):
 
         It must be called exactly once. Closing or removing the file in the meantime is harmless.
         """
-        ...
 
     def close(self) -> None: ...
 
@@ -41,57 +38,44 @@ class Disk(Protocol):
 
     def open_file(self, path: str) -> DiskFile:
         """Open for reading and appending; created when missing."""
-        ...
 
     def read_file(self, path: str) -> bytes | None:
         """The whole content, or None when there is no such file."""
-        ...
 
     def list_directory(self, path: str) -> list[str]:
         """Names in sorted order."""
-        ...
 
     def is_directory(self, path: str) -> bool: ...
 
     def make_directory(self, path: str) -> None:
         """Create it with its parents; no error when it exists. OSError unless it can be read and written."""
-        ...
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically; replaces an existing file, never a directory that is not empty."""
-        ...
 
     def remove_file(self, path: str) -> None:
         """Remove one file; a missing one is no error."""
-        ...
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with what is in it; a missing one is no error."""
-        ...
 
     def sync_directory(self, path: str) -> None:
         """Flush the directory: makes files created, renamed and removed in it durable."""
-        ...
 
     def modified_ms(self, path: str) -> int:
         """When the file was last written, in ms since the Unix epoch."""
-        ...
 
     def space(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the file system; -1 where unknown."""
-        ...
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Lock a file exclusively until the process ends; returns a function that releases it, None if it is locked."""
-        ...
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run blocking work in a worker thread; several at a time, in no particular order.
 
         Started work is completed even if the awaiting task is cancelled, which then ends when the work has ended.
         """
-        ...
 
     def close(self) -> None:
         """Wait for running work and end the threads."""
-        ...

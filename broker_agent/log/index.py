@@ -37,10 +37,10 @@ class OffsetIndex:
         self._offsets.append(relative_offset)
         self._positions.append(position)
 
-    def position_before(self, relative_offset: int) -> int:
-        """Position of the greatest entry at or below the offset; 0 if there is none."""
+    def entry_before(self, relative_offset: int) -> tuple[int, int] | None:
+        """The greatest entry at or below the offset, as (relative offset, position); None if there is none."""
         index = bisect_right(self._offsets, relative_offset) - 1
-        return self._positions[index] if index >= 0 else 0
+        return (self._offsets[index], self._positions[index]) if index >= 0 else None
 
     def cut(self, position: int) -> None:
         """Remove the entries at `position` or after it."""
@@ -91,10 +91,10 @@ class TimeIndex:
             self._timestamps.append(timestamp)
             self._offsets.append(relative_offset)
 
-    def offset_before(self, timestamp: int) -> int:
-        """Relative offset below which every timestamp is smaller than the given one; 0 if unknown."""
+    def entry_before(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry below a timestamp, as (timestamp, relative offset): all timestamps up to there are smaller."""
         index = bisect_left(self._timestamps, timestamp) - 1
-        return self._offsets[index] if index >= 0 else 0
+        return (self._timestamps[index], self._offsets[index]) if index >= 0 else None
 
     def cut(self, relative_offset: int) -> None:
         """Remove the entries of batches that end at or after the offset."""
@@ -112,7 +112,8 @@ class TimeIndex:
             return None
         index = cls()
         for timestamp, relative_offset in iter_unpack(_TIME_ENTRY.format, content):
-            if timestamp <= index.last[0] or (len(index) and relative_offset <= index.last[1]):
+            is_first = not len(index)
+            if timestamp <= index.last[0] or relative_offset <= (-1 if is_first else index.last[1]):
                 return None
             index.add(timestamp, relative_offset)
         return index

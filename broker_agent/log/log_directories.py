@@ -11,11 +11,13 @@ from typing import Final
 
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import remove_cut_markers
-from broker_agent.log.directory_names import deleted_name
+from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import create_log
 from broker_agent.log.segments import LogDependencies
+from broker_agent.log.unloadable import UnloadableLog
+from broker_agent.log_damage import DamagedReplica
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, Offset, TopicId
 from cluster.errors import ClusterError, ErrorCode, LogAppendError, StorageError
@@ -35,10 +37,14 @@ class DiskLogDirectories:
         self._dependencies, self._on_failure = dependencies, on_failure
         self._producer_expiration_ms = producer_expiration_ms
         self._directories = {path: LogDirectory(dependencies.disk, path, self._directory_failed) for path in paths}
+        self.unacceptable_names: dict[str, tuple[str, ...]] = {}
+        """Log directory -> its subdirectories that cannot be partitions; they were left alone at the start."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
         dependencies.metrics.watch(self._logs)
         self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
         self._log_counts = dict.fromkeys(paths, 0)  # Logs per directory, those being created included.
+        self._unloadable: dict[TopicPartition, UnloadableLog] = {}
+        self._damaged: list[DamagedReplica] = []
 
     @property
     def directories(self) -> Mapping[str, LogDirectory]:
@@ -48,6 +54,21 @@ class DiskLogDirectories:
     @property
     def live_directories(self) -> tuple[str, ...]:
         return tuple(path for path, directory in self._directories.items() if directory.failure is None)
+
+    @property
+    def failures(self) -> Mapping[str, OSError]:
+        """The failed directories, each with its first error."""
+        return {path: d.failure for path, d in self._directories.items() if d.failure is not None}
+
+    @property
+    def unloadable(self) -> Mapping[TopicPartition, str]:
+        """Why logs of live directories could not be loaded; they stay offline until the process ends."""
+        return {topic_partition: log.why for topic_partition, log in self._unloadable.items()}
+
+    @property
+    def damaged_replicas(self) -> Sequence[DamagedReplica]:
+        """What was found missing when the directories were opened."""
+        return tuple(self._damaged)
 
     def space(self, directory: str) -> tuple[int, int]:
         """Total and usable bytes of the directory's file system. Raises StorageError."""
@@ -66,6 +87,19 @@ class DiskLogDirectories:
         self._log_counts[log.directory] += 1
         return None if present is log else present
 
+    def has(self, topic_partition: TopicPartition) -> bool:
+        """Whether a live directory has a log of the partition, be it one that cannot be loaded."""
+        return topic_partition in self._logs or topic_partition in self._unloadable
+
+    def add_unloadable(self, topic_partition: TopicPartition, log: UnloadableLog) -> None:
+        self._unloadable[topic_partition] = log
+
+    def add_damaged(self, replica: DamagedReplica) -> None:
+        self._damaged.append(replica)
+
+    def forget_damage(self, replica: DamagedReplica) -> None:
+        self._damaged.remove(replica)
+
     # Creating and deleting
 
     async def get_or_create(
@@ -73,6 +107,8 @@ class DiskLogDirectories:
     ) -> PartitionLog:
         while topic_partition in self._creations:
             await self._creations[topic_partition].wait()
+        if topic_partition in self._unloadable:
+            raise self._unloadable[topic_partition].as_error()
         present = self._logs.get(topic_partition)
         if present is not None:
             if topic_id is not None and present.topic_id not in (None, topic_id):
@@ -89,7 +125,11 @@ class DiskLogDirectories:
     async def _create(
         self, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
-        """Create in a live directory, first the one with the fewest logs; a failing one is reported, the next tried."""
+        """Create in a live directory, first the one with the fewest logs; a failing one is reported, the next tried.
+
+        Raises LogAppendError for a name that is not acceptable, before anything is created.
+        """
+        path_in("", topic_partition)
         done = self._creations[topic_partition] = asyncio.Event()
         try:
             while candidates := self.live_directories:
@@ -109,7 +149,7 @@ class DiskLogDirectories:
     async def _create_in(
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
-        path = f"{directory.path}/{topic_partition}"
+        path = path_in(directory.path, topic_partition)
         with directory:
             loaded = await self._dependencies.disk.run(partial(create_log, self._dependencies, path, config, topic_id))
         with directory:  # It may have failed while the thread was at work.
@@ -121,6 +161,9 @@ class DiskLogDirectories:
         failures: dict[TopicPartition, Exception] = {}
         touched: dict[str, list[TopicPartition]] = {}
         for topic_partition in topic_partitions:
+            if topic_partition in self._unloadable:
+                failures[topic_partition] = self._unloadable[topic_partition].as_error()
+                continue
             log = self._logs.get(topic_partition)
             if log is None:
                 continue
@@ -147,19 +190,24 @@ class DiskLogDirectories:
     async def read_high_watermarks(self, directory: str) -> dict[TopicPartition, Offset]:
         disk, path = self._dependencies.disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}"
         with self._directories[directory]:
-            return checkpoints.decode_offsets(await disk.run(lambda: disk.read_file(path)))
+            return await disk.run(partial(checkpoints.read_checkpoint, disk, path, checkpoints.decode_offsets))
 
     async def write_high_watermarks(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
-                content = checkpoints.encode_offsets(offsets)
+                content = checkpoints.encode_offsets({**self._stored(directory, "high_watermark"), **offsets})
                 await self._replace(directory, checkpoints.HIGH_WATERMARKS, content)
 
     async def write_recovery_points(self) -> None:
         await self._in_each_directory(self._write_recovery_points)
 
     async def write_log_start_offsets(self) -> None:
-        await self._in_each_directory(self._write_log_start_offsets)
+        await self._in_each_directory(self.write_log_starts_of)
+
+    def _stored(self, directory: str, name: str) -> dict[TopicPartition, Offset]:
+        """The entries of logs that could not be loaded, which a checkpoint keeps: they may be repaired."""
+        kept = {tp: getattr(log.offsets, name) for tp, log in self._unloadable.items() if log.directory == directory}
+        return {tp: offset for tp, offset in kept.items() if offset > 0}
 
     async def _in_each_directory(self, write: Callable[[str], Awaitable[None]]) -> None:
         for path in self.live_directories:
@@ -170,21 +218,24 @@ class DiskLogDirectories:
 
     async def _write_offsets(self, directory: str) -> None:
         await self._write_recovery_points(directory)
-        await self._write_log_start_offsets(directory)
+        await self.write_log_starts_of(directory)
 
     async def _write_recovery_points(self, directory: str) -> None:
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
                 markers = self._directories[directory].take_cut_markers()
-                points = {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
+                points = self._stored(directory, "recovery_point")
+                points |= {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
                 await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
                 if markers:
                     await self._dependencies.disk.run(partial(remove_cut_markers, self._dependencies.disk, markers))
 
-    async def _write_log_start_offsets(self, directory: str) -> None:
+    async def write_log_starts_of(self, directory: str) -> None:
+        """Rewrite the log-start checkpoint of one directory. Raises StorageError."""
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
-                starts = {
+                starts = self._stored(directory, "log_start_offset")
+                starts |= {
                     log.topic_partition: start
                     for log in self._logs_in(directory)
                     if (start := log.log_start_to_checkpoint) is not None
@@ -260,12 +311,12 @@ class DiskLogDirectories:
         self._dependencies.disk.close()
 
     async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
-        """Close all logs; the clean-shutdown marker is written last, only if every log was closed without an error."""
+        """Close all logs; the clean-shutdown marker is last, if all were loaded and closed without an error."""
         logs = self._logs_in(path)
         results = await asyncio.gather(*(log.close() for log in logs), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         await self._write_offsets(path)
-        if not failures:
+        if not failures and all(log.directory != path for log in self._unloadable.values()):
             await self._replace(path, checkpoints.CLEAN_MARKER, checkpoints.encode_clean_marker(broker_epoch))
 
     def _directory_failed(self, path: str, error: OSError) -> None:
@@ -273,4 +324,6 @@ class DiskLogDirectories:
         for log in self._logs_in(path):
             del self._logs[log.topic_partition]
             log.abandon()
+        for topic_partition in [tp for tp, log in self._unloadable.items() if log.directory == path]:
+            del self._unloadable[topic_partition]
         self._on_failure(path, error)

@@ -1,10 +1,15 @@
-"""Startup: locks and checks the log directories, then loads their logs, several at a time."""
+"""Startup: locks and checks the log directories, then loads their logs, several at a time.
+
+When this is done, everything that a broker needs of its disks has been read, and each directory has been written to.
+"""
 
 import asyncio
+import errno
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import structlog
 from msgspec import Struct
 
 from broker_agent.log import checkpoints
@@ -14,14 +19,22 @@ from broker_agent.log.disk import Disk
 from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import CheckpointedOffsets, load_log
+from broker_agent.log.recovery import LoadedLog, load_log
 from broker_agent.log.segments import LogDependencies
+from broker_agent.log.unloadable import CheckpointedOffsets, UnloadableLog
+from broker_agent.log_damage import DamagedReplica, LogDamage
 from broker_agent.ports import LogConfig
+from cluster.bounds import shortened
 from cluster.broker import BrokerId, Offset
-from cluster.errors import StartupError, StorageError
+from cluster.errors import LogDirectoriesError, StartupError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Gauge
 from state_log.writer import STATE_CHANGE_FOLDER
+
+ROOM_TO_START: Final = 16 << 20
+"""Bytes that must be free in a directory at the start, for more than the largest batch: else the first one fails it."""
+_NAMED_IN_LOG: Final = 10
+_log = structlog.stdlib.get_logger()
 
 
 class LoadOptions(Struct, frozen=True, kw_only=True):
@@ -63,8 +76,10 @@ async def open_log_directories(
 ) -> DiskLogDirectories:
     """Lock, check and load every directory.
 
-    An unusable directory is reported through `on_failure` and left out. Raises StartupError if one belongs to another
-    broker, cluster or process, contains foreign names, if two hold the same partition, or if none is usable.
+    An unusable directory is reported through `on_failure` and left out, a log that cannot be loaded is offline; a
+    subdirectory that no partition can have made is left alone and named in `unacceptable_names`. Raises StartupError if
+    a directory belongs to another broker, cluster or process, or if two hold the same partition, and
+    LogDirectoriesError if none is usable.
     """
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
@@ -78,13 +93,14 @@ async def open_log_directories(
         for result in await asyncio.gather(*map(loader.load, live), return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
+        loader.report_missing()
     except BaseException:
         for directory in logs.directories.values():
             directory.unlock()
         raise
     if not logs.live_directories:
-        reasons = "; ".join(f"{path}: {directory.failure}" for path, directory in logs.directories.items())
-        raise StartupError(f"no log directory can be used: {reasons}")
+        reasons = "; ".join(f"{path}: {failure}" for path, failure in logs.failures.items())
+        raise LogDirectoriesError(f"no log directory can be used: {reasons}")
     return logs
 
 
@@ -94,8 +110,9 @@ async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaPrope
         with directory:
             await disk.run(lambda: disk.make_directory(path))
             directory.lock()
-            content = await disk.run(lambda: disk.read_file(f"{path}/{checkpoints.META_PROPERTIES}"))
-            found = checkpoints.decode_meta_properties(content)
+            file = f"{path}/{checkpoints.META_PROPERTIES}"
+            read = partial(checkpoints.read_checkpoint, disk, file, checkpoints.decode_meta_properties)
+            found = await disk.run(read)
             if found is None:
                 content = checkpoints.encode_meta_properties(owner)
                 await disk.run(partial(checkpoints.write_atomically, disk, path, checkpoints.META_PROPERTIES, content))
@@ -107,49 +124,77 @@ async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaPrope
     ):
         if mine != theirs:
             raise StartupError(
-                f"log directory {path}: {checkpoints.META_PROPERTIES} says {key}={theirs}, expected {mine}; "
-                "the directory belongs to another broker or cluster"
+                f"{path}/{checkpoints.META_PROPERTIES} says {key}={theirs}, expected {mine}; "
+                "the log directory belongs to another broker or cluster"
             )
 
 
 class _Found(Struct, frozen=True):
-    """The log directories' checkpoints and logs, before any log is opened."""
+    """The log directory's checkpoints and logs, before any log is opened."""
 
     partitions: list[TopicPartition]
     offsets: dict[TopicPartition, CheckpointedOffsets]
     is_clean: bool
 
 
-class _Loader(NamedTuple):
-    dependencies: LogDependencies
-    logs: DiskLogDirectories
-    options: LoadOptions
+class _Loader:
+    """Loads the logs of all directories."""
+
+    def __init__(self, dependencies: LogDependencies, logs: DiskLogDirectories, options: LoadOptions) -> None:
+        self._dependencies, self._logs, self._options = dependencies, logs, options
+        self._without_log: list[tuple[TopicPartition, str, Offset]] = []
 
     async def load(self, directory: LogDirectory) -> None:
-        """Load the logs of one directory; an I/O error fails the directory, not the process."""
-        disk, path = self.dependencies.disk, directory.path
+        """Load the logs of one directory; an I/O error outside of a log fails the directory, not the process."""
+        disk, path = self._dependencies.disk, directory.path
         try:
             with directory:
-                is_clean = await disk.run(partial(_consume_clean_marker, disk, path))
-                current, removable = await disk.run(partial(_sort_names, disk, path))
-                directory.remove_later(removable, self.options.default_config.file_delete_delay_ms)
+                _check_room(disk, path)
+                names = await disk.run(partial(_sort_names, disk, path))
+                self._report_unacceptable(path, names.unacceptable)
+                directory.remove_later(names.removable, self._options.default_config.file_delete_delay_ms)
                 offsets = await disk.run(partial(_read_offsets, disk, path))
-                await self._load_logs(directory, _Found(current, offsets, is_clean))
+                # Last: whatever fails before it does not cost the next start a recovery.
+                is_clean = await disk.run(partial(_consume_clean_marker, disk, path))
+                gone = offsets.keys() - names.current - names.deleted
+                self._without_log += [(tp, path, offsets[tp].high_watermark) for tp in sorted(gone)]
+                await self._load_logs(directory, _Found(sorted(names.current), offsets, is_clean))
+                # A directory that cannot be written to fails now, before the broker registers. Not the recovery points:
+                # what was cut below them would be forgotten before it is reported.
+                await self._logs.write_log_starts_of(path)
         except StorageError:
             return
 
+    def report_missing(self) -> None:
+        """Report the replicas whose directories are gone although their high watermarks are checkpointed."""
+        for topic_partition, directory, high_watermark in self._without_log:
+            if high_watermark > 0 and not self._logs.has(topic_partition):
+                why = f"{directory}/{topic_partition} is missing, its high watermark was {high_watermark}"
+                damage = LogDamage(Offset(0), high_watermark, 0, why)
+                self._report(DamagedReplica(topic_partition, None, directory, damage))
+
+    def _report_unacceptable(self, path: str, names: Sequence[str]) -> None:
+        if names:
+            self._logs.unacceptable_names[path] = tuple(names)
+            _log.warning(
+                "Left directories alone that cannot be partitions; move them out of the log directory",
+                directory=path,
+                count=len(names),
+                first=[shortened(name) for name in names[:_NAMED_IN_LOG]],
+            )
+
     async def _load_logs(self, directory: LogDirectory, found: _Found) -> None:
         waiting = list(reversed(found.partitions))
-        left = self.dependencies.metrics.logs_to_recover(directory.path)
+        left = self._dependencies.metrics.logs_to_recover(directory.path)
         left.set(len(waiting))
 
         async def load_until_done(thread: int) -> None:
-            segments_left = self.dependencies.metrics.segments_to_recover(directory.path, thread)
+            segments_left = self._dependencies.metrics.segments_to_recover(directory.path, thread)
             while waiting:
                 await self._load_log(directory, waiting.pop(), found, segments_left)
                 left.dec()
 
-        threads = max(1, self.options.recovery_threads)
+        threads = max(1, self._options.recovery_threads)
         results = await asyncio.gather(*map(load_until_done, range(threads)), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -158,26 +203,63 @@ class _Loader(NamedTuple):
     async def _load_log(
         self, directory: LogDirectory, topic_partition: TopicPartition, found: _Found, segments_left: Gauge
     ) -> None:
-        config = self.options.topic_configs.get(topic_partition.topic, self.options.default_config)
+        config = self._options.topic_configs.get(topic_partition.topic, self._options.default_config)
         path = f"{directory.path}/{topic_partition}"
         offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
         load = partial(
             load_log,
-            self.dependencies,
+            self._dependencies,
             path,
             config,
             offsets,
             is_clean=found.is_clean,
             on_segments_left=segments_left.set,
         )
-        loaded = await self.dependencies.disk.run(load)
+        try:
+            loaded = await self._dependencies.disk.run(load)
+        except Exception as error:  # Whatever is wrong with one log, the others are served.
+            self._leave_out(directory, topic_partition, offsets, error)
+            return
+        self._add(directory, path, topic_partition, config, loaded)
+
+    def _leave_out(
+        self, directory: LogDirectory, topic_partition: TopicPartition, offsets: CheckpointedOffsets, error: Exception
+    ) -> None:
+        path = f"{directory.path}/{topic_partition}"
+        what = str(error) if isinstance(error, OSError) else repr(error)
+        why = f"{path} cannot be loaded: {what}; repair it or move it away, and restart the broker"
+        is_expected = isinstance(error, OSError)
+        _log.error("Log cannot be loaded; its replica is offline", path=path, why=what, exc_info=not is_expected)
+        self._logs.add_unloadable(topic_partition, UnloadableLog(directory.path, why, offsets))
+
+    def _add(
+        self,
+        directory: LogDirectory,
+        path: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        loaded: LoadedLog,
+    ) -> None:
         directory.cut_markers.extend(loaded.cut_markers)
         log = PartitionLog(
-            self.dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
+            self._dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
         )
-        present = self.logs.add_loaded(log)
+        present = self._logs.add_loaded(log)
         if present is not None:
             raise StartupError(f"{topic_partition} is in two places: {present.path} and {path}; move one of them away")
+        if loaded.damage is not None:
+            self._report(DamagedReplica(topic_partition, loaded.topic_id, directory.path, loaded.damage))
+
+    def _report(self, replica: DamagedReplica) -> None:
+        _log.error("Replica is damaged", partition=str(replica.topic_partition), detail=replica.detail)
+        self._logs.add_damaged(replica)
+
+
+def _check_room(disk: Disk, path: str) -> None:
+    """Raise OSError if the file system is full: the broker would register, become leader and fail at once."""
+    _, usable = disk.space(path)
+    if 0 <= usable < ROOM_TO_START:
+        raise OSError(errno.ENOSPC, f"{usable} bytes are free, {ROOM_TO_START} are needed to start; free some", path)
 
 
 def _consume_clean_marker(disk: Disk, path: str) -> bool:
@@ -191,34 +273,46 @@ def _consume_clean_marker(disk: Disk, path: str) -> bool:
 
 
 def _read_offsets(disk: Disk, path: str) -> dict[TopicPartition, CheckpointedOffsets]:
+    """The three offset checkpoints. Raises MalformedCheckpointError for that of the high watermarks."""
     points = _read_or_empty(disk, f"{path}/{checkpoints.RECOVERY_POINTS}")
     starts = _read_or_empty(disk, f"{path}/{checkpoints.LOG_START_OFFSETS}")
-    zero = Offset(0)
-    return {tp: CheckpointedOffsets(points.get(tp, zero), starts.get(tp, zero)) for tp in points.keys() | starts.keys()}
+    file = f"{path}/{checkpoints.HIGH_WATERMARKS}"
+    watermarks = checkpoints.read_checkpoint(disk, file, checkpoints.decode_offsets)
+    known, zero = points.keys() | starts.keys() | watermarks.keys(), Offset(0)
+    return {
+        tp: CheckpointedOffsets(points.get(tp, zero), starts.get(tp, zero), watermarks.get(tp, zero)) for tp in known
+    }
 
 
 def _read_or_empty(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """Read a checkpoint that only saves work; an unreadable one counts as empty."""
+    """Read a checkpoint without which a log can be loaded; a malformed one counts as empty."""
     try:
-        return checkpoints.decode_offsets(disk.read_file(path))
-    except MalformedCheckpointError:
+        return checkpoints.read_checkpoint(disk, path, checkpoints.decode_offsets)
+    except MalformedCheckpointError as error:
+        _log.warning("Checkpoint counts as empty", why=str(error))
         return {}
 
 
-def _sort_names(disk: Disk, path: str) -> tuple[list[TopicPartition], list[str]]:
-    """The partitions to serve, and the paths of logs being deleted. Raises StartupError."""
-    current: list[TopicPartition] = []
-    removable: list[str] = []
+class _Names(NamedTuple):
+    """The subdirectories of a log directory: partitions to serve, those being deleted with their paths, and others."""
+
+    current: set[TopicPartition]
+    deleted: set[TopicPartition]
+    removable: list[str]
+    unacceptable: list[str]
+
+
+def _sort_names(disk: Disk, path: str) -> _Names:
+    found = _Names(set(), set(), [], [])
     for name in disk.list_directory(path):
         if name == STATE_CHANGE_FOLDER or not disk.is_directory(f"{path}/{name}"):
             continue
         parsed = parse_directory_name(name)
         if parsed is None:
-            raise StartupError(
-                f"log directory {path}: {name!r} is no name of a partition; move it out of the directory"
-            )
-        if parsed.kind is DirectoryKind.CURRENT:
-            current.append(parsed.topic_partition)
+            found.unacceptable.append(name)
+        elif parsed.kind is DirectoryKind.CURRENT:
+            found.current.add(parsed.topic_partition)
         elif parsed.kind is DirectoryKind.DELETED:
-            removable.append(f"{path}/{name}")
-    return current, removable
+            found.deleted.add(parsed.topic_partition)
+            found.removable.append(f"{path}/{name}")
+    return found

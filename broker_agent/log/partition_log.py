@@ -13,7 +13,7 @@ from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.log_flusher import LogFlusher
 from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
-from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_by_size
+from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_for_segments
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
 from broker_agent.log.segment import PlacedBatch
@@ -48,7 +48,7 @@ class PartitionLog:
         self.config, self.path = config, path
         self._dependencies, self._log_directory = dependencies, log_directory
         self.segments, self._epochs, self.producers = loaded.segments, loaded.epochs, loaded.producers
-        self._topic_id = loaded.topic_id
+        self._topic_id, self._confirmed_epoch = loaded.topic_id, loaded.confirmed_epoch
         self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
         self._high_watermark = loaded.log_start_offset
         self._flusher = LogFlusher(dependencies, path, loaded)
@@ -92,6 +92,11 @@ class PartitionLog:
         return self.producers.highest_id
 
     @property
+    def confirmed_epoch(self) -> LeaderEpoch:
+        below = (entry.epoch for entry in reversed(self._epochs.entries) if entry.epoch <= self._confirmed_epoch)
+        return next(below, NO_LEADER_EPOCH)
+
+    @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
         return self._epochs.entries
 
@@ -112,9 +117,18 @@ class PartitionLog:
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         with self._usable():
             self._epochs.assign(epoch, start_offset)
+            self._confirmed_epoch = max(self._confirmed_epoch, epoch)
             async with self._writing:
                 self._usable()  # While it waited, the log may have been deleted and its directory renamed.
                 await self._flusher.write_epochs()
+
+    def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
+        with self._usable():
+            confirmed = self._confirmed_epoch = max(self._confirmed_epoch, leader_epoch)
+            start = next((entry.start_offset for entry in self._epochs.entries if entry.epoch > confirmed), None)
+            if start is not None:
+                self.truncate_to(start)
+            return start
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
         if offset > self._high_watermark:
@@ -140,7 +154,7 @@ class PartitionLog:
         with self._usable():
             assert leader_epoch >= (self._epochs.latest or 0), f"epoch {leader_epoch} follows {self._epochs.latest}"
             self._write_topic_id()
-            header = check_batch_of_client(records, self.config, now_ms)
+            header = check_batch_of_client(records, self.config)
             if self.config.message_timestamp_type == "LogAppendTime":
                 records = stamp_append_time(records, now_ms)
                 header = header._replace(max_timestamp=now_ms)
@@ -167,10 +181,11 @@ class PartitionLog:
             if not batches:
                 return NOTHING_APPENDED
             first, last = batches[0].header, batches[-1].header
+            self._confirmed_epoch = max(self._confirmed_epoch, LeaderEpoch(last.leader_epoch))
             if first.base_offset < self._end:
                 self._restart_inside_batch(first)
             # A fetched set may be larger than a segment of this replica: it is split over as many as needed.
-            for run in split_by_size(batches, self.config.segment_bytes):
+            for run in split_for_segments(batches, self.config.segment_bytes):
                 start, end = run[0].position, run[-1].position + run[-1].header.size
                 for _, header in run:
                     epoch, base_offset = LeaderEpoch(header.leader_epoch), Offset(header.base_offset)

@@ -5,6 +5,7 @@ checksum and is ignored if that is wrong, so it needs no fsync. The format is Ka
 batch; the earlier ones follow after the end of what Kafka reads. Source: Kafka ProducerStateManager; KIP-98.
 """
 
+import struct
 from struct import Struct
 from typing import Final
 
@@ -136,6 +137,13 @@ def decode_snapshot(content: bytes | None) -> ProducerStates | None:
     version, crc = _SNAPSHOT_HEADER.unpack_from(content)
     if version != _SNAPSHOT_VERSION or crc32c(memoryview(content)[_SNAPSHOT_HEADER.size :]) != crc:
         return None
+    try:
+        return ProducerStates(_decode_entries(content))
+    except (struct.error, msgspec.MsgspecError, KeyError):
+        return None
+
+
+def _decode_entries(content: bytes) -> dict[int, ProducerEntry]:
     (count,) = _SNAPSHOT_COUNT.unpack_from(content, _SNAPSHOT_HEADER.size)
     start = _SNAPSHOT_HEADER.size + _SNAPSHOT_COUNT.size
     end = start + count * _SNAPSHOT_ENTRY.size
@@ -148,4 +156,4 @@ def decode_snapshot(content: bytes | None) -> ProducerStates | None:
     if content[end:]:
         for producer_id, earlier in msgspec.json.decode(content[end:], type=dict[int, list[ProducerBatch]]).items():
             entries[producer_id].batches[:0] = earlier
-    return ProducerStates(entries)
+    return entries

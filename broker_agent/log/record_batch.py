@@ -1,7 +1,8 @@
 """Record batch headers, version 2: parse, validate, iterate, set leader fields. Records stay opaque.
 
-No single record is read: a batch costs one header and one checksum, however many records it has. All integers are
-big-endian. Source: Kafka DefaultRecordBatch; KIP-98.
+No single record is read here: a batch costs one header and one checksum, however many records it has. (A leader reads
+those of clients once, in `broker_agent.record_walk`.) All integers are big-endian. Source: Kafka DefaultRecordBatch;
+KIP-98.
 """
 
 from collections.abc import Iterator
@@ -70,6 +71,11 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
     @property
+    def has_append_time(self) -> bool:
+        """Whether the timestamps are those of the append, not of the producer."""
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
     def is_control(self) -> bool:
         return bool(self.attributes & _CONTROL)
 
@@ -84,19 +90,17 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader._make(_HEADER.unpack_from(buffer, position))
 
 
-def find_fault(header: BatchHeader, batch: Buffer) -> str | None:
-    """Why `batch`, of exactly the size in `header`, is not a valid batch; None if it is."""
-    if header.last_offset_delta < 0 or header.base_offset < 0:
-        return f"offsets {header.base_offset}..{header.last_offset} are impossible"
-    return find_damage(header, batch)
-
-
 def find_damage(header: BatchHeader, batch: Buffer) -> str | None:
     """Why `batch` cannot be an intact batch, whatever its content: wrong magic, length or checksum; None if it can."""
     if header.magic != MAGIC:
         return f"magic is {header.magic}, not {MAGIC}"
     if header.size < HEADER_SIZE or header.size != len(batch):
         return f"the length field claims {header.size} bytes, there are {len(batch)}"
+    return find_checksum_fault(header, batch)
+
+
+def find_checksum_fault(header: BatchHeader, batch: Buffer) -> str | None:
+    """Why the checksum of `batch`, of exactly the size in `header`, is wrong; None if it is right."""
     with memoryview(batch) as view, view[CHECKSUM_START:] as covered:
         checksum = crc32c(covered)
     if checksum != header.crc:
@@ -142,8 +146,17 @@ def stamp(batch: Buffer, base_offset: Offset, leader_epoch: LeaderEpoch) -> tupl
 
 def stamp_append_time(batch: Buffer, now_ms: int) -> bytes:
     """The batch with log-append time: MaxTimestamp `now_ms`, the attribute bit set, the checksum recomputed."""
+    return _with_timestamp(batch, parse_header(batch).attributes | _LOG_APPEND_TIME, now_ms)
+
+
+def stamp_max_timestamp(batch: Buffer, timestamp: int) -> bytes:
+    """The batch with this MaxTimestamp, the checksum recomputed."""
+    return _with_timestamp(batch, parse_header(batch).attributes, timestamp)
+
+
+def _with_timestamp(batch: Buffer, attributes: int, max_timestamp: int) -> bytes:
     header = parse_header(batch)
     covered = FROM_CHECKSUM.pack(
-        header.attributes | _LOG_APPEND_TIME, header.last_offset_delta, header.base_timestamp, now_ms, *header[9:]
+        attributes, header.last_offset_delta, header.base_timestamp, max_timestamp, *header[9:]
     ) + bytes(batch[HEADER_SIZE:])
     return UP_TO_CHECKSUM.pack(*header[:4], crc32c(covered)) + covered

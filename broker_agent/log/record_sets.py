@@ -1,28 +1,24 @@
-"""Validation of appended records: of a client's batch, and of a set fetched from the leader. Pure.
+"""Validation of appended records by their headers: a client's batch, and a set fetched from the leader. Pure.
 
 Source: Kafka LogValidator, UnifiedLog.analyzeAndValidateRecords.
 """
 
 from typing import NoReturn
 
-from broker_agent.log.record_batch import (
-    HEADER_SIZE,
-    MAGIC,
-    NO_PRODUCER_ID,
-    BatchHeader,
-    find_damage,
-    find_fault,
-    parse_header,
-    walk,
-)
+from broker_agent.log.batch_check import Expected, find_header_fault
+from broker_agent.log.index import MAX_RELATIVE_OFFSET
+from broker_agent.log.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER_ID, BatchHeader, find_damage, parse_header
 from broker_agent.log.segment import PlacedBatch
-from broker_agent.ports import UNLIMITED, LogConfig
+from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode, LogAppendError
 
 
-def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> BatchHeader:
-    """Validate that `records` is one valid batch; returns its header. Raises LogAppendError."""
+def check_batch_of_client(records: bytes, config: LogConfig) -> BatchHeader:
+    """Validate that `records` is one batch with a valid header and checksum; returns the header.
+
+    What is inside is validated by `broker_agent.client_batches`. Raises LogAppendError.
+    """
     size = len(records)
     if size > config.max_message_bytes:
         _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes exceed max.message.bytes {config.max_message_bytes}")
@@ -46,22 +42,9 @@ def check_batch_of_client(records: bytes, config: LogConfig, now_ms: int) -> Bat
         _refuse(ErrorCode.INVALID_RECORD, "a client may not write control batches")
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         _refuse(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent no sequence number")
-    if config.message_timestamp_type == "CreateTime":
-        _check_timestamps(header, config, now_ms)
     if size > config.segment_bytes:
         _refuse(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes exceed segment.bytes {config.segment_bytes}")
     return header
-
-
-def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Refuse timestamps too far in the past or the future; the header has the first and the largest one."""
-    whatever, before_ms = config.message_timestamp_difference_max_ms, config.message_timestamp_before_max_ms
-    after_ms = config.message_timestamp_after_max_ms
-    most_before_ms = whatever if before_ms == UNLIMITED else before_ms
-    most_after_ms = whatever if after_ms == UNLIMITED else after_ms
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp >= 0 and not -most_before_ms <= timestamp - now_ms <= most_after_ms:
-            _refuse(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} is {abs(timestamp - now_ms)} ms from now")
 
 
 def check_set_of_leader(
@@ -74,33 +57,38 @@ def check_set_of_leader(
     retry does not help).
     """
     accepted: list[PlacedBatch] = []
-    next_offset, epoch, end = int(log_end_offset), 0 if latest_epoch is None else int(latest_epoch), 0
-    view = memoryview(records)
-    for position, header in walk(view):
-        if header.leader_epoch > max_epoch:
+    expected = Expected(log_end_offset, leader_epoch=0 if latest_epoch is None else latest_epoch)
+    view, position = memoryview(records), 0
+    while len(view) - position >= HEADER_SIZE:
+        header = parse_header(view, position)
+        if header.size > len(view) - position or header.leader_epoch > max_epoch:
             break
-        fault = find_fault(header, view[position : position + header.size])
-        if fault is not None:
-            _refuse(ErrorCode.CORRUPT_MESSAGE, fault)
-        if header.base_offset < next_offset and (accepted or header.last_offset < next_offset):
-            _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"unexpected offset {header.base_offset}, not >= {next_offset}")
-        if header.leader_epoch < epoch:
-            _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"leader epoch {header.leader_epoch} follows {epoch}")
+        if not accepted and header.base_offset < log_end_offset <= header.last_offset:
+            expected = expected._replace(next_offset=header.base_offset)
+        _check_fetched(header, view[position : position + max(0, header.size)], expected)
         accepted.append(PlacedBatch(position, header))
-        next_offset, epoch, end = header.last_offset + 1, header.leader_epoch, position + header.size
-    else:
-        # The iteration ends silently at a length too small for a batch; that is corruption, not a truncated tail.
-        if len(view) - end >= HEADER_SIZE and parse_header(view, end).size < HEADER_SIZE:
-            _refuse(ErrorCode.CORRUPT_MESSAGE, "a length field is too small for a batch")
+        expected, position = expected.after(header), position + header.size
     return accepted
 
 
-def split_by_size(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
-    """Split into consecutive runs that fit a segment; a batch larger than a segment is a run of its own."""
+def _check_fetched(header: BatchHeader, batch: memoryview, expected: Expected) -> None:
+    """Raise LogAppendError unless the batch is valid: what is damaged may arrive intact next time, the rest may not."""
+    damage = find_damage(header, batch)
+    if damage is not None:
+        _refuse(ErrorCode.CORRUPT_MESSAGE, damage)
+    fault = find_header_fault(header, expected)
+    if fault is not None:
+        _refuse(ErrorCode.UNKNOWN_SERVER_ERROR, fault)
+
+
+def split_for_segments(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
+    """Split into consecutive runs that fit a segment by size and offsets; a larger batch is a run of its own."""
     runs: list[list[PlacedBatch]] = []
     for batch in batches:
         end = batch.position + batch.header.size
-        if runs and end - runs[-1][0].position <= segment_bytes:
+        first = runs[-1][0] if runs else batch
+        fits_index = batch.header.last_offset - first.header.base_offset <= MAX_RELATIVE_OFFSET
+        if runs and end - first.position <= segment_bytes and fits_index:
             runs[-1].append(batch)
         else:
             runs.append([batch])

@@ -4,35 +4,37 @@ Everything here blocks and runs in a worker thread, before the log is in use. So
 LogSegment.recover.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from typing import Final
 
+import structlog
 from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import find_cut_markers
+from broker_agent.log.directory_names import parse_offset_name
+from broker_agent.log.disk import Disk
 from broker_agent.log.epoch_history import EpochHistory
+from broker_agent.log.epoch_recovery import fit_epochs, read_epochs
 from broker_agent.log.producer_state import ProducerStates
-from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from broker_agent.log.segment_recovery import SegmentRecovery
 from broker_agent.log.segments import LogDependencies, Segments, create_segment, open_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
+from broker_agent.log.unloadable import CheckpointedOffsets
+from broker_agent.log_damage import LogDamage
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset, TopicId
+from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 
 UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
-_OFFSET_DIGITS: Final = 20
-
-
-class CheckpointedOffsets(Struct, frozen=True):
-    """The log directory's checkpoints for one log."""
-
-    recovery_point: Offset = Offset(0)
-    log_start_offset: Offset = Offset(0)
+_log = structlog.stdlib.get_logger()
 
 
 class LoadedLog(Struct):
-    """A log loaded from disk. `end_offset` is exclusive; the high watermark is not part of it."""
+    """A log loaded from disk. `end_offset` is exclusive; the high watermark is not part of it.
+
+    `confirmed_epoch`: the newest leader epoch that does not rest on a batch header alone, which no checksum covers.
+    """
 
     segments: Segments
     epochs: EpochHistory
@@ -41,7 +43,9 @@ class LoadedLog(Struct):
     end_offset: Offset
     recovery_point: Offset
     topic_id: TopicId | None
+    confirmed_epoch: LeaderEpoch = NO_LEADER_EPOCH
     cut_markers: tuple[str, ...] = ()
+    damage: LogDamage | None = None
 
 
 def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
@@ -66,44 +70,50 @@ def load_log(
     is_clean: bool,
     on_segments_left: Callable[[int], None] = lambda left: None,
 ) -> LoadedLog:
-    """Open a partition directory. Raises OSError, also for a malformed epoch checkpoint.
+    """Open a partition directory. Raises OSError, also for malformed partition metadata.
 
     `on_segments_left` is called, on this thread, with the number of segments still to be recovered.
     """
     disk = dependencies.disk
     bases = _tidy(dependencies, path)
     markers = find_cut_markers(disk, path)
-    recovery_point = min((checkpointed.recovery_point, *markers.values()))
-    checkpointed_epochs = checkpoints.decode_epochs(disk.read_file(f"{path}/{checkpoints.LEADER_EPOCHS}"))
-    epochs = EpochHistory(checkpointed_epochs)
-    topic_id = checkpoints.decode_partition_metadata(disk.read_file(f"{path}/{checkpoints.PARTITION_METADATA}"))
+    known = _below_markers(checkpointed, markers.values())
+    metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
+    topic_id = checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata)
+    stored_epochs = read_epochs(disk, path)
+    epochs = EpochHistory(stored_epochs)
 
-    opened = [open_segment(dependencies, path, base, config) for base in bases]
-    unsound = {segment.base_offset for segment in opened if not segment.load()}
-    walk_from = None if is_clean or not opened else _trusted_recovery_point(opened[-1], recovery_point)
-    kept = _recover(dependencies, opened, unsound, epochs, walk_from=walk_from, on_segments_left=on_segments_left)
-    on_segments_left(0)
-    segments = Segments(kept or [create_segment(dependencies, path, checkpointed.log_start_offset, config)])
-
-    for sealed in list(segments)[:-1]:
-        sealed.save_indexes()
-    log_start = Offset(max(checkpointed.log_start_offset, segments.first.base_offset))
-    end = segments.active.next_offset
-    if end < log_start:
-        for dropped in segments.mark_all_deleted():
-            disk.remove_file(dropped)
-        segments.replace_all(create_segment(dependencies, path, log_start, config))
-        end = log_start
-    epochs.truncate_from_end(end)
-    if epochs.epoch_at(log_start) is None:
-        # The history was trimmed to a log start that was not checkpointed: rebuild it from the batches.
-        epochs = _history_of(segments.headers(log_start))
-    epochs.truncate_from_start(log_start)
-    point = end if is_clean and not unsound else min(recovery_point, end)
-    remove_snapshots_after(disk, path, end)
-    producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point)
-    epochs.is_dirty = epochs.entries != tuple(checkpointed_epochs)
-    return LoadedLog(segments, epochs, producers, log_start, end, point, topic_id, tuple(markers))
+    recovery = SegmentRecovery([open_segment(dependencies, path, base, config) for base in bases], epochs)
+    try:
+        recovery.run(None if is_clean else known.recovery_point, on_segments_left)
+        for removed in reversed(recovery.removed):
+            _remove(disk, removed.mark_deleted())
+        log_start = max(known.log_start_offset, recovery.kept[0].base_offset if recovery.kept else Offset(0))
+        damage = _find_damage(recovery, log_start, known)
+        segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
+        for sealed in list(segments)[:-1]:
+            sealed.save_indexes()
+        end = segments.active.next_offset
+        epochs, confirmed = fit_epochs(epochs, segments, path, log_start=log_start, end=end)
+        point = end if is_clean and not recovery.faults else min(known.recovery_point, end)
+        remove_snapshots_after(disk, path, end)
+        producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point)
+    except BaseException:
+        recovery.close()
+        raise
+    epochs.is_dirty = epochs.entries != tuple(stored_epochs)
+    return LoadedLog(
+        segments,
+        epochs,
+        producers,
+        log_start,
+        end,
+        point,
+        topic_id,
+        confirmed_epoch=min(confirmed, stored_epochs[-1].epoch if stored_epochs else NO_LEADER_EPOCH),
+        cut_markers=tuple(markers),
+        damage=damage,
+    )
 
 
 def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
@@ -115,81 +125,42 @@ def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
         is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in logs
         if name.endswith(UNFINISHED_SUFFIXES) or is_orphan:
             dependencies.disk.remove_file(f"{path}/{name}")
-    return [Offset(int(stem)) for stem in sorted(logs) if len(stem) == _OFFSET_DIGITS and stem.isdigit()]
+    return [base for base in map(parse_offset_name, sorted(logs)) if base is not None]
 
 
-def _trusted_recovery_point(active: Segment, checkpointed: Offset) -> Offset:
-    """The checkpointed recovery point, or 0 if it cannot be right.
-
-    A recovery point beyond the log end was checkpointed before a truncation. Anything appended since may be torn, so it
-    is ignored and the whole log is checked.
-    """
-    return checkpointed if checkpointed <= active.next_offset else Offset(0)
-
-
-def _recover(
-    dependencies: LogDependencies,
-    opened: list[Segment],
-    unsound: Set[Offset],
-    epochs: EpochHistory,
-    *,
-    walk_from: Offset | None,
-    on_segments_left: Callable[[int], None],
-) -> list[Segment]:
-    """Check the segments that reach beyond `walk_from` (None: none do), and the last one if it is torn.
-
-    Returns the segments up to the first that had to be truncated; the later ones are deleted.
-    """
-    kept: list[Segment] = []
-    for index, segment in enumerate(opened):
-        on_segments_left(len(opened) - index)
-        is_last = index == len(opened) - 1
-        end = segment.next_offset if is_last else opened[index + 1].base_offset
-        is_torn = is_last and segment.base_offset in unsound
-        if not is_torn and (walk_from is None or end <= walk_from):
-            kept.append(segment)
-            continue
-        if kept and not _continues(segment, kept[-1], walk_from):
-            _remove(dependencies, opened[len(kept) :])
-            break
-        kept.append(segment)
-        if not _recover_segment(segment, epochs):
-            _remove(dependencies, opened[len(kept) :])
-            break
-    return kept
+def _below_markers(checkpointed: CheckpointedOffsets, markers: Iterable[Offset]) -> CheckpointedOffsets:
+    """What the checkpoints say of the log after the truncations that they may be older than."""
+    lowest = min((checkpointed.recovery_point, *markers))
+    above = lowest < checkpointed.recovery_point
+    high_watermark = min(checkpointed.high_watermark, lowest) if above else checkpointed.high_watermark
+    return CheckpointedOffsets(lowest, checkpointed.log_start_offset, high_watermark)
 
 
-def _continues(segment: Segment, before: Segment, walk_from: Offset | None) -> bool:
-    """Whether a segment may follow the one before it.
-
-    The preceding segment may have lost complete batches at its end, or all of them, and still be intact; only the gap
-    in offsets shows it. If it was flushed, the gap was always there.
-    """
-    if walk_from is None or segment.base_offset <= walk_from:
-        return segment.base_offset >= before.next_offset
-    return segment.base_offset == before.next_offset
-
-
-def _recover_segment(segment: Segment, epochs: EpochHistory) -> bool:
-    """Check one segment and rebuild its epochs; returns whether it was intact up to its last byte."""
-    size = segment.size
-    # Checkpointed epochs from here on may belong to batches that were truncated after the checkpoint.
-    epochs.truncate_from_end(segment.base_offset)
-    for header in segment.recover():
-        if header.leader_epoch >= 0:
-            epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-    return segment.size == size
+def _find_damage(recovery: SegmentRecovery, log_start: Offset, known: CheckpointedOffsets) -> LogDamage | None:
+    """What the log had by its checkpoints and has not any more; None if nothing is missing."""
+    end = recovery.kept[-1].next_offset if recovery.kept else log_start
+    # A log start offset, too, was below the log end when it was checkpointed.
+    known_end = max(known.recovery_point, known.high_watermark, log_start)
+    why = "; ".join(fault.why for fault in recovery.faults)
+    if end < known_end:
+        return LogDamage(
+            end, known_end, recovery.cut_size, why or f"the log ends at {end}, its checkpoints at {known_end}"
+        )
+    uncut = [fault for fault in recovery.faults if not fault.was_cut]
+    return LogDamage(uncut[0].from_offset, uncut[-1].to_offset, 0, why) if uncut else None
 
 
-def _history_of(headers: Iterable[BatchHeader]) -> EpochHistory:
-    epochs = EpochHistory()
-    for header in headers:
-        if header.leader_epoch >= 0:
-            epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-    return epochs
+def _usable_segments(
+    dependencies: LogDependencies, path: str, config: LogConfig, kept: list[Segment], log_start: Offset
+) -> Segments:
+    """The segments that are left; one empty one if there is none, or if they end below the log start."""
+    if kept and kept[-1].next_offset >= log_start:
+        return Segments(kept)
+    for useless in reversed(kept):
+        _remove(dependencies.disk, useless.mark_deleted())
+    return Segments([create_segment(dependencies, path, log_start, config)])
 
 
-def _remove(dependencies: LogDependencies, segments: list[Segment]) -> None:
-    for segment in reversed(segments):
-        for path in segment.mark_deleted():
-            dependencies.disk.remove_file(path)
+def _remove(disk: Disk, paths: list[str]) -> None:
+    for path in paths:
+        disk.remove_file(path)

@@ -4,20 +4,24 @@ It handles batches and positions, not leaders, epochs or watermarks. Source: Kaf
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
+import structlog
+
+from broker_agent.log.batch_check import BatchWalk, Fault, expected_in_segment, find_header_fault
+from broker_agent.log.directory_names import offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from broker_agent.log.record_batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
-    find_fault,
     parse_header,
     whole_batches,
 )
 from broker_agent.ports import LogConfig
-from cluster.broker import Offset
+from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -25,8 +29,8 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
 
-_SMALL_READ: Final = 8 << 10
-_LARGE_READ: Final = 1 << 20
+_READ_AT_ONCE: Final = 8 << 10
+_log = structlog.stdlib.get_logger()
 
 
 class PlacedBatch(NamedTuple):
@@ -36,9 +40,9 @@ class PlacedBatch(NamedTuple):
     header: BatchHeader
 
 
-def segment_stem(directory: str, base_offset: int) -> str:
-    """Path of a segment's files without their suffix: 20 digits, so that names sort like offsets."""
-    return f"{directory}/{base_offset:020d}"
+def segment_stem(directory: str, base_offset: Offset) -> str:
+    """Path of a segment's files without their suffix."""
+    return f"{directory}/{offset_name(base_offset)}"
 
 
 class Segment:
@@ -57,6 +61,8 @@ class Segment:
         self._largest = (NO_TIMESTAMP, 0)  # timestamp, relative last offset of its batch
         self.base_offset = base_offset
         self.next_offset = base_offset
+        self.last_epoch = NO_LEADER_EPOCH
+        """Leader epoch of the last batch; -1 without one."""
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
         self.first_timestamp = NO_TIMESTAMP
@@ -83,90 +89,109 @@ class Segment:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._rewrite(suffix, b"")
 
-    def load(self) -> bool:
-        """Load the indexes, rebuild them unless they match the file, and scan the batches they do not cover.
+    @property
+    def path(self) -> str:
+        return self._stem + LOG_SUFFIX
 
-        Returns whether every byte of the file belongs to a complete batch. Checksums are not verified.
+    def load(self, next_base: Offset | None = None) -> Fault | None:
+        """Load the indexes, rebuild them unless they match the file, and check the batches they do not cover.
+
+        `next_base`: where the next segment begins. Returns why the file is not sound from some position on; None if it
+        is, as far as it was checked.
         """
+        index, times = self._read_indexes()
+        self._index, self._times = index, times
+        if not self._fits():
+            self._warn_of_index("does not match the segment")
+            self._forget_indexes()
+        self._entries_on_disk, self._times_on_disk = len(self._index), len(self._times)
+        return self._check_uncovered(next_base)
+
+    def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """The content of the index files; empty ones if either cannot be an index."""
         contents = [self._disk.read_file(self._stem + suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         index = None if contents[0] is None else OffsetIndex.decode(contents[0])
         times = None if contents[1] is None else TimeIndex.decode(contents[1])
-        if index is None or times is None or not self._fits(index, times):
-            index, times = OffsetIndex(), TimeIndex()
-            self.create_indexes()
-        self._index, self._times = index, times
-        self._entries_on_disk, self._times_on_disk = len(index), len(times)
-        first = next(self.batches(), None)
-        self.first_timestamp = NO_TIMESTAMP if first is None else first.header.max_timestamp
-        return self._walk_uncovered()
+        if index is not None and times is not None:
+            return index, times
+        self._warn_of_index("is missing" if None in contents else "is not an index")
+        self.create_indexes()
+        return OffsetIndex(), TimeIndex()
 
-    def _fits(self, index: OffsetIndex, times: TimeIndex) -> bool:
-        """Whether the last entries point to the batches they name: a stale index must not misdirect reads."""
-        relative_offset, position = index.last
-        header = self._file.read(position, HEADER_SIZE)
-        offset = self.base_offset + relative_offset
-        if len(index) and (len(header) < HEADER_SIZE or parse_header(header).last_offset != offset):
+    def _warn_of_index(self, why: str) -> None:
+        files = f"{self._stem}{INDEX_SUFFIX} or {TIME_INDEX_SUFFIX}"
+        _log.warning("Index files are rebuilt from the segment", files=files, why=why)
+
+    def _fits(self) -> bool:
+        """Whether the last entries belong to the batches they name: a stale index must not misdirect reads."""
+        relative_offset, position = self._index.last
+        if len(self._index) and not self._has_batch(position, relative_offset):
             return False
-        return not len(times) or times.last[1] <= relative_offset or self._has_batch_to(index, times.last[1])
+        return not len(self._times) or self._has_timestamp(self._times.last)
 
-    def _has_batch_to(self, index: OffsetIndex, relative_offset: int) -> bool:
-        start = index.position_before(relative_offset)
-        return any(b.header.last_offset == self.base_offset + relative_offset for b in self.batches(start))
+    def _has_batch(self, position: int, relative_offset: int) -> bool:
+        placed = next(self.batches(position), None)
+        return placed is not None and placed.header.last_offset == self.base_offset + relative_offset
 
-    def _walk_uncovered(self) -> bool:
-        """Scan from the last index entry to the end of the file and update everything derived from the batches."""
+    def _has_timestamp(self, entry: tuple[int, int]) -> bool:
+        """Whether the batch that an entry of the time index names has its timestamp."""
+        timestamp, relative_offset = entry
+        before = self._index.entry_before(relative_offset)
+        offset = self.base_offset + relative_offset
+        for _, header in self.batches(0 if before is None else before[1]):
+            if header.last_offset >= offset:
+                return header.base_offset <= offset and header.max_timestamp == timestamp
+        return False
+
+    def _check_uncovered(self, next_base: Offset | None = None) -> Fault | None:
+        """Check from the last index entry to the end of the file and update everything derived from the batches."""
+        expected = expected_in_segment(self.base_offset, next_base=next_base)
+        first = next(self.batches(), None)
+        is_sound = first is not None and find_header_fault(first.header, expected) is None
+        self.first_timestamp = first.header.max_timestamp if first is not None and is_sound else NO_TIMESTAMP
         self._largest, self._last_entry_position = self._times.last, self._index.last[1]
-        self.next_offset = self.base_offset
-        end = self._last_entry_position
-        for position, header in self.batches(end, chunk=_LARGE_READ):
+        self.next_offset, self.last_epoch = self.base_offset, NO_LEADER_EPOCH
+        walk = BatchWalk(self._file.read, self.size, expected, start=self._last_entry_position)
+        for position, header, _ in walk:
             self._record_batch(position, header)
-            end = position + header.size
-        return end == self.size
+        return walk.fault
 
-    def recover(self) -> Iterator[BatchHeader]:
-        """Check every batch with its checksum; truncate the file at the first invalid one. Yields the valid ones.
+    def recover(
+        self, epoch_before: int, on_batch: Callable[[BatchHeader], None], next_base: Offset | None
+    ) -> Fault | None:
+        """Check every batch; truncate the file at the first that is not valid, and return why. Rebuilds the indexes.
 
-        Invalid: short, malformed, wrong checksum, or starting below the end of its predecessor. The file is truncated
-        when the iteration ends. Indexes are rebuilt on the way.
+        `epoch_before`: the leader epoch of the batch before this segment, -1 if unknown; `next_base`: as of `load`.
         """
+        self._forget_indexes()
+        self.next_offset, self.last_epoch = self.base_offset, NO_LEADER_EPOCH
+        self.is_dirty = True
+        walk = BatchWalk(self._file.read, self.size, expected_in_segment(self.base_offset, epoch_before, next_base))
+        for position, header, _ in walk:
+            self._record_batch(position, header)
+            on_batch(header)
+        if walk.fault is not None:
+            self._file.truncate(walk.end)
+        return walk.fault
+
+    def _forget_indexes(self) -> None:
         self._index, self._times, self._largest = OffsetIndex(), TimeIndex(), (NO_TIMESTAMP, 0)
         self._entries_on_disk, self._times_on_disk, self._last_entry_position = 0, 0, 0
         self.create_indexes()
-        self.next_offset = self.base_offset
-        self.is_dirty = True
-        end = 0
-        for header, batch in self._whole_batches():
-            if header.base_offset < self.next_offset or find_fault(header, batch) is not None:
-                break
-            self._record_batch(end, header)
-            end += header.size
-            yield header
-        if end < self.size:
-            self._file.truncate(end)
 
-    def _whole_batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch of the file with its bytes, as far as the length fields are valid."""
-        buffer, start, position = b"", 0, 0
-        while self.size - position >= HEADER_SIZE:
-            at = position - start
-            if len(buffer) - at < HEADER_SIZE:
-                buffer, start, at = self._file.read(position, _LARGE_READ), position, 0
-            header = parse_header(buffer, at)
-            if header.size < HEADER_SIZE or header.size > self.size - position:
-                return
-            if header.size > len(buffer) - at:
-                buffer, start, at = self._file.read(position, max(_LARGE_READ, header.size)), position, 0
-            yield header, memoryview(buffer)[at : at + header.size]
-            position += header.size
+    def sound_headers(self) -> Iterator[BatchHeader]:
+        """The headers of all batches up to the first that is not valid; every checksum is verified."""
+        walk = BatchWalk(self._file.read, self.size, expected_in_segment(self.base_offset))
+        return (header for _, header, _ in walk)
 
     # Reading
 
-    def batches(self, position: int = 0, *, chunk: int = _SMALL_READ) -> Iterator[PlacedBatch]:
-        """The headers of all batches from a batch boundary on; `chunk` bytes are read at a time."""
+    def batches(self, position: int = 0) -> Iterator[PlacedBatch]:
+        """The headers of all batches from a batch boundary on, as they are in the file."""
         buffer, start = b"", 0
         while True:
             if len(buffer) - (position - start) < HEADER_SIZE:
-                buffer, start = self._file.read(position, chunk), position
+                buffer, start = self._file.read(position, _READ_AT_ONCE), position
                 if len(buffer) < HEADER_SIZE:
                     return
             header = parse_header(buffer, position - start)
@@ -175,10 +200,29 @@ class Segment:
             yield PlacedBatch(position, header)
             position += header.size
 
+    def _batches_near(self, relative_offset: int) -> Iterator[PlacedBatch]:
+        """The batches from the last indexed one at or before the offset on; an index that misleads is rebuilt."""
+        entry = self._index.entry_before(relative_offset)
+        if entry is None:
+            return self.batches()
+        batches = self.batches(entry[1])
+        first = next(batches, None)
+        if first is not None and first.header.last_offset == self.base_offset + entry[0]:
+            return chain((first,), batches)
+        self._rebuild_indexes()
+        entry = self._index.entry_before(relative_offset)
+        return self.batches(0 if entry is None else entry[1])
+
+    def _rebuild_indexes(self) -> None:
+        self._warn_of_index("points to no batch")
+        self._forget_indexes()
+        self._check_uncovered()
+        self.save_indexes()
+
     def find(self, offset: Offset) -> PlacedBatch | None:
         """The first batch that ends at or after `offset`, or None."""
-        start = self._index.position_before(offset - self.base_offset) if offset > self.base_offset else 0
-        return next((batch for batch in self.batches(start) if batch.header.last_offset >= offset), None)
+        near = self._batches_near(offset - self.base_offset)
+        return next((batch for batch in near if batch.header.last_offset >= offset), None)
 
     def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes | None:
         """Complete batches from the one with `start` on, ending below `upper_bound`. None: nothing from `start` on."""
@@ -198,8 +242,11 @@ class Segment:
         """The first batch with a timestamp at or after the given one that ends at or after `start`."""
         if self.largest_timestamp < timestamp:
             return None
-        position = self._index.position_before(self._times.offset_before(timestamp))
-        for _, header in self.batches(position):
+        before = self._times.entry_before(timestamp)
+        if before is not None and not self._has_timestamp(before):
+            self._rebuild_indexes()
+            before = self._times.entry_before(timestamp)
+        for _, header in self._batches_near(-1 if before is None else before[1]):
             if header.max_timestamp >= timestamp and header.last_offset >= start:
                 return header
         return None
@@ -225,6 +272,7 @@ class Segment:
             self._times.add(*self._largest)
             self._last_entry_position = position
         self.next_offset = Offset(header.last_offset + 1)
+        self.last_epoch = LeaderEpoch(header.leader_epoch)
 
     def has_room(self, incoming_size: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a set fits by size, by the width of relative offsets, and by the size of the indexes.
@@ -260,7 +308,7 @@ class Segment:
         self._save_indexes_anew()
         self._file.truncate(position)
         self.is_dirty = True
-        self._walk_uncovered()
+        self._check_uncovered()
         return True
 
     # Flushing and deleting

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+import structlog
+
+from broker_agent.log.directory_names import offset_name, parse_offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.producer_state import ProducerStates, decode_snapshot
 from broker_agent.log.segments import Segments
@@ -10,6 +13,7 @@ from cluster.broker import Offset
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 _KEPT: Final = 2
+_log = structlog.stdlib.get_logger()
 
 
 def write_snapshot(disk: Disk, directory: str, states: ProducerStates, offset: Offset) -> None:
@@ -36,23 +40,25 @@ def rebuild_producers(
     """The state up to `end`: from the latest snapshot not above `trusted_up_to` and the batch headers after it."""
     states, start = ProducerStates(), Offset(0)
     for offset in sorted(_offsets(disk, directory), reverse=True):
-        snapshot = decode_snapshot(disk.read_file(_path(directory, offset))) if offset <= trusted_up_to else None
+        if offset > trusted_up_to:
+            continue
+        snapshot = decode_snapshot(disk.read_file(_path(directory, offset)))
         if snapshot is not None:
             states, start = snapshot, offset
             break
+        _log.warning("Producer snapshot is not valid; an earlier one is used", file=_path(directory, offset))
     for header in segments.headers(start):
-        if header.last_offset >= end:
-            break
-        states.update(header)
+        if start <= header.base_offset and header.last_offset < end:
+            states.update(header)
     return states
 
 
 def _offsets(disk: Disk, directory: str) -> Iterator[Offset]:
     for name in disk.list_directory(directory):
-        stem = name.removesuffix(SNAPSHOT_SUFFIX)
-        if stem != name and stem.isascii() and stem.isdigit():
-            yield Offset(int(stem))
+        offset = parse_offset_name(name.removesuffix(SNAPSHOT_SUFFIX)) if name.endswith(SNAPSHOT_SUFFIX) else None
+        if offset is not None:
+            yield offset
 
 
 def _path(directory: str, offset: Offset) -> str:
-    return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+    return f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"

@@ -9,7 +9,6 @@ class WallClock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
-        ...
 
 
 class SystemClock:

@@ -1,7 +1,8 @@
 """Diagnostic logging of a process for operators; separate from the state-change log.
 
-One line per event: key=value on a terminal, JSON otherwise. Libraries that use `logging` (kazoo, grpc, asyncio) are
-formatted the same way. Use `structlog.stdlib.get_logger()` with a constant message and fields.
+One line per event: key=value on a terminal, JSON otherwise; lines that repeat are limited. Libraries that use `logging`
+(kazoo, grpc, asyncio) are formatted the same way. Use `structlog.stdlib.get_logger()` with a constant message and
+fields.
 """
 
 import logging
@@ -13,6 +14,8 @@ from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+from cluster.process.repeated_lines import RepeatedLines
 
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 _NOISY_LIBRARIES = ("kazoo", "grpc", "asyncio", "py4j")
@@ -46,12 +49,19 @@ def configure_diagnostics(role: str, node: object = None, *, level: str = "INFO"
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
     handler = logging.StreamHandler(target)
+    handler.addFilter(RepeatedLines())
     handler.setFormatter(_formatter(shared, for_person=target.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    set_log_level(level)
+
+
+def set_log_level(level: str) -> None:
+    """Write only lines of this level (such as "debug", in any case) and above; of libraries, no less than warnings."""
+    root = logging.getLogger()
+    root.setLevel(level.upper())
     for library in _NOISY_LIBRARIES:
-        logging.getLogger(library).setLevel(logging.WARNING)
+        logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
 
 
 @contextmanager

@@ -8,10 +8,16 @@ class ExitCode(IntEnum):
 
     OK = 0
     REFUSED = 1
-    """The cluster refused the request or is not reachable; the request was not carried out."""
+    """The cluster refused the request or is not reachable; the request was not carried out. Of a controller or broker:
+    it cannot run now, for lack of ZooKeeper or of an address; or it failed by a bug. Another attempt may help.
+    """
     USAGE = 2
     """The command line or a setting is invalid; a retry does not help."""
     FINDINGS = 3
     """Completed, and an audit, a check or a simulation found something."""
     INCOMPLETE = 4
     """Nothing found, but not everything could be checked."""
+    DISK = 5
+    """A broker has no log directory that it can use, or none any more: its disks need a person."""
+    ID_TAKEN = 6
+    """Another process is registered with this id. It ends with that process, or with the session of one that died."""

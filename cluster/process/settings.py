@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
+from cluster.compression import LARGEST_BATCH
 from cluster.protocol_version import NEWEST, ProtocolVersion
 
 INT64_MAX: Final = 2**63 - 1
@@ -33,6 +34,10 @@ def _refuse_true(value: bool) -> bool:
 
 def _upper_case(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
+
+
+def _lower_case(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
 
 
 def _refuse_another_size(value: int) -> int:
@@ -229,8 +234,14 @@ class _KlammKeys(_Keys):
     """Authentication scheme: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no
     server configuration.
     """
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower_case)] = "info"
+    """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
+    klamm_max_decompressed_batch_bytes: Annotated[_Number, Field(ge=1, le=LARGEST_BATCH)] = 104_857_600
+    """A leader refuses a client's batch that decompresses to more."""
+    klamm_decompression_memory_bytes: Positive = 268_435_456
+    """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
 class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _ClusterKeys):

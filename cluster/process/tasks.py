@@ -3,12 +3,12 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from cluster.errors import ClusterError, ConfigError, StartupError
+from cluster.errors import ClusterError, ConfigError, StartupError, StoppingError
 from cluster.process.exit_codes import ExitCode
 
 _T = TypeVar("_T")
@@ -36,9 +36,21 @@ class TaskSet:
         self.cancel_all()
         await self._group.__aexit__(kind, error, trace)
 
+    async def leave(self, error: BaseException | None) -> None:
+        """End the tasks of an object whose own block ended with `error`, which is not wrapped into a group."""
+        own = error if isinstance(error, asyncio.CancelledError) else None
+        await self.__aexit__(type(own) if own else None, own, None)
+
     def start(self, coroutine: Coroutine[Any, Any, _T], *, name: str) -> asyncio.Task[_T]:
-        """Run a coroutine in the background. The returned task may be awaited or cancelled separately."""
-        task = self._group.create_task(coroutine, name=name)
+        """Run a coroutine in the background. The returned task may be awaited or cancelled separately.
+
+        Raises StoppingError, and drops the coroutine, once the block ends.
+        """
+        try:
+            task = self._group.create_task(coroutine, name=name)
+        except RuntimeError as error:
+            coroutine.close()
+            raise StoppingError(f"{name}: the process is ending") from error
         self._running[task] = None
         task.add_done_callback(self._forget)
         return task
@@ -78,8 +90,8 @@ def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> i
     A second SIGTERM has no effect: supervisors repeat it, and a clean shutdown avoids a recovery. A second SIGINT
     cancels the shutdown.
 
-    ConfigError exits with 2 and StartupError with 1, with the message on stderr and no traceback. Refuses to run under
-    `python -O`: assertions are part of the protocol's safety.
+    ConfigError exits with 2 and StartupError with its own code, with the message on stderr and no traceback. Refuses to
+    run under `python -O`: assertions are part of the protocol's safety.
     """
     if not __debug__:
         sys.stderr.write("klamm does not run under python -O: its assertions guard the data\n")
@@ -91,8 +103,7 @@ def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> i
         _report(group)
         return_code = ExitCode.USAGE
     except* StartupError as group:
-        _report(group)
-        return_code = ExitCode.REFUSED
+        return_code = _report(group)
     else:
         return_code = ExitCode.OK
     return return_code
@@ -130,9 +141,17 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def _report(group: BaseExceptionGroup[ClusterError]) -> None:
+def _report(group: BaseExceptionGroup[ClusterError]) -> ExitCode:
+    """Write each error to stderr; returns the exit code of the first StartupError."""
+    errors = [*_leaves(group)]
+    for error in errors:
+        sys.stderr.write(f"{error}\n")
+    return next((error.exit_code for error in errors if isinstance(error, StartupError)), ExitCode.REFUSED)
+
+
+def _leaves(group: BaseExceptionGroup[ClusterError]) -> Iterator[ClusterError]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            _report(error)
+            yield from _leaves(error)
         else:
-            sys.stderr.write(f"{error}\n")
+            yield error

@@ -26,4 +26,3 @@ class RequestHandler(Protocol):
         A request with a streamed response (WatchRequest) returns an async iterator of responses. Raises ApiError if an
         administrative request is refused as a whole.
         """
-        ...

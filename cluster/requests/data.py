@@ -15,7 +15,7 @@ from cluster.broker import (
     Offset,
     TopicId,
 )
-from cluster.errors import ErrorCode
+from cluster.errors import ErrorCode, RecordError
 
 
 class FetchPartition(Struct, frozen=True):
@@ -149,6 +149,7 @@ class ProducePartitionResult(Struct, frozen=True):
     error_message: str = ""
     current_leader_id: BrokerId = BrokerId(-1)
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    record_errors: tuple[RecordError, ...] = ()
 
 
 class ProduceResponse(Struct, frozen=True):

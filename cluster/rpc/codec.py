@@ -22,8 +22,8 @@ from google.protobuf.message_factory import GetMessageClass
 from cluster.broker import ZERO_TOPIC_ID, TopicId
 from cluster.errors import ApiError, ErrorCode
 
-# Fields of domain types that are not sent.
-_LEFT_OUT: Final = frozenset({("Broker", "features")})
+NOT_SENT: Final = frozenset({("Broker", "features")})
+"""Fields of domain types that are not sent."""
 _REQUIRED: Final = object()
 
 # `wire` below is a FieldDescriptor; its stubs declare every message type optional, so it is untyped.
@@ -65,7 +65,7 @@ class Codec(NamedTuple):
 def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -> Codec:
     """Derive the codec of a domain type and its message."""
     descriptor = message_class.DESCRIPTOR
-    fields = [f for f in _fields(domain_type) if (domain_type.__name__, f.name) not in _LEFT_OUT]
+    fields = [f for f in _fields(domain_type) if (domain_type.__name__, f.name) not in NOT_SENT]
     names, on_wire = {f.name for f in fields}, set(descriptor.fields_by_name)
     assert names == on_wire, f"{domain_type.__name__} and {descriptor.name} differ in {sorted(names ^ on_wire)}"
     writers = [(f.name, _writer(f, descriptor.fields_by_name[f.name])) for f in fields]

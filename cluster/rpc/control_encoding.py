@@ -9,20 +9,24 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 from weakref import ref
 
+from msgspec.structs import replace
+
 from cluster.broker import Broker
 from cluster.partition import RECOVERED
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
-    RequestCause,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from cluster.rpc.codec import codec_for
 from klamm.v1 import control_pb2
-from klamm.v1.partition_pb2 import Endpoint
 
+_leader_and_isr: Final = codec_for(LeaderAndIsrRequest, control_pb2.LeaderAndIsrRequest)
+_update_metadata: Final = codec_for(UpdateMetadataRequest, control_pb2.UpdateMetadataRequest)
+_broker: Final = codec_for(Broker, control_pb2.Broker)
 _Part = TypeVar("_Part", Broker, LeaderAndIsrPartitionState, UpdateMetadataTopicState)
 
 
@@ -39,39 +43,15 @@ _encoded: Final[dict[int, _Encoded]] = {}
 
 
 def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
-    rest = control_pb2.LeaderAndIsrRequest(
-        controller_id=request.controller_id,
-        controller_epoch=request.controller_epoch,
-        broker_epoch=request.broker_epoch,
-        live_leaders=[
-            control_pb2.LiveLeader(broker_id=leader.broker_id, host=leader.host, port=leader.port)
-            for leader in request.live_leaders
-        ],
-        causes=_causes(request.causes),
-    )
     topics = [_length_prefixed(4, _leader_and_isr_topic(topic)) for topic in request.topic_states]
-    return b"".join([rest.SerializeToString(), *topics])
+    return b"".join([_leader_and_isr.encode(replace(request, topic_states=())), *topics])
 
 
 def encode_update_metadata(request: UpdateMetadataRequest) -> bytes:
-    header = control_pb2.UpdateMetadataRequest(
-        controller_id=request.controller_id,
-        controller_epoch=request.controller_epoch,
-        broker_epoch=request.broker_epoch,
-        causes=_causes(request.causes),
-    )
+    header = _update_metadata.encode(replace(request, topic_states=(), live_brokers=()))
     topics = _encode(request.topic_states, _update_metadata_topic)
-    brokers = _encode(request.live_brokers, _live_broker)
-    return b"".join([header.SerializeToString(), *topics, *brokers])
-
-
-def _causes(causes: Sequence[RequestCause]) -> list[control_pb2.RequestCause]:
-    return [
-        control_pb2.RequestCause(
-            controller_id=cause.controller_id, controller_epoch=cause.controller_epoch, event=cause.event, id=cause.id
-        )
-        for cause in causes
-    ]
+    brokers = _encode(request.live_brokers, lambda broker: _length_prefixed(5, _broker.encode(broker)))
+    return b"".join([header, *topics, *brokers])
 
 
 def _encode(parts: Sequence[_Part], serialise: Callable[[_Part], bytes]) -> list[bytes]:
@@ -136,16 +116,6 @@ def _update_metadata_partition(state: UpdateMetadataPartitionState) -> bytes:
     )
     if state.offline_replicas:
         message.offline_replicas.extend(state.offline_replicas)
-    return message.SerializeToString()
-
-
-def _live_broker(broker: Broker) -> bytes:
-    message = control_pb2.UpdateMetadataRequest()
-    endpoints = [
-        Endpoint(host=e.host, port=e.port, listener=e.listener, security_protocol=e.security_protocol)
-        for e in broker.endpoints
-    ]
-    message.live_brokers.add(id=broker.id, endpoints=endpoints, rack=broker.rack)
     return message.SerializeToString()
 
 

@@ -43,6 +43,7 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: grpc.StatusCode.PERMISSION_DENIED,
     ErrorCode.INVALID_TIMESTAMP: _INVALID,
     ErrorCode.UNSUPPORTED_VERSION: grpc.StatusCode.UNIMPLEMENTED,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: grpc.StatusCode.INVALID_ARGUMENT,
     ErrorCode.TOPIC_ALREADY_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
     ErrorCode.INVALID_PARTITIONS: _INVALID,
     ErrorCode.INVALID_REPLICATION_FACTOR: _INVALID,
@@ -78,6 +79,17 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.INELIGIBLE_REPLICA: _CONFLICT,
     ErrorCode.NEW_LEADER_ELECTED: _CONFLICT,
 }
+
+_REASONS: Final = {
+    "Connection refused": "connection refused",
+    "DNS resolution failed": "the host name cannot be resolved",
+    "Timeout occurred": "connection timed out",
+    "No route to host": "no route to the host",
+    "Network is unreachable": "the network is unreachable",
+    "Connection reset": "connection closed",
+    "Socket closed": "connection closed",
+}
+"""What gRPC's details contain, and what messages say instead."""
 
 
 def status_of(error: ClusterError) -> grpc.Status:
@@ -124,4 +136,13 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
                 leader_address=info.metadata.get("leader_address"),
                 violations=[FieldViolation(v.field, v.description) for v in wrong.field_violations],
             )
-    return PeerUnreachableError(address, f"{call.code().name}: {call.details()}")
+    return PeerUnreachableError(address, _short_reason(call))
+
+
+def _short_reason(call: grpc.aio.AioRpcError) -> str:
+    """Why there was no answer: gRPC's text, without the addresses and layers that it repeats."""
+    details = call.details() or ""
+    if call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return "timed out"
+    known = next((reason for text, reason in _REASONS.items() if text in details), None)
+    return f"{call.code().name}: {details}" if known is None else known

@@ -161,11 +161,9 @@ class ZooKeeper(Protocol):
     @property
     def session_id(self) -> int:
         """Id of the current session, as found in `ephemeral_owner`; 0 before the first connection."""
-        ...
 
     def listen(self, listener: Listener) -> None:
         """Set the listener. Must be called before `start_session`."""
-        ...
 
     async def start_session(self) -> None:
         """Connect and open a session; called first, and again after EXPIRED.
@@ -173,34 +171,27 @@ class ZooKeeper(Protocol):
         Creates a missing chroot. Raises ZooKeeperUnreachableError without a connection within the connection timeout,
         ZooKeeperAuthenticationError if the credentials were refused.
         """
-        ...
 
     async def close(self) -> None:
         """Close the session, which deletes its ephemerals at once. Never raises; safe to call twice."""
-        ...
 
     async def get(self, path: str, *, watch: bool = False) -> Znode | None:
         """Data and stat, None if missing. `watch` arms a data watch, also on a missing znode."""
-        ...
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """Stat, None if missing. `watch` arms a data watch, also on a missing znode."""
-        ...
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
         """Names of the children, sorted; None if the znode is missing (then no watch is armed)."""
-        ...
 
     async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | None]:
         """Read many znodes in few round trips (MultiRead); results in the order of `paths`.
 
         `watch` arms a data watch on each of them, before the data is read.
         """
-        ...
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         """List the children of many znodes in few round trips; results in the order of `paths`, None if missing."""
-        ...
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         """One transaction: all operations or none. One result per operation, in order.
@@ -208,11 +199,9 @@ class ZooKeeper(Protocol):
         If an operation fails, its result has its error and all others RUNTIME_INCONSISTENCY, including earlier ones.
         Raises OutcomeUnknownError or SessionExpiredError.
         """
-        ...
 
     async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | Exception]:
         """Several transactions, pipelined in order with a bound on those in flight.
 
         Each item is the result of `multi` or the OutcomeUnknownError / SessionExpiredError of that one.
         """
-        ...

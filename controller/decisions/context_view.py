@@ -14,15 +14,12 @@ class PreferredLeadersView(Protocol):
 
     def brokers(self) -> Sequence[BrokerId]:
         """Brokers that do not lead all partitions they are the preferred replica of, sorted by id."""
-        ...
 
     def meant_to_lead(self, broker: BrokerId) -> int:
         """Number of partitions that the broker is the preferred replica of."""
-        ...
 
     def led_by_others(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
         """Those of them whose leader is not the broker."""
-        ...
 
 
 class ContextView(Protocol):
@@ -43,7 +40,6 @@ class ContextView(Protocol):
     @property
     def brokers(self) -> Mapping[BrokerId, Broker]:
         """Every registered broker that supports the finalized features."""
-        ...
 
     @property
     def broker_epochs(self) -> Mapping[BrokerId, BrokerEpoch]: ...
@@ -51,7 +47,6 @@ class ContextView(Protocol):
     @property
     def live_broker_ids(self) -> frozenset[BrokerId]:
         """Registered brokers that are not shutting down (CX-1)."""
-        ...
 
     @property
     def shutting_down(self) -> AbstractSet[BrokerId]: ...
@@ -64,7 +59,6 @@ class ContextView(Protocol):
     @property
     def assignments(self) -> Mapping[str, Mapping[int, ReplicaAssignment]]:
         """Topic -> partition -> replica assignment."""
-        ...
 
     @property
     def leaderships(self) -> Mapping[TopicPartition, LeaderAndIsr]: ...
@@ -75,19 +69,16 @@ class ContextView(Protocol):
     @property
     def deletions_postponed(self) -> AbstractSet[str]:
         """Topics marked for deletion but not queued until their reassignments are complete (D-1)."""
-        ...
 
     @property
     def topics_marked_for_deletion(self) -> AbstractSet[str]:
         """Queued and postponed topics; a new set on each access."""
-        ...
 
     def is_marked_for_deletion(self, topic: str) -> bool: ...
 
     @property
     def topics_ineligible_for_deletion(self) -> AbstractSet[str]:
         """Queued topics whose deletion is blocked at present."""
-        ...
 
     @property
     def topics_with_deletion_started(self) -> AbstractSet[str]: ...
@@ -102,20 +93,16 @@ class ContextView(Protocol):
 
     def partitions_on_broker(self, broker: BrokerId) -> Sequence[TopicPartition]:
         """All partitions with a replica on the broker, including those being added or removed (CX-3)."""
-        ...
 
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
         """Number of replicas in each state, for a topic marked for deletion."""
-        ...
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment: ...
 
     def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
         """Brokers on which a replica of this partition is online: live, and its log directory online (CX-2)."""
-        ...
 
     def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
         """The leader epoch for a StopReplica: -2 while the topic is queued for deletion, -1 without one (CX-7)."""
-        ...
 
     def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState: ...

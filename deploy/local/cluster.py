@@ -15,18 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.errors import StartupError
+from cluster.local_cluster import BROKER, CONTROLLER, STATE_VERSION, ZOOKEEPER, ClusterState, Member
+from cluster.process import identity
 from cluster.process.exit_codes import ExitCode
+from cluster.process.identity import GONE
 from deploy.local import processes
-from deploy.local.cluster_folder import (
-    BROKER,
-    CONTROLLER,
-    STATE_VERSION,
-    ZOOKEEPER,
-    ClusterFolder,
-    ClusterState,
-    Member,
-)
-from deploy.local.processes import GONE
+from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.zookeeper import is_serving
 from deploy.local.zookeeper_user import settings_of_owner
 
@@ -119,7 +113,7 @@ class LocalCluster:
         child = self._children.get(name)
         if child is not None:
             child.poll()
-        return processes.state_of(self.member(name).process)
+        return identity.state_of(self.member(name).process)
 
     def start_all(self, timeout_s: float = 60.0) -> None:
         """Start what is not running: ZooKeeper first, and once it serves requests, the rest."""
@@ -211,7 +205,7 @@ class LocalCluster:
 
     def claim_supervision(self) -> None:
         """Record this process as the supervisor, so that `stop_all` in another process ends it, too."""
-        self.state.supervisor = processes.identify(os.getpid())
+        self.state.supervisor = identity.identify(os.getpid())
         self._save()
 
     def _start(self, member: Member) -> None:
@@ -227,7 +221,7 @@ class LocalCluster:
             command, log=self._files.log(member.name), folder=self.folder, environment=_environment()
         )
         self._children[member.name] = child
-        member.process = processes.identify(child.pid)
+        member.process = identity.identify(child.pid)
         self._save()
 
     def _wait_for_zookeeper(self, timeout_s: float) -> None:

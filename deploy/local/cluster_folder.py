@@ -10,52 +10,11 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from cluster.errors import StartupError
-from deploy.local.processes import ProcessIdentity
-
-CONTROLLER: Final = "controller"
-BROKER: Final = "broker"
-ZOOKEEPER: Final = "zookeeper"
-
-STATE_VERSION: Final = 1
-
-
-class Member(Struct):
-    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started."""
-
-    role: str
-    id: int
-    port: int
-    metrics_port: int
-    process: ProcessIdentity | None = None
-
-    @property
-    def name(self) -> str:
-        return self.role if self.role == ZOOKEEPER else f"{self.role}-{self.id}"
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-
-class ClusterState(Struct):
-    """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any."""
-
-    version: int
-    zookeeper: str
-    members: list[Member]
-    settings: dict[str, Any]
-    supervisor: ProcessIdentity | None = None
-
-    @property
-    def nodes(self) -> list[Member]:
-        """Controllers and agents, running or not."""
-        return [m for m in self.members if m.role != ZOOKEEPER]
+from cluster.local_cluster import STATE_FILE, ZOOKEEPER, ClusterState, Member, read_cluster_state
 
 
 class ClusterFolder:
@@ -63,7 +22,7 @@ class ClusterFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._state = path / "cluster.json"
+        self._state = path / STATE_FILE
 
     @property
     def has_cluster(self) -> bool:
@@ -71,17 +30,7 @@ class ClusterFolder:
 
     def read(self) -> ClusterState:
         """The state written last. Raises StartupError if there is none, or it is malformed."""
-        try:
-            state = msgspec.json.decode(self._state.read_bytes(), type=ClusterState)
-        except FileNotFoundError:
-            raise StartupError(
-                f"there is no cluster in {self.path}: 'klamm up --detach --data {self.path}' makes one"
-            ) from None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise StartupError(f"{self._state} cannot be read: {error}") from error
-        if state.version != STATE_VERSION:
-            raise StartupError(f"{self._state} was written by another version of klamm; use another folder")
-        return state
+        return read_cluster_state(self.path)
 
     def write(self, state: ClusterState) -> None:
         _replace(self._state, msgspec.json.format(msgspec.json.encode(state)))

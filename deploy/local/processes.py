@@ -1,7 +1,4 @@
-"""Processes on this machine that outlive their parent: identification, signals, waiting.
-
-A pid may be reused; together with its start time it identifies a process. So `klamm down` never ends a foreign process.
-"""
+"""Processes on this machine that outlive their parent: their start, signals, waiting, free ports."""
 
 import os
 import random
@@ -11,44 +8,15 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
-
-from msgspec import Struct
 
 from cluster.errors import StartupError
-
-RUNNING: Final = "running"
-PAUSED: Final = "paused"
-GONE: Final = "stopped"
+from cluster.process.identity import GONE, ProcessIdentity, state_of
 
 _POLL_S = 0.02
 _LAST_PORT = 32_767
 # Preferred range, and a lower one for systems whose ephemeral ports start lower.
 _FIRST_PORTS = (20_000, 10_000)
 _CHOICE_MIN = 1_000
-
-
-class ProcessIdentity(Struct, frozen=True):
-    """One process. `started`: the operating system's start time, only compared."""
-
-    pid: int
-    started: str
-
-
-def identify(pid: int) -> ProcessIdentity | None:
-    """The process that has this pid now, or None."""
-    stat = _read_stat(pid)
-    return None if stat is None else ProcessIdentity(pid, stat[1])
-
-
-def state_of(process: ProcessIdentity | None) -> str:
-    """RUNNING, PAUSED (stopped by SIGSTOP) or GONE; a zombie is gone."""
-    if process is None:
-        return GONE
-    stat = _read_stat(process.pid)
-    if stat is None or stat[1] != process.started or stat[0] in "ZX":
-        return GONE
-    return PAUSED if stat[0] in "Tt" else RUNNING
 
 
 def spawn(
@@ -154,21 +122,3 @@ def _first_ephemeral_port() -> int:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return _LAST_PORT + 1
-
-
-def _read_stat(pid: int) -> tuple[str, str] | None:
-    """State letter and start time of a process, or None when there is none."""
-    stat = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self/stat").exists():
-        try:
-            # The command in parentheses may hold anything; the fields after it are numbered from 3.
-            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            return None
-        # The main thread may have ended before the others, which still hold ports and locks.
-        others_live = fields[0] == "Z" and int(fields[17]) > 1
-        return "R" if others_live else fields[0], fields[19]
-    listed = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.split(maxsplit=1)
-    return (listed[0][0], listed[1].strip()) if len(listed) == 2 else None

@@ -11,7 +11,7 @@ from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.record_batch import find_fault, parse_header
+from broker_agent.log.record_batch import find_damage, parse_header
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
@@ -139,7 +139,7 @@ def check_invariants(log: PartitionLog) -> None:
         at = max(Offset(header.base_offset), log.log_start_offset)
         stored = log.read(at, header.size, log.log_end_offset, at_least_one=True)
         assert parse_header(stored) == header
-        assert find_fault(header, stored) is None
+        assert find_damage(header, stored) is None
     entries = log.epoch_entries
     for entry, following in pairwise(entries):
         assert entry.epoch < following.epoch

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker_agent.log.checkpoints import MetaProperties
-from broker_agent.log.record_batch import find_fault, walk
+from broker_agent.log.record_batch import find_damage, walk
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StartupError, StorageError
@@ -45,7 +45,7 @@ async def test_a_leader_stamps_offsets_and_its_epoch_and_nothing_else(node: Node
     headers = [header for _, header in walk(records)]
     assert [(h.base_offset, h.leader_epoch, h.record_count) for h in headers] == [(0, 4, 3), (3, 4, 2)]
     for position, header in walk(records):
-        assert find_fault(header, records[position : position + header.size]) is None
+        assert find_damage(header, records[position : position + header.size]) is None
     assert records[16:161] == batch(3)[16:]
     check_invariants(log)
 
@@ -287,12 +287,16 @@ async def test_one_partition_in_two_directories_is_refused(node: Node) -> None:
         await node.start()
 
 
-async def test_a_directory_with_a_foreign_name_in_it_is_refused(node: Node) -> None:
+@pytest.mark.rule("R9.14", "BD-4")
+async def test_a_directory_with_a_foreign_name_in_it_is_left_alone(node: Node) -> None:
     await node.start()
     await node.stop()
-    node.world.new_disk().make_directory(f"{node.paths[1]}/photos")
-    with pytest.raises(StartupError, match="photos"):
-        await node.start()
+    disk = node.world.new_disk()
+    disk.make_directory(f"{node.paths[1]}/photos")
+    await node.start()
+    assert node.logs.unacceptable_names == {node.paths[1]: ("photos",)}
+    assert disk.is_directory(f"{node.paths[1]}/photos")
+    await node.stop()
 
 
 @pytest.mark.rule("R10.18")

@@ -84,6 +84,7 @@ _OF_TOPICS: Final = (
     "InvalidMagicNumberRecordsPerSec",
     "InvalidMessageCrcRecordsPerSec",
     "InvalidOffsetOrSequenceRecordsPerSec",
+    "NoKeyCompactedTopicRecordsPerSec",
 )
 AGENT: Final = (
     SESSION

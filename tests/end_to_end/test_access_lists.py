@@ -11,9 +11,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from cluster.local_cluster import BROKER, CONTROLLER
 from cluster.znodes.paths import PERSISTENT_PATHS
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER, CONTROLLER
 from deploy.local.zookeeper_user import LOGIN_FILE
 from tests.commands import as_json, klamm
 from tests.local_clusters import eventually, partitions, serving_cluster

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from deploy.local import processes
+from cluster.process import identity
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
 from tests.commands import LAUNCHER, klamm
@@ -73,7 +73,7 @@ def wait_for_isr(cluster: LocalCluster, topic: str, size: int) -> None:
 
 def wait_for_end(cluster: LocalCluster, name: str) -> None:
     """The command is done when the registration is gone; the process has a little to do yet."""
-    eventually(lambda: cluster.state_of(name) == processes.GONE, f"the end of {name}")
+    eventually(lambda: cluster.state_of(name) == identity.GONE, f"the end of {name}")
 
 
 def log_of(cluster: LocalCluster, broker: int) -> str:
@@ -119,7 +119,7 @@ def test_a_broker_that_no_other_can_replace_is_reported_and_exits_on_sigterm(clu
     planned = klamm(cluster, "brokers", "shutdown", "3", "--dry-run", "-o", "json", code=3)
     assert [(p["topic"], p["partition"]) for p in json.loads(planned.stdout)["leaderless"]] == [("alone", 0)]
     klamm(cluster, "brokers", "shutdown", "3", code=1)
-    assert cluster.state_of("broker-3") == processes.RUNNING
+    assert cluster.state_of("broker-3") == identity.RUNNING
     klamm(cluster, "brokers", "shutdown", "3", "--force")
     wait_for_end(cluster, "broker-3")
     assert "Controlled shutdown succeeded" in log_of(cluster, 3)

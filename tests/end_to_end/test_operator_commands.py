@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from deploy.local import processes
+from cluster.local_cluster import BROKER
+from cluster.process import identity
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER
 from launcher.serving import wait_until_serving
 from tests.commands import LAUNCHER, as_json, klamm
 from tests.local_clusters import eventually, partitions, serving_cluster
@@ -237,7 +237,7 @@ def test_shutdown_is_refused_while_partitions_are_at_risk(cluster: LocalCluster)
 
     klamm(cluster, "brokers", "shutdown", "2", "--force")
     assert partitions(cluster, "strict")[0]["leader"] == 1
-    eventually(lambda: cluster.state_of(f"{BROKER}-2") == processes.GONE, "the process of broker 2 ends")
+    eventually(lambda: cluster.state_of(f"{BROKER}-2") == identity.GONE, "the process of broker 2 ends")
     wait_until_dead(cluster, 2)
     assert "BROKER_NOT_AVAILABLE" in klamm(cluster, "brokers", "shutdown", "2", code=1).stderr
     start_and_wait(cluster, 2)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from deploy.local import processes
+from cluster.local_cluster import CONTROLLER, ZOOKEEPER
+from cluster.process import identity
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import CONTROLLER, ZOOKEEPER
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm
 from tests.local_clusters import eventually, serving_cluster
@@ -49,6 +49,44 @@ def controller(cluster: LocalCluster) -> tuple[int, int]:
     """Id and epoch of the active controller."""
     found = as_json(cluster, "cluster", "describe")["controller"]
     return found["id"], found["epoch"]
+
+
+def test_clients_that_start_while_zookeeper_is_down_work(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "saved", "--partitions", "3", "--replication-factor", "3")
+    cluster.kill(ZOOKEEPER)
+    try:
+        assert klamm(cluster, "produce", "saved", "--count", "10").stdout.split()[-1] == "10"
+        read = klamm(cluster, "consume", "saved", "--from-beginning", "--until-end").stdout.splitlines()
+        assert len(read) == 10
+        status = as_json(cluster, "status", codes=(3,))
+        assert status["zookeeper_state"] == identity.GONE
+        assert {m["state"] for m in (*status["controllers"], *status["brokers"])} == {identity.RUNNING}
+    finally:
+        cluster.start(ZOOKEEPER)
+        wait_until_serving(cluster, TIMEOUT_S)
+
+
+def test_with_all_controllers_dead_brokers_serve_and_messages_say_so(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "uncontrolled", "--partitions", "3", "--replication-factor", "3")
+    controllers = [member.name for member in cluster.members(CONTROLLER)]
+    for name in controllers:
+        cluster.kill(name)
+    try:
+        assert klamm(cluster, "produce", "uncontrolled", "--count", "10").stdout.split()[-1] == "10"
+        status = as_json(cluster, "status", codes=(3,))
+        assert {b["state"] for b in status["brokers"]} == {identity.RUNNING}
+        assert {c["state"] for c in status["controllers"]} == {identity.GONE}
+        eventually(
+            lambda: (
+                "no active controller within 2 s: controllers 1001, 1002 not answering (connection refused);"
+                " brokers 1, 2, 3 running\n" in klamm(cluster, "topics", "list", "--timeout", "2", code=1).stderr
+            ),
+            "the brokers know that no controller is active",
+        )
+    finally:
+        for name in controllers:
+            cluster.start(name)
+        wait_until_serving(cluster, TIMEOUT_S)
 
 
 @pytest.mark.rule("EL-22", "EL-23", "ZC-3")
@@ -88,7 +126,7 @@ def test_sigterm_stops_a_controller_while_zookeeper_is_down(cluster: LocalCluste
     cluster.pause(ZOOKEEPER)
     try:
         subprocess.run(["kill", f"-{signal.SIGTERM}", str(process.pid)], check=True)
-        eventually(lambda: cluster.state_of(name) == processes.GONE, "the end of the controller")
+        eventually(lambda: cluster.state_of(name) == identity.GONE, "the end of the controller")
     finally:
         cluster.resume(ZOOKEEPER)
     cluster.start(name)
@@ -125,7 +163,7 @@ def test_malformed_znodes_are_logged_and_affect_nothing_else(cluster: LocalClust
     eventually(lambda: controller(cluster)[1] > epoch + 1, "a controller znode that can be found again")
     works(cluster, "after-the-controller-znode")
     for member in cluster.state.members:
-        assert cluster.state_of(member.name) != processes.GONE, cluster.log_tail(member.name)
+        assert cluster.state_of(member.name) != identity.GONE, cluster.log_tail(member.name)
 
 
 @pytest.mark.rule("ZK-20", "ZK-25")

@@ -58,11 +58,9 @@ class ClusterDriver(Protocol):
     @property
     def controllers(self) -> Set[int]:
         """Ids that are never data brokers."""
-        ...
 
     async def restart_exited(self) -> None:
         """Called while the engine waits: start again what gave up starting, as a supervisor would."""
-        ...
 
     async def start_brokers(self, racks: Mapping[int, str | None]) -> None: ...
 
@@ -70,7 +68,6 @@ class ClusterDriver(Protocol):
 
     async def stop_broker(self, broker: int) -> None:
         """Controlled shutdown; returns when the broker has ended."""
-        ...
 
     async def kill_broker(self, broker: int) -> None: ...
 
@@ -80,22 +77,18 @@ class ClusterDriver(Protocol):
 
     async def kill_controller(self) -> None:
         """Kill the active one and delete its ephemerals at once; returns when the other is active."""
-        ...
 
     async def restart_controllers(self) -> None:
         """Start those that were killed."""
-        ...
 
     async def pause_controller(self, *, expire: bool) -> None:
         """Hang the active one. `expire`: also delete /controller; returns when the other is active and the
         session of the hanging one is gone."""
-        ...
 
     async def resume_controllers(self) -> None: ...
 
     async def produce(self, topic: str, partition: int, count: int, acks: str) -> int:
         """Send `count` small records; how many were acknowledged within about 20 s."""
-        ...
 
 
 class StepResult(Struct, frozen=True):

@@ -17,7 +17,7 @@ from cluster.zookeeper.port import Delete, ZooKeeper
 from simulator.cluster import VirtualClock
 from simulator.network import SimulatedNetwork
 from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedNode
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.recorded.scenario import CONTROLLER_SESSION_MS, Scenario
@@ -144,7 +144,7 @@ class InMemoryCluster:
         try:
             async with asyncio.timeout(PRODUCE_S):
                 for number in range(count):
-                    batch = encode_batch(f"record {number}".encode(), 1)
+                    batch = encode_client_batch(f"record {number}".encode(), 1)
                     item = ProducePartition(topic, partition, batch)
                     request = ProduceRequest(-1 if acks == "all" else int(acks), 5000, (item,))
                     await _until(lambda: self._is_acknowledged(request), RETRY_S)  # noqa: B023 (awaited at once)

@@ -23,7 +23,7 @@ from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, N
 from cluster.znodes.paths import broker_path, state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from state_log.invariants import check_all
 from tests.controller_crashes import SAFETY_LIMIT, DyingController
 
@@ -91,7 +91,7 @@ class Leaving:
             await asyncio.sleep(0.02)
 
     async def _produce(self, tp: TopicPartition, text: bytes) -> bool:
-        request = ProduceRequest(-1, 3000, (ProducePartition(tp.topic, tp.partition, encode_batch(text, 1)),))
+        request = ProduceRequest(-1, 3000, (ProducePartition(tp.topic, tp.partition, encode_client_batch(text, 1)),))
         leader = self.state(tp).leader
         if leader < 0:
             return False

@@ -23,7 +23,7 @@ from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, N
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from state_log.invariants import check_all
 
 T0 = TopicPartition("orders", 0)
@@ -46,7 +46,9 @@ def leader(cluster: SimulatedCluster) -> int:
 
 async def produce(cluster: SimulatedCluster, text: str) -> int:
     """Send one record with acks=all to the present leader until it is acknowledged; its offset."""
-    request = ProduceRequest(-1, 5000, (ProducePartition(T0.topic, T0.partition, encode_batch(text.encode(), 1)),))
+    request = ProduceRequest(
+        -1, 5000, (ProducePartition(T0.topic, T0.partition, encode_client_batch(text.encode(), 1)),)
+    )
     offsets: list[int] = []
 
     async def attempt() -> None:

@@ -10,7 +10,7 @@ from cluster.process.settings import Settings
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from state_log.invariants import check_all
 from tests.simulation.test_first_simulation import T0, isr, leader
 
@@ -32,7 +32,7 @@ async def cluster_of_three(seed: int = 1, session_ms: int = 6000) -> SimulatedCl
 
 
 async def produce(cluster: SimulatedCluster, broker: int, acks: int = 1) -> ProduceResponse:
-    request = ProduceRequest(acks, 25_000, (ProducePartition(T0.topic, 0, encode_batch(b"record", 1)),))
+    request = ProduceRequest(acks, 25_000, (ProducePartition(T0.topic, 0, encode_client_batch(b"record", 1)),))
     answer = await cluster.network.call("client", cluster.agents[BrokerId(broker)].address, request)
     assert isinstance(answer, ProduceResponse)
     return answer

@@ -11,7 +11,7 @@ from cluster.process.settings import Settings
 from cluster.requests.data import ProducePartition, ProduceRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from simulator.replication_checker import ReplicationChecker
 from simulator.virtual_time_loop import VirtualTimeLoop
 
@@ -27,7 +27,7 @@ SETTINGS = Settings(
 
 async def produce(cluster: SimulatedCluster, checker: ReplicationChecker, count: int) -> None:
     for number in range(count):
-        records = encode_batch(b"%08d" % number, 1, max_timestamp=cluster.clock.now_ms())
+        records = encode_client_batch(b"%08d" % number, timestamp=cluster.clock.now_ms())
         checker.sent.add(parse_header(records).crc)
         request = ProduceRequest(1, 3000, (ProducePartition(TP.topic, TP.partition, records),))
         await cluster.network.call("client", cluster.agents[BrokerId(1)].address, request)

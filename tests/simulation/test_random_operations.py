@@ -35,6 +35,7 @@ from cluster.znodes.paths import (
 from cluster.znodes.topics import decode_topic, encode_state, encode_topic
 from cluster.zookeeper.port import Create, SetData, Znode
 from simulator.partition_znodes import assignments, partition_state
+from simulator.recount import recount
 from simulator.write_checker import WriteChecker, Writer, partition_of_state_path
 from simulator.zookeeper import ServerSession
 from tests.contexts import ids
@@ -212,7 +213,7 @@ class Drill:
     def check(self) -> None:
         self.writes.raise_first_error()
         context, znodes = self.controller.context, self.znodes
-        assert context.recount() == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+        assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
         for tp, assignment in znodes.partitions().items():
             assert context.assignment(tp) == assignment
             strangers = [b for b in assignment.replicas if context.replica_state(b, tp) is ReplicaState.NON_EXISTENT]

@@ -11,6 +11,7 @@ from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
 from cluster.znodes.admin_requests import encode_reassignments
 from cluster.znodes.paths import REASSIGN_PARTITIONS
 from cluster.zookeeper.port import Create
+from simulator.recount import recount
 from tests.contexts import ids
 from tests.controllers import quiesce, run_virtually, until
 from tests.reassignments import Cluster, cluster
@@ -118,7 +119,7 @@ class Drill:
                 assert set(lists.original) & self.alive <= self.holding[partition]
             assert context.assignment(tp) == lists
             assert (tp in context.partitions_being_reassigned) == lists.is_being_reassigned
-        assert context.recount() == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+        assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
 
 
 @settings(max_examples=60, deadline=None)

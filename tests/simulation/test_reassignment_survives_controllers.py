@@ -21,7 +21,7 @@ from cluster.znodes.paths import REASSIGN_PARTITIONS, delete_topic_path, state_p
 from cluster.znodes.topics import decode_state, decode_topic
 from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.invariants import check_all
 from tests.controller_crashes import SAFETY_LIMIT, DyingController
@@ -63,7 +63,7 @@ class Moving:
 
     async def produce(self, partition: int) -> None:
         """Until it is acknowledged: a leader may not have heard yet that it leads."""
-        item = ProducePartition(T, partition, encode_batch(b"record", 3))
+        item = ProducePartition(T, partition, encode_client_batch(b"record", 3))
         async with asyncio.timeout(60):
             while True:
                 address = self.cluster.agents[self.state(partition).leader].address

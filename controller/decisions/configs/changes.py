@@ -8,17 +8,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from cluster.errors import ApiError, ErrorCode, all_refusals
+from cluster.process.log_level import LOG_LEVEL, LOG_LEVELS
+from cluster.process.settings import Settings
 from cluster.requests.configs import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from controller.decisions.configs.topic_configs import UNCLEAN_LEADER_ELECTION, check_topic_configs
-from controller.decisions.configs.values import INT32_MAX, Check, boolean, check_values, whole_number
+from controller.decisions.configs.values import INT32_MAX, Check, boolean, check_values, one_of, whole_number
 
 _CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
     "num.replica.fetchers": whole_number(1, INT32_MAX),
     UNCLEAN_LEADER_ELECTION: boolean,
+    LOG_LEVEL: lambda value: one_of(*LOG_LEVELS)(value.lower()),
 }
 DYNAMIC_BROKER_KEYS: Final = frozenset(_CHECKS_OF_BROKERS)
-"""Broker configs that take effect without a restart. Source: Kafka DynamicBrokerConfig."""
+"""Configs of brokers and controllers that take effect without a restart. Source: Kafka DynamicBrokerConfig."""
 
 
 def config_entity(resource_type: int, name: str, topics: Collection[str]) -> ConfigEntity:
@@ -84,7 +87,9 @@ def _refuse(entity: ConfigEntity, config: AlterableConfig) -> ApiError | None:
         return ApiError(ErrorCode.INVALID_REQUEST, f"{key} needs a value", field=key)
     if entity.type == "brokers" and key not in DYNAMIC_BROKER_KEYS:
         can = ", ".join(sorted(DYNAMIC_BROKER_KEYS))
-        why = f"{key} of a broker cannot be changed while it runs; those that can: {can}"
+        known = key.replace(".", "_") in Settings.model_fields
+        what = f"{key} of a broker cannot be changed while it runs" if known else f"unknown config {key!r}"
+        why = f"{what}; those that can be changed: {can}"
         return ApiError(ErrorCode.INVALID_CONFIG, why, field=key, value=config.value)
     return None
 

@@ -39,11 +39,13 @@ async def topic_change(active: ActiveController) -> None:
     if vanished:
         # Not the deletion procedure: somebody removed the znodes; no replica is deleted.
         _log.warning("Topics were removed from ZooKeeper without a deletion", topics=vanished)
+        active.topic_calls.drop(vanished)
         active.commit(TopicsRemoved(tuple(vanished), deleted=False))
         await drop_reassignments_of_topics(active, vanished)
     await record_topics(active, topics)
     active.commit(TopicsCreated(tuple(topics)))
     await create_partitions(active, [tp for topic in topics for tp in context.partitions_of(topic)])
+    active.topic_calls.drop(topics)
 
 
 async def partition_modifications(active: ActiveController, topic: str) -> None:
@@ -64,6 +66,7 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
         await _record_ids(active, {topic: found})
     _record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
     await create_partitions(active, [TopicPartition(topic, p) for p in added])
+    active.topic_calls.drop([topic])
 
 
 async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:

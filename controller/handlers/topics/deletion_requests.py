@@ -10,6 +10,7 @@ from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, D
 from controller.active_controller import ActiveController
 from controller.fenced_writes import Conflict, Written
 from controller.handlers.waiting import TopicsDecision, results_in_time
+from controller.topic_calls import DELETION
 
 
 async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) -> TopicsDecision[DeletableTopicResult]:
@@ -31,6 +32,8 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
     accepted = [result.name for result in results if result.error_code is ErrorCode.NONE and result.name is not None]
     outcomes = await active.store.mark_for_deletion(accepted)
     marked = {topic for topic, outcome in outcomes.items() if isinstance(outcome, Written | Conflict)}
+    newly = [topic for topic, outcome in outcomes.items() if isinstance(outcome, Written)]
+    active.topic_calls.remember(newly, DELETION, active.asked_by)
     results = [
         DeletableTopicResult(
             r.name, r.topic_id, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcomes[r.name]}"

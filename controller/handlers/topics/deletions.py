@@ -57,7 +57,9 @@ async def topic_deletion(active: ActiveController) -> None:
         await _drop_markers(active, marked)
         return
     await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
-    active.commit(changes.DeletionsWithdrawn(tuple(context.deletions_postponed.difference(marked))))
+    withdrawn = tuple(context.deletions_postponed.difference(marked))
+    active.commit(changes.DeletionsWithdrawn(withdrawn))
+    active.topic_calls.drop(withdrawn)
     new = [topic for topic in marked if topic in context.topics and not context.is_marked_for_deletion(topic)]
     moving = _queue(active, new, recorded=True)
     if new:
@@ -184,6 +186,7 @@ async def _finish(active: ActiveController, topics: Collection[str]) -> None:
     partitions = [tp for topic in gone for tp in context.partitions_of(topic)]
     await move_replicas(active, replicas_of(context, partitions), ReplicaState.NON_EXISTENT)
     active.commit(changes.TopicsRemoved(tuple(gone), deleted=True))
+    active.topic_calls.drop(gone)
     await drop_reassignments_of_topics(active, gone)
     _log.info("Topics deleted", **_some(gone))
 

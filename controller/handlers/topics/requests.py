@@ -25,6 +25,7 @@ from controller.decisions.topics.creation import TakenNames, duplicate_names, ne
 from controller.decisions.topics.expansion import plan_expansion
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
 from controller.handlers.waiting import TopicsDecision, results_in_time
+from controller.topic_calls import CREATION, EXPANSION
 
 
 async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> TopicsDecision[CreatableTopicResult]:
@@ -53,9 +54,11 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     for position, assignment in accepted.items():
         name = request.topics[position].name
         results[position] = _result(name, assignment, outcomes[name])
+    created = [name for name, outcome in outcomes.items() if isinstance(outcome, Written)]
+    active.topic_calls.remember(created, CREATION, active.asked_by)
     return TopicsDecision(
         tuple(results[position] for position in range(len(request.topics))),
-        {name: active.leaders_elected(name) for name, outcome in outcomes.items() if isinstance(outcome, Written)},
+        {name: active.leaders_elected(name) for name in created},
     )
 
 
@@ -155,6 +158,7 @@ async def create_partitions(
             results[position] = CreatePartitionsResult(item.name, ErrorCode.NONE, None, replicas)
     outcomes = await active.store.change_topics(planned)
     grown = {name for name, outcome in outcomes.items() if isinstance(outcome, Written)}
+    active.topic_calls.remember(grown, EXPANSION, active.asked_by)
     return TopicsDecision(
         tuple(_expanded(results[position], outcomes) for position in range(len(request.topics))),
         {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},

@@ -37,7 +37,7 @@ class ProduceResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[ProducePartitionResult, _Mapping]]] = ...) -> None: ...
 
 class ProducePartitionResult(_message.Message):
-    __slots__ = ("topic", "partition", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message", "current_leader_id", "current_leader_epoch")
+    __slots__ = ("topic", "partition", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message", "current_leader_id", "current_leader_epoch", "record_errors")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +47,7 @@ class ProducePartitionResult(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     CURRENT_LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     CURRENT_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_ERRORS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     error_code: int
@@ -56,7 +57,16 @@ class ProducePartitionResult(_message.Message):
     error_message: str
     current_leader_id: int
     current_leader_epoch: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., base_offset: _Optional[int] = ..., log_append_time_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., error_message: _Optional[str] = ..., current_leader_id: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ...) -> None: ...
+    record_errors: _containers.RepeatedCompositeFieldContainer[RecordError]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., base_offset: _Optional[int] = ..., log_append_time_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., error_message: _Optional[str] = ..., current_leader_id: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ..., record_errors: _Optional[_Iterable[_Union[RecordError, _Mapping]]] = ...) -> None: ...
+
+class RecordError(_message.Message):
+    __slots__ = ("batch_index", "batch_index_error_message")
+    BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BATCH_INDEX_ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    batch_index: int
+    batch_index_error_message: str
+    def __init__(self, batch_index: _Optional[int] = ..., batch_index_error_message: _Optional[str] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
     __slots__ = ("replica_id", "partitions", "max_wait_ms", "min_bytes", "max_bytes", "replica_epoch", "isolation_level")

@@ -20,7 +20,7 @@ from cluster.requests.data import (
     ProducePartition,
     ProduceRequest,
 )
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
 
@@ -218,7 +218,7 @@ def test_waiting_requests_learn_at_once_that_the_leadership_is_gone(ending: str)
 async def test_each_partition_of_a_produce_is_checked_by_itself() -> None:
     world = AgentWorld()
     leader = await lead_alone(world)
-    batch = encode_batch(b"r", 1)
+    batch = encode_client_batch(b"r", 1)
     flipped = batch[:-1] + bytes([batch[-1] ^ 1])
     cases = [
         (TOPIC, 0, batch, ErrorCode.NONE),
@@ -242,7 +242,7 @@ async def test_each_partition_of_a_produce_is_checked_by_itself() -> None:
 async def test_a_repeated_idempotent_batch_is_answered_with_its_first_offset() -> None:
     world = AgentWorld()
     leader = await lead_alone(world)
-    batches = [encode_batch(b"r", 1, producer_id=9, producer_epoch=0, base_sequence=n) for n in (0, 1, 0, 5)]
+    batches = [encode_client_batch(b"r", 1, producer_id=9, producer_epoch=0, base_sequence=n) for n in (0, 1, 0, 5)]
     results = []
     for batch in batches:
         response = await leader.handle(ProduceRequest(-1, 1000, (ProducePartition(TOPIC, 0, batch),)))

@@ -8,10 +8,10 @@ from cluster.broker import BrokerId, Offset, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, ProducePartition, ProducePartitionResult, ProduceRequest
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, virtually
 
-BATCH = encode_batch(b"r" * 20, 3)
+BATCH = encode_client_batch(b"r" * 20, 3)
 
 
 async def lead(world: AgentWorld, *partitions: TopicPartition) -> AgentProcess:
@@ -59,12 +59,12 @@ async def test_a_fetch_that_had_to_wait_is_counted_once_and_only_consumers_count
 async def test_what_is_appended_counts_once_and_what_is_refused_by_its_reason() -> None:
     world = AgentWorld(message_max_bytes=200)
     leader = await lead(world, TP)
-    once = encode_batch(b"r", 2, producer_id=7, producer_epoch=0, base_sequence=0)
-    too_large = encode_batch(b"r" * 200, 1)
+    once = encode_client_batch(b"r", 2, producer_id=7, producer_epoch=0, base_sequence=0)
+    too_large = encode_client_batch(b"r" * 200, 1)
     for records in (BATCH, once, once, too_large, BATCH[:-1], BATCH[:16] + b"\1" + BATCH[17:], BATCH + BATCH):
         await produce(leader, records)
-    await produce(leader, encode_batch(b"r", 1, producer_id=7, producer_epoch=0, base_sequence=9))
-    await produce(leader, encode_batch(b"r", 1, producer_id=9))
+    await produce(leader, encode_client_batch(b"r", 1, producer_id=7, producer_epoch=0, base_sequence=9))
+    await produce(leader, encode_client_batch(b"r", 1, producer_id=9))
     assert meters(leader, ["TotalProduceRequestsPerSec", "MessagesInPerSec", "BytesInPerSec"]) == [
         9,
         5,

@@ -126,6 +126,25 @@ async def test_another_number_of_fetchers_moves_every_partition_as_it_is() -> No
     await world.stop()
 
 
+@pytest.mark.rule("D-33")
+@virtually
+async def test_the_log_level_of_an_agent_follows_its_overrides() -> None:
+    world = AgentWorld()
+    await world.start(1)
+    tool = SimulatedZooKeeperClient(world.zookeeper)
+    tool.listen(lambda _: None)
+    await tool.start_session()
+    entity = ConfigEntity("brokers", "1")
+    change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequential=True)
+    write = Create(entity.path, encode_config({"log.level": "debug"}))
+    assert all(result.ok for result in await tool.multi([write, change]))
+    await until(lambda: world.agents[1].log_level.value == "debug")
+    write_back = SetData(entity.path, encode_config({}))
+    assert all(result.ok for result in await tool.multi([write_back, change]))
+    await until(lambda: world.agents[1].log_level.value == "info")
+    await world.stop()
+
+
 @pytest.mark.rule("R5.7")
 @virtually
 async def test_an_error_of_one_partition_leaves_its_fetcher_and_the_others_alone() -> None:

@@ -15,7 +15,7 @@ from cluster.errors import StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
 from cluster.requests.data import ProducePartition, ProduceRequest
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
 from tests.contract.log_worlds import OWNER, FileWorld, InMemoryWorld, Node, TestClock, batch, fill
 
@@ -86,7 +86,7 @@ async def test_known_producers_and_expired_acknowledgements_are_counted() -> Non
     await world.update_metadata()
     await world.tell(1)
     for producer_id in (7, 8, 7):
-        records = encode_batch(b"r", 1, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        records = encode_client_batch(b"r", 1, producer_id=producer_id, producer_epoch=0, base_sequence=0)
         await process.handle(ProduceRequest(-1, 50, (ProducePartition(TOPIC, 0, records),)))
     samples = scrape(process.metrics)
     assert samples["kafka_server_replicamanager_produceridcount"] == 2

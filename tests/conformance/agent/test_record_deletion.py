@@ -298,7 +298,7 @@ async def test_who_reads_below_the_start_is_out_of_range_and_above_it_nothing_ch
 @pytest.mark.rule("R7.15", "R9.1", "R10.17")
 @virtually
 async def test_a_restart_keeps_the_start_also_within_a_segment_and_after_a_crash_what_was_checkpointed() -> None:
-    world, leader = await one(log_segment_bytes=400, log_retention_check_interval_ms=10_000)
+    world, leader = await one(log_segment_bytes=1050, log_retention_check_interval_ms=10_000)
     for _ in range(9):
         await leader.produce(10)
     assert await delete(leader, 45) == [(ErrorCode.NONE, 45)]

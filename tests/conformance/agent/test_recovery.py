@@ -1,14 +1,19 @@
 """Loading logs after a clean shutdown, a crash and a torn write, on real files."""
 
 import asyncio
+import errno
+import os
+import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
+from cluster.errors import LogDirectoriesError, StorageError
 from cluster.partition import TopicPartition
 from simulator.disk import SimulatedDisk
 from tests.agents import virtually
@@ -84,6 +89,102 @@ async def test_a_garbled_batch_ends_the_log_and_later_segments_go(node: Node, po
     assert segment_files(found(node)) == [first]
     fill(found(node), 2)
     check_invariants(found(node))
+
+
+@pytest.mark.rule("R9.15", "R9.19", "R9.23")
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, b"\xff" * 8),
+        (0, b"\x7f" + b"\xff" * 7),
+        (0, bytes(8)),
+        (3, b"\x01"),
+        (8, b"\x7f\xff\xff\xff"),
+        (12, bytes(4)),
+    ],
+)
+@pytest.mark.parametrize("flushed", [False, True])
+async def test_a_damaged_header_where_an_index_entry_is_due_is_cut_off(
+    tmp_path: Path, position: int, value: bytes, flushed: bool
+) -> None:
+    node = Node(FileWorld(), str(tmp_path / "a"))
+    await node.start()
+    fill(await node.log(), *[1] * 40, size=400)
+    if flushed:
+        await found(node).flush()
+        await node.logs.write_recovery_points()
+    path = segment_files(found(node))[-1]
+    await crash(node)
+    content = bytearray(path.read_bytes())
+    at = 9 * len(batch(10, size=400)) + position  # Where the first index entry is due.
+    content[at : at + len(value)] = value
+    path.write_bytes(content)
+    await node.start()
+    assert not node.failures
+    assert extents(found(node)) == [(first, first + 9, 1) for first in range(0, 90, 10)]
+    fill(found(node), 2)
+    check_invariants(found(node))
+
+
+@pytest.mark.rule("R9.22")
+@pytest.mark.parametrize(("recovery_point", "high_watermark"), [(150, 0), (0, 120), (100, 120), (120, 100)])
+async def test_a_cut_below_what_was_checkpointed_is_damage(
+    node: Node, recovery_point: int, high_watermark: int
+) -> None:
+    node.config = LogConfig()
+    await node.start()
+    log = await node.log()
+    fill(log, *[1] * 20)
+    path = segment_files(log)[-1]
+    await crash(node)
+    content, size = bytearray(path.read_bytes()), len(batch(10))
+    content[5 * size + 70] ^= 0x40
+    path.write_bytes(content)
+    for name, offset in (("recovery-point", recovery_point), ("replication", high_watermark)):
+        (Path(log.path).parent / f"{name}-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} {offset}\n")
+    await node.start()
+    assert extents(found(node))[-1] == (40, 49, 1)
+    (replica,) = node.logs.damaged_replicas
+    damage = replica.damage
+    known = max(recovery_point, high_watermark)
+    assert (replica.topic_partition, damage.from_offset, damage.to_offset, damage.size) == (TP, 50, known, 15 * size)
+    assert f"{path} at byte {5 * size}: checksum" in damage.reason
+    await node.restart()
+    assert not node.logs.damaged_replicas or high_watermark > 50
+
+
+@pytest.mark.rule("R9.22")
+async def test_what_was_never_known_to_be_there_is_no_damage(node: Node) -> None:
+    await node.start()
+    log = await node.log()
+    fill(log, *[1] * 5)
+    await log.flush()
+    await node.logs.write_recovery_points()
+    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(40)})
+    fill(log, 1)
+    path = segment_files(log)[-1]
+    await crash(node)
+    path.write_bytes(path.read_bytes()[:-30])
+    await node.start()
+    assert (found(node).log_end_offset, list(node.logs.damaged_replicas)) == (50, [])
+
+
+@pytest.mark.rule("R9.22")
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_log_of_which_only_the_high_watermark_is_left_is_damaged(node: Node, whole: bool) -> None:
+    await node.start()
+    fill(await node.log(), *[1] * 5)
+    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(50)})
+    directory = Path(found(node).path)
+    await node.stop()
+    if whole:
+        shutil.rmtree(directory)
+    else:
+        (directory / f"{0:020d}.log").unlink()
+    await node.start()
+    assert [(r.topic_partition, r.damage.from_offset, r.damage.to_offset) for r in node.logs.damaged_replicas] == [
+        (TP, 0, 50)
+    ]
 
 
 @pytest.mark.rule("R9.15", "R9.19")
@@ -227,23 +328,71 @@ async def test_an_unreadable_recovery_point_or_log_start_counts_as_empty(node: N
     fill(await node.log(), 1)
     await crash(node)
     (Path(node.paths[0]) / name).write_text("0\n7\nno such line\n")
-    await node.start()
+    with capture_logs() as lines:
+        await node.start()
     assert found(node).log_end_offset == 10
     assert not node.failures
+    assert [str(Path(node.paths[0]) / name) in line["why"] for line in lines] == [True]
 
 
-@pytest.mark.rule("R9.7")
-async def test_an_unreadable_epoch_checkpoint_fails_its_directory_only(node: Node, tmp_path: Path) -> None:
-    node.paths = (*node.paths, str(tmp_path / "b"))
+@pytest.mark.rule("R9.7", "R9.16")
+@pytest.mark.parametrize("content", ["1\n0\n", "0\n1\n9 0\n", "0\n1\n1 0\n", "", None, "\ufffd" * 9])
+@pytest.mark.parametrize("clean", [False, True])
+async def test_an_epoch_checkpoint_that_is_no_good_is_rebuilt(node: Node, content: str | None, clean: bool) -> None:
     await node.start()
     log = await node.log()
-    fill(log, 1)
-    await node.stop()
-    (Path(log.path) / "leader-epoch-checkpoint").write_text("1\n0\n")
+    fill(log, *[1] * 9, *[2] * 9)
+    before = log.epoch_entries
+    await log.flush()
+    await node.logs.write_recovery_points()
+    await (node.stop() if clean else crash(node))
+    checkpoint = Path(log.path) / "leader-epoch-checkpoint"
+    checkpoint.unlink()
+    if content is not None:
+        checkpoint.write_text(content)
     await node.start()
-    assert [path for path, _ in node.failures] == [log.directory]
-    assert node.logs.live_directories == (node.paths[1],)
-    assert node.logs.get(TP) is None
+    assert (node.failures, found(node).epoch_entries) == ([], before)
+    await found(node).flush()
+    assert checkpoint.read_text() == "0\n2\n1 0\n2 90\n"
+
+
+@pytest.mark.rule("R9.7", "R9.22")
+async def test_a_log_that_cannot_be_loaded_is_offline_and_the_others_are_served(node: Node) -> None:
+    other = TopicPartition("other", 0)
+    await node.start()
+    path = Path((await node.log()).path)
+    fill(found(node), 1)
+    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(10)})
+    await node.log(tp=other)
+    await node.stop()
+    (path / "partition.metadata").write_text("no such thing")
+    await node.start()
+    assert (node.failures, set(node.logs.all_logs())) == ([], {other})
+    assert str(path / "partition.metadata") in node.logs.unloadable[TP]
+    with pytest.raises(StorageError, match=r"partition.metadata is malformed .* move the partition's directory away"):
+        await node.logs.get_or_create(TP, topic_id=None, is_new=True, config=SMALL)
+    assert isinstance((await node.logs.delete([TP]))[TP], StorageError)
+    await node.logs.write_high_watermarks(node.paths[0], {other: Offset(0)})
+    await node.stop()
+    assert not (Path(node.paths[0]) / ".kafka_cleanshutdown").exists()
+    (path / "partition.metadata").unlink()
+    await node.start()
+    assert extents(found(node)) == [(0, 9, 1)]
+    assert (await node.logs.read_high_watermarks(node.paths[0]))[TP] == 10
+
+
+@pytest.mark.rule("R9.7", "R11.2")
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "meta.properties"])
+async def test_a_file_that_cannot_be_rebuilt_fails_its_directory_by_name(node: Node, tmp_path: Path, name: str) -> None:
+    await node.start()
+    fill(await node.log(), 1)
+    await node.stop()
+    (tmp_path / "a" / name).write_bytes(b"\xff\xfe")
+    with pytest.raises(LogDirectoriesError, match=rf"{name} is malformed .* restore the file"):
+        await node.start()
+    node.paths = (*node.paths, str(tmp_path / "b"))
+    await node.start()
+    assert node.logs.live_directories == (str(tmp_path / "b"),)
 
 
 @pytest.mark.rule("R9.14")
@@ -309,3 +458,27 @@ async def test_a_gap_that_a_truncation_inside_a_batch_left_is_no_loss(node: Node
     await crash(node)
     await node.start()
     assert extents(found(node)) == whole
+
+
+def refuse_to_rename(_: str, new: str) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), new)
+
+
+@pytest.mark.rule("R9.24")
+@pytest.mark.parametrize("fault", ["full", "read only"])
+async def test_a_directory_that_cannot_be_written_fails_before_anything_is_served(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(FileWorld(), str(tmp_path / "a"))
+    await node.start()
+    await node.stop()
+    if fault == "full":
+        full = os.statvfs_result((512, 512, 1000, 10, 10, 100, 100, 100, 0, 255))
+        monkeypatch.setattr(os, "statvfs", lambda _: full)
+        expected = r"5120 bytes are free, \d+ are needed to start"
+    else:
+        monkeypatch.setattr(os, "replace", refuse_to_rename)
+        expected = "Read-only file system.*log-start-offset-checkpoint"
+    with pytest.raises(LogDirectoriesError, match=expected):
+        await node.start()
+    assert [path for path, _ in node.failures] == [str(tmp_path / "a")]

@@ -9,7 +9,7 @@ from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
@@ -93,7 +93,7 @@ async def test_an_acknowledgement_waits_for_the_last_offset_of_what_was_appended
     world = AgentWorld()
     leader = await lead(world, 1, 2)
     await lead(world, 1, 2, tp=OTHER)
-    batch = encode_batch(b"r", 4)
+    batch = encode_client_batch(b"r", 4)
     items = (
         ProducePartition(TOPIC, 0, batch),
         ProducePartition(TOPIC, 1, batch[:-1]),

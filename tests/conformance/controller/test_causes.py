@@ -4,9 +4,17 @@ from cluster.broker import ControllerEpoch, ControllerId
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, RequestCause, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic
-from cluster.requests.topics import DeleteTopicsRequest, TopicToDelete
+from cluster.requests.topics import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    NewPartitions,
+    NewTopic,
+    TopicToDelete,
+)
+from cluster.znodes.paths import topic_path
 from state_log.record import Kind, StateChange
-from tests.controllers import RunningController, quiesce, run_virtually, until
+from tests.controllers import RunningController, World, quiesce, run_virtually, until
 from tests.elections import cluster, restart_broker, stop_broker
 
 CALL = RequestContext(peer="ipv4:127.0.0.1:5555", principal="User:operator", request_id="r-1")
@@ -20,6 +28,12 @@ def cause_in_request(c: RunningController, change: StateChange) -> tuple[Request
     assert change.cause is not None
     assert change.cause.controller is None
     return (RequestCause(ControllerId(c.controller.config.id), c.context.epoch, change.cause.event, change.cause.id),)
+
+
+async def delete_tree(world: World, path: str) -> None:
+    for child in await world.tool.children(path) or ():
+        await delete_tree(world, f"{path}/{child}")
+    await world.delete(path)
 
 
 def test_an_election_on_request_names_the_call_and_its_requests_name_the_event() -> None:
@@ -97,6 +111,54 @@ def test_the_end_of_an_epoch_names_what_ended_it() -> None:
         resigned = next(r for r in c.sink.of(Kind.CONTROLLER) if r.to_state == "resigned")
         assert resigned.cause is not None
         assert (resigned.cause.event, named(resigned)) == ("Expire", (None, None, None))
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_records_of_topics_created_expanded_and_deleted_on_request_name_each_call() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await quiesce()
+        user, peer = "User:dev", "ipv4:127.0.0.1:6666"
+        calls = {request_id: RequestContext(peer, user, request_id=request_id) for request_id in ("c1", "c2", "x", "d")}
+        already = len(c.sink.changes)
+        for topic, id_ in (("t", "c1"), ("u", "c2")):
+            new = NewTopic(topic, num_partitions=1, replication_factor=2)
+            await c.node.handle(calls[id_], CreateTopicsRequest((new,), 5000))
+        await world.create_topic("by-a-tool", [1, 2])
+        await quiesce()
+        await c.node.handle(calls["x"], CreatePartitionsRequest((NewPartitions("t", 2),), 5000))
+        await quiesce()
+        await c.node.handle(calls["d"], DeleteTopicsRequest((TopicToDelete("t"),), 5000))
+        await until(lambda: "t" not in c.context.topics)
+        of_topic = {
+            topic: [r for r in c.sink.changes[already:] if r.topic == topic] for topic in ("t", "u", "by-a-tool")
+        }
+        assert {r.request_id for r in of_topic["t"] if r.cause and r.cause.event == "TopicChange"} == {"c1"}
+        assert {r.request_id for r in of_topic["t"] if r.cause and r.cause.event == "PartitionModifications"} == {"x"}
+        assert {r.request_id for r in of_topic["t"] if r.kind is Kind.DELETION} == {"d"}
+        assert {r.request_id for r in of_topic["t"]} == {"c1", "x", "d"}
+        assert {named(r) for r in of_topic["u"]} == {("c2", user, peer)}
+        assert {named(r) for r in of_topic["by-a-tool"]} == {(None, None, None)}
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_a_call_is_not_named_by_records_of_other_events_or_after_it_is_done() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        new = NewTopic("t", num_partitions=1, replication_factor=2)
+        await c.node.handle(CALL, CreateTopicsRequest((new,), 5000))
+        await quiesce()
+        already = len(c.sink.changes)
+        await stop_broker(world, c, 1)
+        await delete_tree(world, topic_path("t"))
+        await quiesce()
+        later = c.sink.changes[already:]
+        assert {r.cause.event for r in later if r.cause is not None} == {"BrokerChange", "TopicChange"}
+        assert {named(r) for r in later} == {(None, None, None)}
         await c.stop()
 
     run_virtually(main)

@@ -257,7 +257,13 @@ REFUSED: list[tuple[AlterConfigsResource, ErrorCode, str]] = [
         "retention.ms is altered twice",
     ),
     (of_brokers(change("num.io.threads", "9")), E.INVALID_CONFIG, "num.io.threads of a broker cannot be changed"),
+    (of_brokers(change("no.such.key", "9")), E.INVALID_CONFIG, "unknown config 'no.such.key'"),
     (of_brokers(change(UNCLEAN, "1")), E.INVALID_CONFIG, "must be true or false"),
+    (
+        of_brokers(change("log.level", "loud")),
+        E.INVALID_CONFIG,
+        "log.level='loud': must be one of debug, info, warning, error",
+    ),
     (of_brokers(change(UNCLEAN, "true"), name="one"), E.INVALID_REQUEST, "named by its number"),
     (AlterConfigsResource(8, "x", ()), E.INVALID_REQUEST, "resource type 8"),
 ]
@@ -279,6 +285,48 @@ def test_what_makes_no_sense_is_refused_by_name_and_the_rest_is_done(
         assert done.error_code is E.NONE
         assert announcements(world) == [{"version": 2, "entity_path": "topics/u"}]
         await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-33")
+def test_the_log_level_of_a_controller_follows_its_own_override_then_that_of_all_then_its_file() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1)
+        applied: list[str] = []
+        for resource, expected in [
+            (of_brokers(change("log.level", "error")), "error"),
+            (of_brokers(change("log.level", "DEBUG"), name="1001"), "debug"),
+            (of_brokers(change("log.level", "error"), name="1002"), "debug"),
+            (of_brokers(change("log.level", None), name="1001"), "error"),
+            (of_brokers(change("log.level", None)), "info"),
+        ]:
+            assert await alter(c, resource) == [E.NONE]
+            await quiesce()
+            applied.append(c.log_level.value)
+            assert applied[-1] == expected
+        await put(world, DEFAULT, log_level="loud")
+        await quiesce()
+        assert c.log_level.value == "info"
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-33")
+def test_the_log_level_outlives_a_restart_and_a_dry_run_leaves_it() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1)
+        loud = of_brokers(change("log.level", "debug"), name="1001")
+        assert await alter(c, loud, validate_only=True) == [E.NONE]
+        await quiesce()
+        assert c.log_level.value == "info"
+        assert await alter(c, loud) == [E.NONE]
+        await c.stop()
+        again = world.start_controller()
+        await quiesce()
+        assert again.log_level.value == "debug"
+        await again.stop()
 
     run_virtually(main)
 
@@ -345,8 +393,9 @@ def test_described_settings_say_where_each_value_comes_from() -> None:
             ],
         )
         unclean = DescribedConfig(UNCLEAN, "true", False, 3)
-        assert default == (E.NONE, [DescribedConfig(FETCHERS, "1", False, 5), unclean])
-        assert own == (E.NONE, [DescribedConfig(FETCHERS, "4", False, 2), unclean])
+        level = DescribedConfig("log.level", "info", False, 5)
+        assert default == (E.NONE, [level, DescribedConfig(FETCHERS, "1", False, 5), unclean])
+        assert own == (E.NONE, [level, DescribedConfig(FETCHERS, "4", False, 2), unclean])
         assert unknown == (E.UNKNOWN_TOPIC_OR_PARTITION, [])
         await c.stop()
 

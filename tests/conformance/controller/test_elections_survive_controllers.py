@@ -22,6 +22,7 @@ from cluster.znodes.paths import (
 )
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Create, Op, OpResult, SetData
+from simulator.recount import recount
 from simulator.zookeeper import ServerSession
 from tests.contexts import leadership, tp
 from tests.controllers import RunningController, World, quiesce, run_virtually, until
@@ -172,7 +173,7 @@ async def tell(story: Story, balance: bool, end: End, fatal_write: int) -> Contr
         assert state is not None
         # Of what it left as it was, a controller remembers that it looked.
         assert replace(state, controller_epoch=known.controller_epoch) == known
-    assert c.context.recount() == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
+    assert recount(c.context) == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
     await controllers.current.stop()
     return controllers
 

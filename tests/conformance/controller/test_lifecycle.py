@@ -9,6 +9,7 @@ from cluster.znodes.configs import encode_config
 from cluster.znodes.paths import topic_config_path, topic_path
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import SetData
+from simulator.recount import recount
 from state_log.record import Kind
 from tests.controllers import RunningController, quiesce, run_virtually, running_cluster, until
 
@@ -19,7 +20,7 @@ def leadership(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: 
 
 def counters_agree(controller: RunningController) -> bool:
     context = controller.context
-    return context.recount() == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+    return recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
 
 
 @pytest.mark.rule("PS-8", "PS-9", "TP-14", "RQ-4", "RQ-10")

@@ -21,6 +21,7 @@ from cluster.znodes.paths import (
     topic_config_path,
 )
 from cluster.zookeeper.port import Op, OpResult, Znode
+from simulator.recount import recount
 from simulator.zookeeper import ServerSession
 from state_log.record import Kind
 from tests.contexts import ids, tp
@@ -111,7 +112,7 @@ def tell(broken: int, *, carried_out: bool) -> tuple[Contents, int]:
         await live_through(world, c)
         assert [r.to_state for r in c.sink.of(Kind.CONTROLLER)] == ["active"]
         context = c.context
-        assert context.recount() == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+        assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
         return await contents(world), wire.writes
 
     return run_virtually(main)

@@ -13,6 +13,7 @@ from cluster.znodes.admin_requests import encode_reassignments
 from cluster.znodes.paths import REASSIGN_PARTITIONS, state_path
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Op, OpResult, SetData
+from simulator.recount import recount
 from simulator.zookeeper import ServerSession
 from state_log.record import Kind
 from tests.contexts import assignment, ids, leadership
@@ -22,7 +23,7 @@ from tests.reassignments import T0, Cluster, E, cluster
 
 def counters_agree(c: Cluster) -> bool:
     context = c.controller.context
-    return bool(context.recount() == (context.offline_partition_count, context.preferred_replica_imbalance_count))
+    return bool(recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count))
 
 
 @pytest.mark.rule("RA-11", "RA-13", "RA-15", "RA-16", "RA-17", "RA-18", "RA-19", "RA-20", "RA-21", "RA-22", "RA-23")

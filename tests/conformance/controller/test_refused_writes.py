@@ -324,7 +324,9 @@ def run(procedure: Procedure, refusals: WriteRefusals) -> Outcome:
 
 def test_every_handler_takes_part() -> None:
     covered = {event for procedure in PROCEDURES for event in procedure.events}
-    names = {kind.__name__ for kind in dispatch.EVENTS - {RequestEvent}} | {api.event for api in APIS.values()}
+    names = {kind.__name__ for kind in dispatch.REACTIONS.keys() - {RequestEvent}} | {
+        api.event for api in APIS.values()
+    }
     assert names - WRITE_NOTHING - {"ProcedureResumption"} == covered
 
 

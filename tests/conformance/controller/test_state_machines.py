@@ -32,6 +32,7 @@ from controller.events import BrokerModifications, LeaderAndIsrResponseReceived
 from controller.fenced_writes import Conflict, Written
 from controller.handlers.partitions.partition_transitions import move_partitions
 from controller.handlers.partitions.replica_transitions import move_replicas
+from simulator.recount import recount
 from tests.contexts import ids, leadership, tp
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 
@@ -204,11 +205,11 @@ def test_sending_is_queueing_and_what_waits_keeps_the_epochs_it_was_made_with() 
 def test_an_answer_of_a_broker_only_becomes_an_event() -> None:
     async def main() -> None:
         _, c, _ = await with_topic([1, 2])
-        before, response = c.context.recount(), LeaderAndIsrResponse(ErrorCode.KAFKA_STORAGE_ERROR)
+        before, response = recount(c.context), LeaderAndIsrResponse(ErrorCode.KAFKA_STORAGE_ERROR)
         c.controller._on_answer(BrokerId(1), LeaderAndIsrRequest(1001, 1, 1, (), ()), response)  # type: ignore[arg-type]
         ((event, _),) = c.controller.events._queue
         assert event == LeaderAndIsrResponseReceived(BrokerId(1), response)
-        assert (c.context.recount(), c.context.offline_directories) == (before, {})
+        assert (recount(c.context), c.context.offline_directories) == (before, {})
         await c.stop()
 
     run_virtually(main)

@@ -23,6 +23,7 @@ from cluster.znodes.configs import encode_config
 from cluster.znodes.paths import delete_topic_path, partitions_path, topic_config_path, topic_path
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, Delete, Op, SetData
+from simulator.recount import recount
 from state_log.record import Kind
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
@@ -55,7 +56,7 @@ def kinds(c: RunningController, broker: int) -> list[type[ControlRequest]]:
 
 
 def counters_agree(c: RunningController) -> bool:
-    return c.context.recount() == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
+    return recount(c.context) == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
 
 
 async def describe(c: RunningController, topic: str = "t") -> DescribedTopicDeletion:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from cluster.process.exit_codes import ExitCode
 from tests.plain_zookeeper import plain_client
 from tests.programs import LONG_SESSIONS, SHORT_TIMEOUT, Programs
 from tests.timeouts import TIMEOUT_S
@@ -53,9 +54,9 @@ def await_registration(client: KazooClient, broker: int) -> dict[str, object]:
     raise AssertionError(f"broker {broker} is not registered")
 
 
-def refusal(process: "subprocess.Popen[str]") -> str:
+def refusal(process: "subprocess.Popen[str]", code: ExitCode = ExitCode.REFUSED) -> str:
     _, output = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 1, output
+    assert process.returncode == code, output
     assert "Traceback" not in output
     return output
 
@@ -118,7 +119,7 @@ def test_what_is_taken_is_refused_with_a_message(start: Start, client: KazooClie
     same_address = start(id=2, advertised=address)
     same_port = start(id=3, listen=f"127.0.0.1:{registration['port']}")
     same_data = start(id=1, data=str(tmp_path / "broker_agent-0"))
-    assert "broker id 1 is registered by another session" in refusal(same_id)
+    assert "broker id 1 is registered by another session" in refusal(same_id, ExitCode.ID_TAKEN)
     assert f"broker 1 is already registered with address {address}" in refusal(same_address)
     assert f"cannot listen on 127.0.0.1:{registration['port']}" in refusal(same_port)
     assert str(tmp_path / "broker_agent-0") in refusal(same_data)

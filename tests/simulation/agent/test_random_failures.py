@@ -9,7 +9,7 @@ import pytest
 from broker_agent.log.partition_log import PartitionLog
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests.data import ProducePartition, ProduceRequest
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 from tests.agents import TP, AgentWorld, until, virtually
 
 BROKERS = (1, 2, 3)
@@ -61,7 +61,7 @@ class Drill:
         if leader not in self.alive:
             return
         self.produced += 1
-        records = encode_batch(b"%012d" % self.produced, 1, max_timestamp=self.world.clock.now_ms())
+        records = encode_client_batch(b"%012d" % self.produced, timestamp=self.world.clock.now_ms())
         request = ProduceRequest(-1, 3000, (ProducePartition(TP.topic, TP.partition, records),))
         process = self.world.agents[leader]
         try:

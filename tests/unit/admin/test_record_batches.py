@@ -1,12 +1,15 @@
 """Batches as the client makes and reads them."""
 
+from typing import Any
+
+import crc32c
 import pytest
-from hypothesis import given
+from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admin.record_batches import BatchBuilder, Record, build_batches, decode_records
+from admin.record_batches import BadBatchError, BatchBuilder, Record, build_batches, decode_records
 from cluster.broker import Offset
-from cluster.errors import ErrorCode, LogAppendError
 
 optional_bytes = st.none() | st.binary(max_size=40)
 
@@ -59,12 +62,91 @@ def test_nothing_decodes_to_nothing() -> None:
     assert decode_records(b"", Offset(7)).next_offset == 7
 
 
-def test_a_flipped_bit_is_a_corrupt_message() -> None:
-    data = bytearray(batch_of(b"hello"))
+def test_a_flipped_bit_is_a_bad_batch() -> None:
+    data = bytearray(at_offset(batch_of(b"hello", b"world"), 7))
     data[-2] ^= 1
-    with pytest.raises(LogAppendError) as refused:
-        decode_records(bytes(data), Offset(0))
-    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    with pytest.raises(BadBatchError, match="checksum") as refused:
+        decode_records(bytes(data), Offset(7))
+    assert (refused.value.base_offset, refused.value.next_offset) == (7, 9)
+
+
+def sealed(data: bytes | bytearray) -> bytes:
+    """With the checksum of what it is."""
+    return bytes(data[:17]) + crc32c.crc32c(data[21:]).to_bytes(4, "big") + bytes(data[21:])
+
+
+def compressed(codec: int, section: bytes, count: int = 2) -> bytes:
+    whole = bytearray(batch_of(*[b"v"] * count)[:61] + section)
+    whole[8:12] = (len(whole) - 12).to_bytes(4, "big")
+    whole[22] = codec
+    return sealed(whole)
+
+
+GARBAGE = {
+    "magic": sealed(batch_of(b"v")[:16] + b"\1" + batch_of(b"v")[17:]),
+    "checksum": batch_of(b"v")[:-1] + b"x",
+    "records": compressed(0, b"\xff" * 40),
+    "no records": compressed(0, b""),
+    "too few records": compressed(0, batch_of(b"v")[61:]),
+    "codec": compressed(5, b""),
+    "length": batch_of(b"v")[:8] + b"\0\0\0\5" + batch_of(b"v")[12:],
+    "offsets": sealed(batch_of(b"v")[:23] + b"\xff\xff\xff\xff" + batch_of(b"v")[27:]),
+    "a short answer": b"\0" * 30,
+} | {
+    f"{codec} of {name}": compressed(codec, section)
+    for codec in (1, 2, 3, 4)
+    for name, section in {"nothing": b"", "zeros": bytes(30), "garbage": b"garbage" * 5}.items()
+}
+
+
+@pytest.mark.parametrize("case", GARBAGE)
+def test_a_bad_batch_names_itself_and_what_follows_it(case: str) -> None:
+    data = GARBAGE[case]
+    with pytest.raises(BadBatchError) as refused:
+        decode_records(data, Offset(0))
+    assert refused.value.base_offset == 0
+    assert refused.value.next_offset == max(1, int.from_bytes(data[23:27], "big", signed=True) + 1)
+    assert refused.value.why
+
+
+def test_the_records_before_a_bad_batch_are_not_lost() -> None:
+    data = at_offset(batch_of(b"a", b"b"), 10) + at_offset(GARBAGE["records"], 12) + at_offset(batch_of(b"c"), 14)
+    assert [r.value for r in decode_records(data, Offset(10)).records] == [b"a", b"b"]
+    with pytest.raises(BadBatchError) as refused:
+        decode_records(data[len(batch_of(b"a", b"b")) :], Offset(12))
+    assert (refused.value.base_offset, refused.value.next_offset) == (12, 14)
+
+
+def test_the_next_batch_says_where_it_begins_when_the_bad_ones_offsets_are_wrong() -> None:
+    far = bytearray(batch_of(b"v"))
+    far[23:27] = (1 << 30).to_bytes(4, "big")
+    with pytest.raises(BadBatchError) as refused:
+        decode_records(bytes(far) + at_offset(batch_of(b"c"), 1), Offset(0))
+    assert refused.value.next_offset == 1
+
+
+encoders = st.sampled_from([(0, bytes), (1, gzip_encode), (2, snappy_encode), (3, lz4_encode), (4, zstd_encode)])
+
+
+@settings(max_examples=500, deadline=None)
+@given(encoders, st.lists(st.binary(max_size=30), min_size=1, max_size=5), st.data())
+def test_any_damage_is_read_or_named(encoder: tuple[int, Any], values: list[bytes], data: st.DataObject) -> None:
+    codec, encode = encoder
+    whole = bytearray(compressed(codec, encode(batch_of(*values)[61:]), len(values)))
+    assert [r.value for r in decode_records(bytes(whole), Offset(0)).records] == values
+    for position in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=4)):
+        whole[position] = data.draw(st.integers(0, 255))
+    cut = bytes(whole[: data.draw(st.integers(1, len(whole)))])
+    for damaged in (bytes(whole), sealed(whole), cut, cut + bytes(whole)):
+        assert offset_behind(damaged) > 0
+
+
+def offset_behind(data: bytes) -> int:
+    """Where a reader goes on, whether it could read the first batch or has to skip it."""
+    try:
+        return decode_records(data, Offset(0)).next_offset
+    except BadBatchError as error:
+        return error.next_offset if error.why else -1
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=40), st.integers(80, 600))

@@ -5,7 +5,7 @@ from random import Random
 
 from audit.rules import check_values
 from audit.source import rows_of
-from state_log.invariants import check_all
+from simulator.record_checker import check_all
 from tests.state_change_histories import draw, stamped, write_logs
 from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 

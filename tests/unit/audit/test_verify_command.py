@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from audit.cli import app
 from cluster.process.exit_codes import ExitCode
+from simulator.segments import write_segment
 from state_log.record import Cause, Kind, Stamper, StateChange
-from state_log.writer import SegmentName, write_segment
+from state_log.writer import SegmentName
 
 NODE, INCARNATION = "broker-1", "1700000000000.1"
 

@@ -91,8 +91,8 @@ FETCHERS_KEY = "num.replica.fetchers"
             BROKER_RESOURCE,
             [(UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, SET_CONFIG, "1")],
             E.INVALID_CONFIG,
-            "retention.ms of a broker cannot be changed while it runs;"
-            " those that can: num.replica.fetchers, unclean.leader.election.enable",
+            "unknown config 'retention.ms'; those that can be changed:"
+            " log.level, num.replica.fetchers, unclean.leader.election.enable",
             RETENTION,
             "1",
         ),

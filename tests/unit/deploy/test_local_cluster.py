@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import StartupError
+from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from cluster.process.config import load_config
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER, CONTROLLER, ZOOKEEPER, ClusterFolder
+from deploy.local.cluster_folder import ClusterFolder
 
 
 def test_a_new_cluster_has_three_of_each_with_ports_of_their_own(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.process import identity
+from cluster.process.identity import ProcessIdentity
 from deploy.local import processes
-from deploy.local.processes import ProcessIdentity
 from tests.timeouts import TIMEOUT_S
 
 
@@ -24,20 +25,20 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     child.wait()
 
 
-def identity(child: subprocess.Popen[bytes]) -> ProcessIdentity:
-    found = processes.identify(child.pid)
+def identity_of(child: subprocess.Popen[bytes]) -> ProcessIdentity:
+    found = identity.identify(child.pid)
     assert found is not None
     return found
 
 
 def test_a_process_is_running_paused_and_gone(sleeper: subprocess.Popen[bytes]) -> None:
-    process = identity(sleeper)
-    assert processes.state_of(process) == processes.RUNNING
+    process = identity_of(sleeper)
+    assert identity.state_of(process) == identity.RUNNING
     processes.send_signal(process, signal.SIGSTOP)
     os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
-    assert processes.state_of(process) == processes.PAUSED
+    assert identity.state_of(process) == identity.PAUSED
     processes.end([process], TIMEOUT_S)
-    assert processes.state_of(process) == processes.GONE
+    assert identity.state_of(process) == identity.GONE
 
 
 def test_a_process_is_not_gone_before_its_last_thread_is() -> None:
@@ -48,21 +49,21 @@ def test_a_process_is_not_gone_before_its_last_thread_is() -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        process, stat = identity(child), Path(f"/proc/{child.pid}/stat")
+        process, stat = identity_of(child), Path(f"/proc/{child.pid}/stat")
         deadline = time.monotonic() + TIMEOUT_S
         while stat.read_text().rpartition(")")[2].split()[0] != "Z":
             assert time.monotonic() < deadline, "its first thread goes on"
             time.sleep(0.01)
-        found = processes.state_of(process), child.poll()
+        found = identity.state_of(process), child.poll()
         child.kill()
-        assert found == (processes.RUNNING, None)
+        assert found == (identity.RUNNING, None)
         assert processes.wait_until_gone([process], TIMEOUT_S)
         assert child.poll() == -signal.SIGKILL
 
 
 def test_a_pid_that_another_process_has_now_is_never_signalled(sleeper: subprocess.Popen[bytes]) -> None:
     stranger = ProcessIdentity(sleeper.pid, started="at another time")
-    assert processes.state_of(stranger) == processes.GONE
+    assert identity.state_of(stranger) == identity.GONE
     assert not processes.send_signal(stranger, signal.SIGKILL)
     processes.end([stranger], timeout_s=1)
     assert sleeper.poll() is None
@@ -73,12 +74,12 @@ def test_a_process_that_ignores_the_request_to_stop_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        processes.end([identity(child)], timeout_s=0.2)
+        processes.end([identity_of(child)], timeout_s=0.2)
         assert child.wait(TIMEOUT_S) == -signal.SIGKILL
 
 
 def test_nothing_has_no_state_and_takes_no_signal() -> None:
-    assert processes.state_of(None) == processes.GONE
+    assert identity.state_of(None) == identity.GONE
     assert not processes.send_signal(None, signal.SIGTERM)
 
 

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ApiError, ErrorCode, FieldViolation
+from cluster.process.clock import SystemClock
+from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
+from state_log.record import Kind, StateChange
+from state_log.writer import FileStateChangeLog
 from tests.commands import LAUNCHER, run_klamm
 from tests.timeouts import TIMEOUT_S
 
@@ -82,6 +86,35 @@ def test_without_a_cluster_every_command_says_how_to_get_one(arguments: list[str
     answer = run_klamm(*arguments, folder=tmp_path)
     assert (answer.returncode, answer.stdout) == (1, "")
     assert "klamm up" in answer.stderr or "--data" in answer.stderr
+
+
+@pytest.mark.parametrize("arguments", [["topics", "list"], ["produce", "t", "--count", "1"], ["watch"]])
+def test_commands_on_a_stopped_cluster_say_so_without_waiting(arguments: list[str], tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path / ".klamm")
+    # Beyond any timeout of the test, so that only an answer without a wait passes.
+    answer = run_klamm(*arguments, "--timeout", "100000", folder=tmp_path, timeout_s=TIMEOUT_S)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "klamm: the cluster in .klamm is stopped; start it with 'klamm up --detach'\n"
+
+
+def test_the_status_of_a_stopped_cluster_is_shown_with_a_code_of_its_own(tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path, controllers=1, brokers=1)
+    answer = run_klamm("status", "--data", str(tmp_path))
+    assert answer.returncode == 3
+    assert answer.stderr == (
+        "zookeeper is stopped; controller 1001 is stopped; broker 1 is stopped; no controller is active\n"
+    )
+    assert [line.split()[0] for line in answer.stdout.splitlines()] == ["ROLE", "zookeeper", "controller", "broker"]
+
+
+@pytest.mark.parametrize("partition", ["nosuch-0", "orders-99"])
+def test_the_story_of_an_unknown_partition_is_an_error(partition: str, tmp_path: Path) -> None:
+    log = FileStateChangeLog(tmp_path, node="controller-1001", incarnation="1700000000000.1", clock=SystemClock())
+    log.append([StateChange(kind=Kind.TOPIC, topic="orders", to_state="created")])
+    log.close()
+    answer = run_klamm("story", partition, "--log-dir", str(tmp_path))
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert f"no records of partition {partition}" in answer.stderr
 
 
 def test_an_unreachable_address_is_named(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 from random import Random
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
+from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch, TopicId
+from state_log.causes import BY_AGENTS
 from state_log.record import Cause, Kind, LoggedStateChange, by_partition
 from state_log.story import LeadershipSpan, leadership_history, story
 from tests.state_change_histories import draw, shuffled, stamped
@@ -82,5 +85,85 @@ def test_every_record_of_a_history_is_reported_once_in_an_order_of_its_own() -> 
     first = story(shuffled(parts, Random(1)))
     assert first == story(shuffled(parts, Random(2)))
     assert len(first) == sum(map(len, parts))
-    epochs = [line.record.partition_epoch for line in first if line.record.partition_epoch is not None]
-    assert epochs == sorted(epochs)
+    written: list[int | None] = []
+    for record in (line.record for line in first if line.record.partition_epoch is not None):
+        if record.kind in BY_AGENTS:
+            assert record.partition_epoch in written
+        else:
+            written.append(record.partition_epoch)
+    assert written == sorted(written, key=lambda epoch: -1 if epoch is None else epoch)
+
+
+def of_controller(seq: int, at_ms: int, event: int, **fields: Any) -> LoggedStateChange:
+    return replace(FIRST, v=2, seq=seq, at_ms=at_ms, cause=Cause("Event", event), controller_epoch=7, **fields)
+
+
+def of_agent(broker: int, seq: int, at_ms: int, event: int, **fields: Any) -> LoggedStateChange:
+    about: dict[str, Any] = dict.fromkeys(("leader", "leader_epoch", "partition_epoch", "isr", "from_state"))
+    about |= {"cause": Cause("Event", event, ControllerId(1001), ControllerEpoch(7)), "broker": broker}
+    node = {"node": f"broker-{broker}", "seq": seq, "at_ms": at_ms, "kind": Kind.ROLE, "v": 2}
+    return replace(FIRST, **{**about, **node, **fields})
+
+
+def a_move(agents_ahead_by: int) -> list[LoggedStateChange]:
+    """Replica 3 is moved away: the election away from it, its end, and what the agents did; in the order of causes."""
+    gone = {"kind": Kind.REPLICA, "broker": 3, "leader": None, "leader_epoch": None, "partition_epoch": None}
+    first = {"partition_epoch": PartitionEpoch(0), "leader_epoch": LeaderEpoch(0), "leader": BrokerId(1)}
+    led = {"partition_epoch": PartitionEpoch(1), "leader_epoch": LeaderEpoch(1), "leader": BrokerId(2)}
+    skew = agents_ahead_by
+    return [
+        of_controller(0, 100, 1, **first),
+        of_agent(1, 0, 110 + skew, 1, to_state="leader", **first),
+        of_controller(1, 318, 2, **led),
+        of_agent(2, 0, 330 + skew, 2, to_state="leader", **led),
+        of_controller(2, 380, 3, from_state="OnlineReplica", to_state="OfflineReplica", **gone),
+        of_agent(3, 0, 386 + skew, 3, to_state="stopped"),
+        of_controller(3, 390, 3, from_state="OfflineReplica", to_state="ReplicaDeletionStarted", **gone),
+        of_agent(3, 1, 402 + skew, 3, to_state="deleted"),
+        of_controller(4, 410, 4, from_state="ReplicaDeletionStarted", to_state="ReplicaDeletionSuccessful", **gone),
+    ]
+
+
+def test_where_clocks_agree_the_story_is_in_the_order_of_time() -> None:
+    records = a_move(agents_ahead_by=0)
+    assert [line.record for line in story(reversed(records))] == records
+
+
+@pytest.mark.parametrize("ahead", [-1_000_000, -50, 50, 1_000_000])
+def test_however_clocks_differ_a_decision_stands_before_its_effects(ahead: int) -> None:
+    first_led, leads, elected, elected_leads, offline, stopped, started, deleted, ended = a_move(ahead)
+    order = [line.record for line in story(a_move(ahead))]
+    assert order == [line.record for line in story(shuffled([[record] for record in a_move(ahead)], Random(3)))]
+    for before, after in [
+        (first_led, leads),
+        (elected, elected_leads),
+        (offline, stopped),
+        (started, deleted),
+        (stopped, deleted),
+        (deleted, ended),
+    ]:
+        assert order.index(before) < order.index(after)
+
+
+def test_records_that_contradict_one_another_are_all_shown() -> None:
+    tampered = [replace(record, seq=9 - record.seq) for record in a_move(0)]
+    assert len(story(tampered)) == len(tampered)
+
+
+def test_a_topic_that_was_deleted_and_created_anew_has_two_histories() -> None:
+    old, new = TopicId("a" * 22), TopicId("b" * 22)
+    end = replace(FIRST, kind=Kind.TOPIC, partition=None, leader=None, leader_epoch=None, partition_epoch=None)
+    records = [
+        replace(FIRST, topic_id=old),
+        replace(LOST, topic_id=old, cause=Cause("TopicDeletion", 8)),
+        replace(end, topic_id=old, seq=3, at_ms=3500, to_state="deleted", cause=Cause("Answer", 9)),
+        replace(FIRST, topic_id=new, seq=4, at_ms=4000, leader=BrokerId(2)),
+        replace(end, topic_id=new, seq=5, at_ms=5000, to_state="deleted", cause=Cause("Answer", 12)),
+    ]
+    assert leadership_history(records) == [
+        LeadershipSpan(1, 0, 1000, 3000, "TopicChange", old),
+        LeadershipSpan(-1, 1, 3000, 3500, "TopicDeletion, replica offline", old),
+        LeadershipSpan(-1, -1, 3500, 3500, "Answer", old, deleted=True),
+        LeadershipSpan(2, 0, 4000, 5000, "TopicChange", new),
+        LeadershipSpan(-1, -1, 5000, 5000, "Answer", new, deleted=True),
+    ]

@@ -17,7 +17,9 @@ def test_the_position_is_that_of_the_greatest_entry_at_or_below(offsets: list[in
     index = OffsetIndex()
     for offset in offsets:
         index.add(offset, offset * 10)
-    assert index.position_before(target) == max((offset * 10 for offset in offsets if offset <= target), default=0)
+    assert index.entry_before(target) == max(
+        ((offset, offset * 10) for offset in offsets if offset <= target), default=None
+    )
 
 
 @pytest.mark.rule("R10.1")
@@ -44,7 +46,7 @@ def test_entries_are_big_endian_numbers() -> None:
 
 
 @pytest.mark.rule("R9.15")
-@pytest.mark.parametrize("content", [b"x", bytes(16), bytes(7) + b"\2" + bytes(7) + b"\1"])
+@pytest.mark.parametrize("content", [b"x", bytes(16), bytes(7) + b"\2" + bytes(7) + b"\1", bytes(8) + b"\xff" * 4])
 def test_what_cannot_be_an_index_is_not_taken_for_one(content: bytes) -> None:
     assert OffsetIndex.decode(content) is None
     assert TimeIndex.decode(content) is None
@@ -55,6 +57,6 @@ def test_only_larger_timestamps_are_entered_and_cuts_drop_the_tail() -> None:
     for timestamp, offset in ((5, 0), (4, 1), (5, 2), (9, 3)):
         times.add(timestamp, offset)
     assert len(times) == 2
-    assert [times.offset_before(timestamp) for timestamp in (5, 6, 9, 10)] == [0, 0, 0, 3]
+    assert [times.entry_before(timestamp) for timestamp in (5, 6, 9, 10)] == [None, (5, 0), (5, 0), (9, 3)]
     times.cut(3)
     assert times.last == (5, 0)

@@ -9,7 +9,7 @@ from broker_agent.log.record_batch import (
     HEADER_SIZE,
     MAX_SEQUENCE,
     crc32c,
-    find_fault,
+    find_damage,
     parse_header,
     stamp,
     stamp_append_time,
@@ -48,16 +48,16 @@ def test_a_client_library_reads_what_was_stamped() -> None:
     batch = built_by_client(3, 77)
     header = parse_header(batch)
     assert (header.record_count, header.last_offset_delta, header.max_timestamp) == (3, 2, 77)
-    assert find_fault(header, batch) is None
+    assert find_damage(header, batch) is None
 
     stamped = b"".join(stamp(batch, Offset(1000), LeaderEpoch(9)))
-    assert find_fault(parse_header(stamped), stamped) is None
+    assert find_damage(parse_header(stamped), stamped) is None
     read = DefaultRecordBatch(stamped)
     assert read.validate_crc()
     assert [record.offset for record in read] == [1000, 1001, 1002]
 
     timed = stamp_append_time(batch, 123)
-    assert find_fault(parse_header(timed), timed) is None
+    assert find_damage(parse_header(timed), timed) is None
     read = DefaultRecordBatch(timed)
     assert read.validate_crc()
     assert (read.max_timestamp, read.timestamp_type) == (123, 1)
@@ -75,7 +75,7 @@ def test_encoding_and_parsing_agree(records: bytes, count: int, base: int, epoch
     header = parse_header(batch)
     assert (header.size, header.base_offset, header.leader_epoch) == (HEADER_SIZE + len(records), base, epoch)
     assert (header.last_offset, header.max_timestamp, header.record_count) == (base + count - 1, timestamp, count)
-    assert find_fault(header, batch) is None
+    assert find_damage(header, batch) is None
 
 
 @given(st.binary(min_size=1, max_size=50), st.data())
@@ -83,7 +83,7 @@ def test_any_changed_byte_behind_the_leaders_fields_is_a_fault(records: bytes, d
     batch = bytearray(encode_batch(records, 1))
     position = data.draw(st.integers(16, len(batch) - 1))
     batch[position] ^= data.draw(st.integers(1, 255))
-    assert find_fault(parse_header(batch), batch) is not None
+    assert find_damage(parse_header(batch), batch) is not None
 
 
 def test_a_walk_ends_where_batches_end() -> None:

@@ -68,12 +68,12 @@ def test_a_partition_state_of_several_requests_is_serialised_once(monkeypatch: p
 
 
 def test_the_metadata_of_several_requests_are_serialised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    partitions, endpoints = count(monkeypatch, "UpdateMetadataPartitionState"), Counted(control_encoding.Endpoint)
-    monkeypatch.setattr(control_encoding, "Endpoint", endpoints)
+    partitions, brokers = count(monkeypatch, "UpdateMetadataPartitionState"), Counted(control_pb2.Broker)
+    monkeypatch.setattr(control_encoding, "_broker", control_encoding._broker._replace(message_class=brokers))
     first = update_metadata(partitions=5)
     second = replace(first, broker_epoch=9)
     encoded = [control_encoding.encode_update_metadata(request) for request in (first, second)]
-    assert (partitions.made, endpoints.made) == (5, 1)
+    assert (partitions.made, brokers.made) == (5, 1)
     messages = [control_pb2.UpdateMetadataRequest.FromString(data) for data in encoded]
     assert [p.partition_index for p in messages[1].topic_states[0].partition_states] == list(range(5))
     assert [(b.id, b.endpoints[0].host) for b in messages[1].live_brokers] == [(1, "host1")]

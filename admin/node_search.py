@@ -1,0 +1,131 @@
+"""Searching the nodes of a cluster for one that knows something, and saying what they answered where none does.
+
+The next node is asked as soon as one fails, and shortly after one that is silent, so that nodes that hang do not use
+up the time in which others would answer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+from cluster.errors import ApiError, PeerUnreachableError
+from cluster.requests.cluster import DescribeClusterResponse
+
+SILENCE_S: Final = 0.25
+"""After this long without an answer the next node is asked as well."""
+Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
+
+
+class NoAnswerError(PeerUnreachableError):
+    """No node gave the answer. `missing`: what was not found, `reasons`: what the nodes did."""
+
+    def __init__(self, missing: str, reasons: str) -> None:
+        super().__init__("cluster", f"{missing}: {reasons}")
+        self.missing, self.reasons = missing, reasons
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class NodeSearch:
+    """The nodes of one cluster. `names`: what is known of them by address, such as "controller 1001"."""
+
+    def __init__(self, bootstrap: Iterable[str], names: Mapping[str, str]) -> None:
+        self._bootstrap = tuple(dict.fromkeys(bootstrap))
+        self._names = dict(names)
+        self._outcomes: dict[str, str] = {}
+        self._any_answered = self._called = False
+
+    async def first(
+        self, describe: Describe, is_wanted: Callable[[DescribeClusterResponse], bool]
+    ) -> DescribeClusterResponse | None:
+        """One round: the first description that is wanted, None if no node gives it.
+
+        A refusal says only that this node does not know. Where a node names the active controller, that is asked next.
+        """
+        self._outcomes, self._any_answered, self._called = {}, False, False
+        waiting, asked = list(self._bootstrap), set[str]()
+        running: set[asyncio.Task[DescribeClusterResponse | None]] = set()
+        try:
+            while waiting or running:
+                if waiting and waiting[0] not in asked:
+                    asked.add(waiting[0])
+                    self._outcomes[waiting[0]] = _silence(None)
+                    running.add(asyncio.create_task(self._ask(waiting[0], describe)))
+                del waiting[:1]
+                done, running = await asyncio.wait(
+                    running, timeout=SILENCE_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for answer in (task.result() for task in done):
+                    if answer is not None and is_wanted(answer):
+                        # Of those that were asked after it nothing is known.
+                        self._outcomes = {a: said for a, said in self._outcomes.items() if said != _silence(None)}
+                        return answer
+                    if answer is not None and answer.controller_address:
+                        waiting.insert(0, answer.controller_address)
+            return None
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def name(self, address: str) -> str:
+        """What the node at an address is called in messages."""
+        return self._names.get(address, address)
+
+    async def survey(self, describe: Describe) -> None:
+        """Ask all nodes, only for what `failure` says of them."""
+        await asyncio.gather(*(self._ask(address, describe) for address in self._bootstrap))
+
+    def called(self, controller: str, why: str | None = None) -> None:
+        """The active controller that the last round found was called, and did not answer for this reason, or not yet.
+
+        That it is named by others does not mean that it runs: they may not have noticed its end.
+        """
+        self._outcomes[controller] = _silence(why)
+        self._called = True
+
+    def failure(self) -> NoAnswerError:
+        """What the nodes have answered since the last round began, those with the same answer together."""
+        groups: dict[str, list[str]] = {}
+        for address, outcome in self._outcomes.items():
+            groups.setdefault(outcome, []).append(address)
+        said = "; ".join(f"{self._together(addresses)} {outcome}" for outcome, addresses in groups.items())
+        found = self._called or not self._any_answered
+        return NoAnswerError("no answer" if found else "no active controller", said)
+
+    async def _ask(self, address: str, describe: Describe) -> DescribeClusterResponse | None:
+        answer: DescribeClusterResponse | None = None
+        try:
+            answer = await describe(address)
+        except ApiError as error:
+            self._outcomes[address] = f"running ({error.message})"
+        except PeerUnreachableError as error:
+            self._outcomes[address] = _silence(error.why)
+            return None
+        else:
+            self._outcomes[address] = "running"
+            self._learn_names(address, answer)
+        self._any_answered = True
+        return answer
+
+    def _learn_names(self, address: str, answer: DescribeClusterResponse) -> None:
+        self._names |= {c.address: f"controller {c.id}" for c in answer.controllers}
+        self._names |= {b.endpoint.address: f"broker {b.id}" for b in answer.brokers}
+        if answer.node_role:
+            self._names[address] = f"{answer.node_role} {answer.node_id}"
+
+    def _together(self, addresses: list[str]) -> str:
+        """`controllers 1001, 1002 and broker 1`, or the addresses of nodes that are not known by name."""
+        by_role: dict[str, list[str]] = {}
+        for address in addresses:
+            role, _, node = self.name(address).rpartition(" ")
+            by_role.setdefault(role, []).append(node)
+        return ", ".join(
+            (f"{role}{'s' if len(nodes) > 1 else ''} " if role else "") + ", ".join(nodes)
+            for role, nodes in by_role.items()
+        )
+
+
+def _silence(why: str | None) -> str:
+    return "not answering" if why is None else f"not answering ({why})"

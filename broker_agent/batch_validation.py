@@ -1,0 +1,49 @@
+"""Validates small batches of clients at once, others off the event loop and within a budget of memory."""
+
+from typing import Final
+
+from broker_agent.byte_budget import ByteBudget
+from broker_agent.client_batches import check_client_batch
+from broker_agent.log.record_batch import HEADER_SIZE, parse_header
+from broker_agent.ports import LogConfig, Workers
+from cluster.compression import Codec, find_codec, largest_size
+from cluster.errors import LogAppendError
+from cluster.process.clock import WallClock
+from cluster.process.settings import Settings
+
+AT_ONCE_MAX: Final = 64 * 1024
+"""Batches of more bytes, and compressed ones, are validated off the event loop."""
+
+
+class BatchValidation:
+    """Validates batches of clients."""
+
+    def __init__(self, workers: Workers, clock: WallClock, settings: Settings) -> None:
+        self._workers, self._clock = workers, clock
+        self._decompressed_max = settings.klamm_max_decompressed_batch_bytes
+        self._budget = ByteBudget(max(settings.klamm_decompression_memory_bytes, self._decompressed_max))
+
+    @staticmethod
+    def is_quick(records: bytes) -> bool:
+        """Whether validating takes so little that it may be done on the event loop."""
+        if len(records) > AT_ONCE_MAX:
+            return False
+        return len(records) < HEADER_SIZE or find_codec(parse_header(records).attributes) in (Codec.NONE, None)
+
+    def validate(self, records: bytes, config: LogConfig) -> bytes:
+        """Validate on the event loop; returns the batch to append. Raises LogAppendError."""
+        return check_client_batch(records, config, self._clock.now_ms(), self._decompressed_max)
+
+    async def validate_off_loop(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
+        """Validate in a worker; returns the batch to append, or why it is refused."""
+        async with self._budget.hold(self._memory_for(records)):
+            try:
+                return await self._workers.run(lambda: self.validate(records, config))
+            except LogAppendError as error:
+                return error
+
+    def _memory_for(self, records: bytes) -> int:
+        codec = find_codec(parse_header(records).attributes) if len(records) >= HEADER_SIZE else None
+        if codec in (Codec.NONE, None):
+            return 0
+        return largest_size(codec, len(records) - HEADER_SIZE, self._decompressed_max)

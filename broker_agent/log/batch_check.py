@@ -1,0 +1,143 @@
+"""The check of one record batch against what precedes it; nothing is derived from a header that has not passed.
+
+Shared by the start, the recovery after an unclean stop, a follower's append and every later check of stored batches.
+The checksum covers neither the length nor the base offset nor the leader epoch, so that these are compared with the
+predecessor first. Source: Kafka LogSegment.recover, DefaultRecordBatch.ensureValid.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from broker_agent.log.index import MAX_RELATIVE_OFFSET
+from broker_agent.log.record_batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    find_checksum_fault,
+    parse_header,
+)
+from cluster.broker import NO_LEADER_EPOCH
+
+OFFSET_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
+_LARGE_READ: Final = 1 << 20
+
+
+class Expected(NamedTuple):
+    """What the next batch is compared with. Offsets of a batch lie in [`next_offset`, `offset_max`].
+
+    `leader_epoch`: of the predecessor, -1 without one; `known_epoch`: the newest leader epoch there can be, if known.
+    """
+
+    next_offset: int
+    offset_max: int = OFFSET_MAX
+    leader_epoch: int = NO_LEADER_EPOCH
+    known_epoch: int | None = None
+
+    def after(self, header: BatchHeader) -> "Expected":
+        """What follows an accepted batch."""
+        return Expected(header.last_offset + 1, self.offset_max, header.leader_epoch, self.known_epoch)
+
+
+class CheckedBatch(NamedTuple):
+    """A batch that passed, its bytes, and its position in the file."""
+
+    position: int
+    header: BatchHeader
+    batch: memoryview
+
+
+class Fault(NamedTuple):
+    """Where the sound part of a file ends, and why the bytes from there on are no valid batch."""
+
+    position: int
+    why: str
+
+
+def expected_in_segment(
+    base_offset: int, leader_epoch: int = NO_LEADER_EPOCH, next_base: int | None = None
+) -> Expected:
+    """For the first batch of a segment, which ends below `next_base` if there is a next one.
+
+    The index has 31 bits for an offset relative to `base_offset`.
+    """
+    offset_max = min(base_offset + MAX_RELATIVE_OFFSET, OFFSET_MAX)
+    return Expected(base_offset, offset_max if next_base is None else min(offset_max, next_base - 1), leader_epoch)
+
+
+def find_length_fault(header: BatchHeader, available: int) -> str | None:
+    """Why `header.size` cannot be the size of a batch of which the file has `available` bytes."""
+    if header.size < HEADER_SIZE:
+        return f"its length field is {header.length}, less than a header"
+    if header.size > available:
+        return f"its length field claims {header.size} bytes, there are {available}"
+    return None
+
+
+def find_header_fault(header: BatchHeader, expected: Expected) -> str | None:
+    """Why a header of valid length cannot belong to the next batch: magic, offsets, leader epoch, in this order."""
+    if header.magic != MAGIC:
+        return f"magic is {header.magic}, not {MAGIC}"
+    if header.base_offset < expected.next_offset:
+        return f"base offset {header.base_offset} is below {expected.next_offset}, where the preceding batch ends"
+    if header.last_offset_delta < 0 or header.last_offset > expected.offset_max:
+        return f"offsets {header.base_offset}..{header.last_offset} are impossible up to {expected.offset_max}"
+    if header.leader_epoch < expected.leader_epoch:
+        return f"leader epoch {header.leader_epoch} follows {expected.leader_epoch}"
+    if expected.known_epoch is not None and header.leader_epoch > expected.known_epoch:
+        return f"leader epoch {header.leader_epoch} is newer than {expected.known_epoch}, the newest one known"
+    return None
+
+
+def find_batch_fault(header: BatchHeader, batch: Buffer, expected: Expected) -> str | None:
+    """The whole check of a batch: its length is that of `batch`, then the header, then the checksum."""
+    return (
+        find_length_fault(header, len(batch))
+        or find_header_fault(header, expected)
+        or find_checksum_fault(header, batch)
+    )
+
+
+class BatchWalk:
+    """Iterates over the batches of a file from a batch boundary on, up to its end or the first fault.
+
+    `read(position, length)` returns the bytes there. Afterwards `end` is the end of the sound part, `expected` what
+    would have to follow, and `fault` why the rest of the file is not sound; None if there is no rest.
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, expected: Expected, *, start: int = 0) -> None:
+        self.end, self.expected = start, expected
+        self.fault: Fault | None = None
+        self._read, self._size = read, size
+        self._buffer, self._buffer_start = b"", start
+
+    def __iter__(self) -> Iterator[CheckedBatch]:
+        while self.end < self._size:
+            found = self._check_next()
+            if isinstance(found, Fault):
+                self.fault = found
+                return
+            self.end += found.header.size
+            self.expected = self.expected.after(found.header)
+            yield found
+
+    def _check_next(self) -> CheckedBatch | Fault:
+        available = self._size - self.end
+        if available < HEADER_SIZE:
+            return Fault(self.end, f"{available} bytes are less than a header")
+        at = self._load(HEADER_SIZE)
+        header = parse_header(self._buffer, at)
+        why = find_length_fault(header, available)
+        if why is None:
+            at = self._load(header.size)
+            batch = memoryview(self._buffer)[at : at + header.size]
+            why = find_batch_fault(header, batch, self.expected)
+            if why is None:
+                return CheckedBatch(self.end, header, batch)
+        return Fault(self.end, why)
+
+    def _load(self, length: int) -> int:
+        """Have `length` bytes from `end` on in the buffer; returns where they begin."""
+        if len(self._buffer) - (self.end - self._buffer_start) < length:
+            self._buffer, self._buffer_start = self._read(self.end, max(_LARGE_READ, length)), self.end
+        return self.end - self._buffer_start

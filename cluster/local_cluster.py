@@ -1,0 +1,70 @@
+"""The state of a cluster on this machine, `cluster.json` in its data folder: members, ports and processes.
+
+`klamm up` writes it; commands find by it the nodes that they connect to.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cluster.errors import StartupError
+from cluster.process.identity import ProcessIdentity
+
+STATE_FILE: Final = "cluster.json"
+CONTROLLER: Final = "controller"
+BROKER: Final = "broker"
+ZOOKEEPER: Final = "zookeeper"
+
+STATE_VERSION: Final = 1
+
+
+class Member(Struct):
+    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started."""
+
+    role: str
+    id: int
+    port: int
+    metrics_port: int
+    process: ProcessIdentity | None = None
+
+    @property
+    def name(self) -> str:
+        return self.role if self.role == ZOOKEEPER else f"{self.role}-{self.id}"
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+class ClusterState(Struct):
+    """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any."""
+
+    version: int
+    zookeeper: str
+    members: list[Member]
+    settings: dict[str, Any]
+    supervisor: ProcessIdentity | None = None
+
+    @property
+    def nodes(self) -> list[Member]:
+        """Controllers and agents, running or not."""
+        return [m for m in self.members if m.role != ZOOKEEPER]
+
+
+def read_cluster_state(folder: Path) -> ClusterState:
+    """The state written last. Raises StartupError if there is none, or it is malformed."""
+    file = folder / STATE_FILE
+    try:
+        state = msgspec.json.decode(file.read_bytes(), type=ClusterState)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StartupError(
+            f"no cluster in {folder}: start one with 'klamm up --detach --data {folder}', or connect to one with"
+            " --bootstrap HOST:PORT"
+        ) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StartupError(f"{file} cannot be read: {error}") from error
+    if state.version != STATE_VERSION:
+        raise StartupError(f"{file} was written by another version of klamm; use another folder")
+    return state

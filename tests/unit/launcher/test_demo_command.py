@@ -1,0 +1,63 @@
+"""What the demonstration shows at its end, also where the audit could not run."""
+
+from pathlib import Path
+
+import pytest
+
+from deploy.local.cluster import LocalCluster
+from launcher.demo import Outcome
+from launcher.demo_audit import AuditOutcome
+from launcher.demo_command import document_of, exit_code, print_summary
+from state_log.histories import ONE_LEADER_PER_EPOCH
+
+SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
+
+
+def outcome(lost: int = 0) -> Outcome:
+    return Outcome(
+        "demo",
+        acknowledged=60_000,
+        acknowledged_by_stage={"before the kills": 20_000, "after both kills": 40_000},
+        read_back=60_000 - lost,
+        lost=lost,
+        leader_failover_ms=[2_100],
+        controller_failover_ms=[900],
+    )
+
+
+def audited(**changes: object) -> AuditOutcome:
+    found = {"verdict": "clean", "records": 200, "injected": "broker 2 beside 1", "found": {ONE_LEADER_PER_EPOCH: 1}}
+    return AuditOutcome(**{**found, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("lost", "audit", "code"),
+    [
+        (0, audited(), 0),
+        (1, audited(), 1),
+        (0, audited(verdict="findings"), 1),
+        (0, audited(found={}), 1),
+        (0, AuditOutcome(failure=SLOW), 4),
+        (0, audited(found={}, failure=SLOW), 4),
+        (0, audited(verdict="findings", found={}, failure=SLOW), 1),
+        (1, AuditOutcome(failure=SLOW), 1),
+    ],
+)
+def test_the_exit_code_tells_what_was_proven(lost: int, audit: AuditOutcome, code: int, tmp_path: Path) -> None:
+    document = document_of(outcome(lost), audit, LocalCluster.create_or_open(tmp_path), tmp_path / "report")
+    assert exit_code(document) == code
+    assert document["passed"] is (code == 0)
+
+
+def test_a_failed_audit_leaves_what_was_proven_and_says_how_to_repeat_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path)
+    document = document_of(outcome(), AuditOutcome(failure=SLOW), cluster, tmp_path / "report")
+    print_summary({**document, "seconds": 90.0})
+    shown = capsys.readouterr().out
+    assert "INCOMPLETE" in shown
+    assert "60,000" in shown
+    assert f"could not run: {SLOW}" in shown
+    assert str(tmp_path / "report" / "spark.log") in shown
+    assert f"klamm audit run --once --log-dir {tmp_path / 'state-changes'}" in shown
