@@ -130,6 +130,7 @@ class Agent:
             RoleChanges(self.manager, self.fetchers, dependencies.configs),
             tasks,
             broker_epoch=lambda: self.registration.epoch,
+            restored=self.registration.restored,
             sink=dependencies.sink,
         )
         self._setting_changes = DynamicSettings(

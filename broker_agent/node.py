@@ -55,7 +55,10 @@ class AgentNode:
         validation = BatchValidation(dependencies.workers, dependencies.clock, dependencies.settings)
         produce = ProduceRequests(agent.manager, dependencies.clock, validation)
         replicas = ReplicaDescriptions(
-            agent.manager, lambda: control.known_controller_epoch, dependencies.recorded_roles
+            agent.manager,
+            lambda: control.known_controller_epoch,
+            dependencies.recorded_roles,
+            agent.registration.restored,
         )
         view = ClusterDescriptions(
             agent.broker_id,
@@ -66,7 +69,8 @@ class AgentNode:
         )
 
         async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
-            return DescribeFindingsResponse((*agent.proposals.findings(), *disk_findings(agent.manager)))
+            restored = agent.registration.restored.findings()
+            return DescribeFindingsResponse((*restored, *agent.proposals.findings(), *disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)

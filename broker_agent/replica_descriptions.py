@@ -13,6 +13,7 @@ from broker_agent.decisions.known_leaderships import (
     recorded_controller_epoch,
     recorded_leaderships,
 )
+from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import ControllerEpoch, TopicId
 from cluster.requests.recovery import (
@@ -31,13 +32,18 @@ class ReplicaDescriptions:
     """Answers DescribeReplicas."""
 
     def __init__(
-        self, manager: ReplicaManager, known_controller_epoch: Callable[[], ControllerEpoch], recorded: RecordedRoles
+        self,
+        manager: ReplicaManager,
+        known_controller_epoch: Callable[[], ControllerEpoch],
+        recorded: RecordedRoles,
+        restored: RestoredZooKeeper,
     ) -> None:
         self._manager = manager
         self._known_controller_epoch = known_controller_epoch
         self._recorded = recorded
+        self._restored = restored
 
-    async def describe(self, _request: DescribeReplicasRequest) -> DescribeReplicasResponse:
+    async def describe(self, request: DescribeReplicasRequest) -> DescribeReplicasResponse:
         recorded = await self._recorded()
         leaderships = newest((*self._led(), *self._in_metadata(), *recorded_leaderships(recorded)))
         logs = self._manager.logs.all_logs()
@@ -60,9 +66,12 @@ class ReplicaDescriptions:
                     high_watermark=log.high_watermark,
                 )
             )
+        controller_epoch = max(self._known_controller_epoch(), recorded_controller_epoch(recorded))
+        if request.recovers:
+            self._restored.recovers(controller_epoch)
         return DescribeReplicasResponse(
             self._manager.own_id,
-            max(self._known_controller_epoch(), recorded_controller_epoch(recorded)),
+            controller_epoch,
             max((log.highest_producer_id for log in logs.values()), default=-1),
             tuple(replicas),
             tuple(leaderships.values()),

@@ -20,8 +20,8 @@ class BrokerClient(Protocol):
         Raises PeerUnreachableError if there was no response: the request may or may not have been applied.
         """
 
-    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse:
-        """Ask what the broker has and knows, once. Raises PeerUnreachableError, ApiError."""
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
+        """Ask once what the broker has and knows; see the request. Raises PeerUnreachableError, ApiError."""
         ...
 
     async def forget(self, broker: Broker) -> None:
@@ -31,7 +31,7 @@ class BrokerClient(Protocol):
 class BrokerQueries(Protocol):
     """The part of `BrokerClient` that changes nothing."""
 
-    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse: ...
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse: ...
 
 
 class RequestChannels(Protocol):

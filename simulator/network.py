@@ -131,10 +131,10 @@ class SimulatedBrokerClient:
         assert isinstance(response, ControlResponse), f"broker {broker.id} answered {response!r}"
         return response
 
-    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse:
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         endpoint = broker.endpoint(DEFAULT_LISTENER)
         assert endpoint is not None, f"broker {broker.id} has no {DEFAULT_LISTENER} endpoint"
-        response = await self._network.call(self._source, endpoint.address, DescribeReplicasRequest())
+        response = await self._network.call(self._source, endpoint.address, DescribeReplicasRequest(recovers))
         assert isinstance(response, DescribeReplicasResponse), f"broker {broker.id} answered {response!r}"
         return response
 

@@ -62,6 +62,8 @@ class RecordingBrokers:
         self.forgotten: list[BrokerId] = []
         self.descriptions: dict[BrokerId, DescribeReplicasResponse] = {}
         """What a broker has and knows; by default nothing."""
+        self.recovering: list[BrokerId] = []
+        """Those told that a recovery is carried out."""
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
         await asyncio.sleep(0.001)
@@ -98,10 +100,11 @@ class RecordingBrokers:
             if (tp := TopicPartition(topic.topic_name, state.partition_index)) in codes
         )
 
-    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse:
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         await asyncio.sleep(0.001)
         if broker.id in self.unreachable:
             raise PeerUnreachableError(str(broker.id), "unplugged")
+        self.recovering += [broker.id] if recovers else []
         return self.descriptions.get(broker.id, DescribeReplicasResponse(broker.id, ControllerEpoch(0)))
 
     async def forget(self, broker: Broker) -> None:

@@ -7,7 +7,11 @@ from cluster.requests.plans import DescribedPartition
 
 
 class DescribeReplicasRequest(Struct, frozen=True):
-    """The controller asks a broker what it has and knows."""
+    """The controller asks a broker what it has and knows. `recovers`: the recovery is carried out now, and the next
+    controller will have an epoch above the one in the response.
+    """
+
+    recovers: bool = False
 
 
 class DescribedReplica(Struct, frozen=True):

@@ -44,11 +44,11 @@ class GrpcBrokerClient:
             raise
         return response
 
-    async def describe_replicas(self, broker: Broker) -> DescribeReplicasResponse:
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         address = self._address(broker)
         if address is None:
             raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {self._listener}")
-        response = await self._client.call(address, DescribeReplicasRequest(), self._timeout_ms)
+        response = await self._client.call(address, DescribeReplicasRequest(recovers), self._timeout_ms)
         assert isinstance(response, DescribeReplicasResponse)
         return response
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from deploy.local.cluster import LocalCluster
-from deploy.local.cluster_folder import BROKER, CONTROLLER, ZOOKEEPER
 from launcher.__main__ import app
 from launcher.serving import wait_until_serving
 from tests.commands import as_json, klamm

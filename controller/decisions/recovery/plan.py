@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from cluster.broker import NO_LEADER_EPOCH, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.requests.recovery import KnownLeadership
 from controller.decisions.recovery.evidence import (
     Answers,
     FoundReplica,
@@ -104,7 +105,7 @@ def plan_recovery(restored: RestoredCluster, answers: Answers, *, accept_loss: b
             continue
         if not chosen.has_replicas:
             only_in_zookeeper.append(name)
-            refusals += _losses(name, chosen, restored, answers)
+            refusals += _losses(name, known, chosen, restored.leaderships, answers)
             continue
         if known is None or known.topic_id not in (None, chosen.topic_id):
             only_on_brokers.append(name)
@@ -113,7 +114,7 @@ def plan_recovery(restored: RestoredCluster, answers: Answers, *, accept_loss: b
             continue
         planned = _plan_topic(name, known, chosen, restored)
         refusals += _absences(planned)
-        refusals += _losses(name, chosen, restored, answers)
+        refusals += _losses(name, known, chosen, restored.leaderships, answers)
         if planned.partitions or planned.before != planned.after:
             topics.append(planned)
     seen = max((a.controller_epoch for a in answers.values()), default=restored.controller_epoch)
@@ -218,7 +219,7 @@ def _is_up_to_date(before: LeaderAndIsr, found: PartitionEvidence, best: BrokerI
     newest = found.newest
     if newest is None:
         return before.leader_epoch > found.leader_epoch
-    if (before.leader_epoch, before.partition_epoch) == (newest.leader_epoch, newest.partition_epoch):
+    if _epochs(before) == _epochs(newest):
         return set(before.isr) == set(newest.isr) and before.leader == newest.leader
     is_above = before.leader_epoch > found.leader_epoch and before.partition_epoch > found.partition_epoch
     return is_above and before.leader == best and set(before.isr) == set(isr)
@@ -231,20 +232,33 @@ def _absences(planned: TopicRecovery) -> Iterator[str]:
             yield _absence(partition.topic_partition, partition.absent)
 
 
-def _losses(name: str, evidence: TopicEvidence, restored: RestoredCluster, answers: Answers) -> Iterator[str]:
-    """Partitions that changed after the backup, and of which only brokers that did not answer can have a replica.
+def _losses(
+    name: str,
+    known: TopicAssignment | None,
+    evidence: TopicEvidence,
+    leaderships: Mapping[TopicPartition, LeaderAndIsr],
+    answers: Answers,
+) -> Iterator[str]:
+    """Partitions of which nobody who answered has a replica, but somebody who did not answer may have one.
 
-    If all of them answered, the replicas were deleted.
+    If all of them answered, the replicas were deleted; if ZooKeeper is as new as what is known, nothing changes.
     """
-    for number, found in sorted(evidence.partitions.items()):
-        if found.replicas or found.newest is None:
+    listed: Mapping[int, ReplicaAssignment] = {} if known is None else known.partitions
+    for number in sorted({*listed, *evidence.partitions}):
+        found = evidence.partitions.get(number, PartitionEvidence({}))
+        if found.replicas:
             continue
-        tp, newest = TopicPartition(name, number), found.newest
-        before = restored.leaderships.get(tp)
-        absent = tuple(b for b in newest.isr or newest.replicas if b not in answers)
-        known = (-1, -1) if before is None else (before.leader_epoch, before.partition_epoch)
-        if absent and known < (newest.leader_epoch, newest.partition_epoch):
-            yield _absence(tp, absent)
+        newest, before = found.newest, leaderships.get(TopicPartition(name, number))
+        if newest is not None and before is not None and _epochs(newest) <= _epochs(before):
+            continue
+        required = () if newest is None else newest.isr or newest.replicas
+        absent = tuple(b for b in required or listed.get(number, EMPTY_ASSIGNMENT).replicas if b not in answers)
+        if absent:
+            yield _absence(TopicPartition(name, number), absent)
+
+
+def _epochs(state: KnownLeadership | LeaderAndIsr) -> tuple[int, int]:
+    return state.leader_epoch, state.partition_epoch
 
 
 def _absence(tp: TopicPartition, brokers: Sequence[BrokerId]) -> str:

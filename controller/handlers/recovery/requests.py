@@ -49,6 +49,8 @@ async def recover_cluster(active: ActiveController, request: RecoverClusterReque
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"records may be lost: {named}{f' and {more} more' if more > 0 else ''}; start those brokers, or accept it",
         )
+    # Now, and not before it is decided: brokers then obey the next controller above the epochs that they named.
+    await _ask_all(active, recovers=True)
     failed = await active.recovery.write_topics(plan.topics)
     await _commit(active, plan.topics)
     if failed:
@@ -66,16 +68,21 @@ async def recover_cluster(active: ActiveController, request: RecoverClusterReque
 
 
 async def _plan(active: ActiveController, *, accept_loss: bool) -> tuple[RestoredCluster, RecoveryPlan]:
-    brokers = [broker for _, broker in sorted(active.context.brokers.items())]
-    answers = dict(zip((b.id for b in brokers), await asyncio.gather(*(_ask(active, b) for b in brokers)), strict=True))
+    answers = await _ask_all(active, recovers=False)
     answered = {broker: answer for broker, answer in answers.items() if answer is not None}
     restored = await _read(active, tuple(b for b, answer in answers.items() if answer is None))
     return restored, plan_recovery(restored, answered, accept_loss=accept_loss)
 
 
-async def _ask(active: ActiveController, broker: Broker) -> DescribeReplicasResponse | None:
+async def _ask_all(active: ActiveController, *, recovers: bool) -> dict[BrokerId, DescribeReplicasResponse | None]:
+    brokers = [broker for _, broker in sorted(active.context.brokers.items())]
+    answers = await asyncio.gather(*(_ask(active, broker, recovers=recovers) for broker in brokers))
+    return {broker.id: answer for broker, answer in zip(brokers, answers, strict=True)}
+
+
+async def _ask(active: ActiveController, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse | None:
     try:
-        return await active.brokers.describe_replicas(broker)
+        return await active.brokers.describe_replicas(broker, recovers=recovers)
     except (PeerUnreachableError, ApiError) as error:
         _log.warning("Broker did not describe its replicas", broker=broker.id, error=str(error))
         return None

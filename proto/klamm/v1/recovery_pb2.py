@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from klamm.v1 import partition_pb2 as klamm_dot_v1_dot_partition__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17klamm/v1/recovery.proto\x12\x08klamm.v1\x1a\x18klamm/v1/partition.proto\"\x19\n\x17\x44\x65scribeReplicasRequest\"\xfc\x01\n\x18\x44\x65scribeReplicasResponse\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x18\n\x0bproducer_id\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12,\n\x08replicas\x18\x04 \x03(\x0b\x32\x1a.klamm.v1.DescribedReplica\x12.\n\x0bleaderships\x18\x05 \x03(\x0b\x32\x19.klamm.v1.KnownLeadershipB\x0c\n\n_broker_idB\x13\n\x11_controller_epochB\x0e\n\x0c_producer_id\"\x9d\x02\n\x10\x44\x65scribedReplica\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tpartition\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x16\n\tlog_epoch\x18\x05 \x01(\x05H\x03\x88\x01\x01\x12\x1b\n\x0elog_end_offset\x18\x06 \x01(\x03H\x04\x88\x01\x01\x12\x1b\n\x0ehigh_watermark\x18\x07 \x01(\x03H\x05\x88\x01\x01\x42\x0b\n\t_topic_idB\x0c\n\n_partitionB\x0f\n\r_leader_epochB\x0c\n\n_log_epochB\x11\n\x0f_log_end_offsetB\x11\n\x0f_high_watermark\"\xbb\x02\n\x0fKnownLeadership\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tpartition\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x13\n\x06leader\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x05 \x01(\x05H\x03\x88\x01\x01\x12\x1c\n\x0fpartition_epoch\x18\x06 \x01(\x05H\x04\x88\x01\x01\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x10\n\x08replicas\x18\x08 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\t \x03(\x05\x12\x19\n\x11removing_replicas\x18\n \x03(\x05\x42\x0b\n\t_topic_idB\x0c\n\n_partitionB\t\n\x07_leaderB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"1\n\x1aPlanClusterRecoveryRequest\x12\x13\n\x0b\x61\x63\x63\x65pt_loss\x18\x01 \x01(\x08\"J\n\x1bPlanClusterRecoveryResponse\x12+\n\x08recovery\x18\x01 \x01(\x0b\x32\x19.klamm.v1.ClusterRecovery\",\n\x15RecoverClusterRequest\x12\x13\n\x0b\x61\x63\x63\x65pt_loss\x18\x01 \x01(\x08\"E\n\x16RecoverClusterResponse\x12+\n\x08recovery\x18\x01 \x01(\x0b\x32\x19.klamm.v1.ClusterRecovery\"\x89\x02\n\x0f\x43lusterRecovery\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.klamm.v1.RecoveredPartition\x12\x17\n\x0fonly_on_brokers\x18\x02 \x03(\t\x12\x19\n\x11only_in_zookeeper\x18\x03 \x03(\t\x12\x16\n\x0esilent_brokers\x18\x04 \x03(\x05\x12\x10\n\x08refusals\x18\x05 \x03(\t\x12\x1d\n\x10\x63ontroller_epoch\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10last_producer_id\x18\x07 \x01(\x03H\x01\x88\x01\x01\x42\x13\n\x11_controller_epochB\x13\n\x11_last_producer_id\"\xd0\x01\n\x12RecoveredPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12,\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x1c.klamm.v1.DescribedPartition\x12+\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x1c.klamm.v1.DescribedPartition\x12\x10\n\x08last_isr\x18\x04 \x03(\x05\x12\x0e\n\x06\x61\x62sent\x18\x05 \x03(\x05\x12\x1b\n\x0elog_end_offset\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\x11\n\x0f_log_end_offsetB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17klamm/v1/recovery.proto\x12\x08klamm.v1\x1a\x18klamm/v1/partition.proto\"+\n\x17\x44\x65scribeReplicasRequest\x12\x10\n\x08recovers\x18\x01 \x01(\x08\"\xfc\x01\n\x18\x44\x65scribeReplicasResponse\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x18\n\x0bproducer_id\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12,\n\x08replicas\x18\x04 \x03(\x0b\x32\x1a.klamm.v1.DescribedReplica\x12.\n\x0bleaderships\x18\x05 \x03(\x0b\x32\x19.klamm.v1.KnownLeadershipB\x0c\n\n_broker_idB\x13\n\x11_controller_epochB\x0e\n\x0c_producer_id\"\x9d\x02\n\x10\x44\x65scribedReplica\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tpartition\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x16\n\tlog_epoch\x18\x05 \x01(\x05H\x03\x88\x01\x01\x12\x1b\n\x0elog_end_offset\x18\x06 \x01(\x03H\x04\x88\x01\x01\x12\x1b\n\x0ehigh_watermark\x18\x07 \x01(\x03H\x05\x88\x01\x01\x42\x0b\n\t_topic_idB\x0c\n\n_partitionB\x0f\n\r_leader_epochB\x0c\n\n_log_epochB\x11\n\x0f_log_end_offsetB\x11\n\x0f_high_watermark\"\xbb\x02\n\x0fKnownLeadership\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tpartition\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x13\n\x06leader\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x19\n\x0cleader_epoch\x18\x05 \x01(\x05H\x03\x88\x01\x01\x12\x1c\n\x0fpartition_epoch\x18\x06 \x01(\x05H\x04\x88\x01\x01\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x10\n\x08replicas\x18\x08 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\t \x03(\x05\x12\x19\n\x11removing_replicas\x18\n \x03(\x05\x42\x0b\n\t_topic_idB\x0c\n\n_partitionB\t\n\x07_leaderB\x0f\n\r_leader_epochB\x12\n\x10_partition_epoch\"1\n\x1aPlanClusterRecoveryRequest\x12\x13\n\x0b\x61\x63\x63\x65pt_loss\x18\x01 \x01(\x08\"J\n\x1bPlanClusterRecoveryResponse\x12+\n\x08recovery\x18\x01 \x01(\x0b\x32\x19.klamm.v1.ClusterRecovery\",\n\x15RecoverClusterRequest\x12\x13\n\x0b\x61\x63\x63\x65pt_loss\x18\x01 \x01(\x08\"E\n\x16RecoverClusterResponse\x12+\n\x08recovery\x18\x01 \x01(\x0b\x32\x19.klamm.v1.ClusterRecovery\"\x89\x02\n\x0f\x43lusterRecovery\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.klamm.v1.RecoveredPartition\x12\x17\n\x0fonly_on_brokers\x18\x02 \x03(\t\x12\x19\n\x11only_in_zookeeper\x18\x03 \x03(\t\x12\x16\n\x0esilent_brokers\x18\x04 \x03(\x05\x12\x10\n\x08refusals\x18\x05 \x03(\t\x12\x1d\n\x10\x63ontroller_epoch\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12\x1d\n\x10last_producer_id\x18\x07 \x01(\x03H\x01\x88\x01\x01\x42\x13\n\x11_controller_epochB\x13\n\x11_last_producer_id\"\xd0\x01\n\x12RecoveredPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12,\n\x06\x62\x65\x66ore\x18\x02 \x01(\x0b\x32\x1c.klamm.v1.DescribedPartition\x12+\n\x05\x61\x66ter\x18\x03 \x01(\x0b\x32\x1c.klamm.v1.DescribedPartition\x12\x10\n\x08last_isr\x18\x04 \x03(\x05\x12\x0e\n\x06\x61\x62sent\x18\x05 \x03(\x05\x12\x1b\n\x0elog_end_offset\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\x11\n\x0f_log_end_offsetB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,23 +34,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\010klamm.v1P\001Z\020klamm/v1;klammv1'
   _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=63
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=88
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=91
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=343
-  _globals['_DESCRIBEDREPLICA']._serialized_start=346
-  _globals['_DESCRIBEDREPLICA']._serialized_end=631
-  _globals['_KNOWNLEADERSHIP']._serialized_start=634
-  _globals['_KNOWNLEADERSHIP']._serialized_end=949
-  _globals['_PLANCLUSTERRECOVERYREQUEST']._serialized_start=951
-  _globals['_PLANCLUSTERRECOVERYREQUEST']._serialized_end=1000
-  _globals['_PLANCLUSTERRECOVERYRESPONSE']._serialized_start=1002
-  _globals['_PLANCLUSTERRECOVERYRESPONSE']._serialized_end=1076
-  _globals['_RECOVERCLUSTERREQUEST']._serialized_start=1078
-  _globals['_RECOVERCLUSTERREQUEST']._serialized_end=1122
-  _globals['_RECOVERCLUSTERRESPONSE']._serialized_start=1124
-  _globals['_RECOVERCLUSTERRESPONSE']._serialized_end=1193
-  _globals['_CLUSTERRECOVERY']._serialized_start=1196
-  _globals['_CLUSTERRECOVERY']._serialized_end=1461
-  _globals['_RECOVEREDPARTITION']._serialized_start=1464
-  _globals['_RECOVEREDPARTITION']._serialized_end=1672
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=106
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=109
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=361
+  _globals['_DESCRIBEDREPLICA']._serialized_start=364
+  _globals['_DESCRIBEDREPLICA']._serialized_end=649
+  _globals['_KNOWNLEADERSHIP']._serialized_start=652
+  _globals['_KNOWNLEADERSHIP']._serialized_end=967
+  _globals['_PLANCLUSTERRECOVERYREQUEST']._serialized_start=969
+  _globals['_PLANCLUSTERRECOVERYREQUEST']._serialized_end=1018
+  _globals['_PLANCLUSTERRECOVERYRESPONSE']._serialized_start=1020
+  _globals['_PLANCLUSTERRECOVERYRESPONSE']._serialized_end=1094
+  _globals['_RECOVERCLUSTERREQUEST']._serialized_start=1096
+  _globals['_RECOVERCLUSTERREQUEST']._serialized_end=1140
+  _globals['_RECOVERCLUSTERRESPONSE']._serialized_start=1142
+  _globals['_RECOVERCLUSTERRESPONSE']._serialized_end=1211
+  _globals['_CLUSTERRECOVERY']._serialized_start=1214
+  _globals['_CLUSTERRECOVERY']._serialized_end=1479
+  _globals['_RECOVEREDPARTITION']._serialized_start=1482
+  _globals['_RECOVEREDPARTITION']._serialized_end=1690
 # @@protoc_insertion_point(module_scope)

@@ -8,8 +8,10 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DescribeReplicasRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("recovers",)
+    RECOVERS_FIELD_NUMBER: _ClassVar[int]
+    recovers: bool
+    def __init__(self, recovers: _Optional[bool] = ...) -> None: ...
 
 class DescribeReplicasResponse(_message.Message):
     __slots__ = ("broker_id", "controller_epoch", "producer_id", "replicas", "leaderships")

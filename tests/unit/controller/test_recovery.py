@@ -221,6 +221,13 @@ def test_a_partition_whose_only_replica_is_absent_is_a_refusal_if_it_changed_aft
     assert plan(restored(), unchanged).refusals == ()
 
 
+@pytest.mark.rule("RC-4")
+def test_nothing_is_recovered_before_the_brokers_of_the_assignment_are_there() -> None:
+    """Right after the restore no broker has registered again."""
+    assert len(plan(restored(), {}).refusals) == 1
+    assert len(plan(restored(), {1: ([], []), 2: ([], [])}).refusals) == 1
+
+
 @pytest.mark.rule("RC-7")
 @pytest.mark.parametrize("state", [(3, 7), (5, 12)], ids=["as the backup", "as later"])
 def test_what_the_brokers_know_as_well_is_left_alone(state: tuple[int, int]) -> None:
