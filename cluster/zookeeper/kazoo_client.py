@@ -105,7 +105,7 @@ class KazooZooKeeper:
 
     @property
     def last_zxid(self) -> int:
-        return self._zxid_before if self._session is None else max(self._zxid_before, self._session.last_zxid)
+        return self._zxid_before if self._session is None else max(self._zxid_before, self._session.highest_zxid)
 
     def listen(self, listener: Listener) -> None:
         self._listener = listener
