@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import fnmatch
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -123,6 +124,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     choose(options.faults)
     isolate(arguments)
+    # The first process of a namespace ignores signals that it does not handle.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     missing = find_missing()
     if options.list:
         for fault in FAULTS.values():

@@ -1,6 +1,7 @@
 """Faults of disks, descriptors and clocks of running processes."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import resource
@@ -14,10 +15,15 @@ _DAY_NS = 24 * 3600 * 1_000_000_000
 
 
 def fill(disk: Path, leave: int) -> None:
-    """Fill a file system up to so many bytes."""
-    free = os.statvfs(disk)
-    with (disk / "filler").open("ab") as filler:
-        os.posix_fallocate(filler.fileno(), 0, max(free.f_bavail * free.f_frsize - leave, 4096))
+    """Fill a file system that others write to, up to so many bytes."""
+    with (disk / "filler").open("ab", buffering=0) as filler, contextlib.suppress(OSError):
+        while True:
+            filler.write(bytes(1 << 20))
+    with (disk / "filler").open("ab", buffering=0) as filler:
+        with contextlib.suppress(OSError):
+            while True:
+                filler.write(bytes(4096))
+        filler.truncate(filler.tell() - leave)
 
 
 @fault("disk-full", Capability.MOUNTS)
@@ -35,7 +41,7 @@ async def disk_full(on: Round) -> None:
 
 
 async def _fail_calls(on: Round, broker: str, field: str, number: int, lasts: tuple[float, float]) -> None:
-    on.say(f"{field} = {errno.errorcode.get(number, number)} for {broker}")
+    on.say(f"{field} = {errno.errorcode[number] if 'errno' in field else 'yes'} for {broker}")
     setattr(on.cluster.control(broker), field, number)
     await on.pause_for(*lasts)
     setattr(on.cluster.control(broker), field, 0)
