@@ -22,6 +22,7 @@ from broker_agent.log_reconciliation import FetchSetup
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import ClusterClient, LogDirectories, Workers
 from broker_agent.registration import Registration
+from broker_agent.replica_descriptions import RecordedRoles
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from broker_agent.role_changes import RoleChanges
@@ -56,7 +57,8 @@ class AgentDependencies(Struct, frozen=True):
     """The adapters and settings of an agent, and the queues on which adapters report events.
 
     `zookeeper_events` is filled by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` starts the
-    graceful shutdown of the process, as its signals do. `apis`: further APIs of the process.
+    graceful shutdown of the process, as its signals do. `apis`: further APIs of the process. `recorded_roles`
+    reads this node's state-change log.
     """
 
     settings: Settings
@@ -73,6 +75,7 @@ class AgentDependencies(Struct, frozen=True):
     metrics: Metrics
     configs: TopicConfigs
     request_stop: Callable[[], None]
+    recorded_roles: RecordedRoles
     log_level: LogLevel
 
 
@@ -95,11 +98,11 @@ class Agent:
         self.metadata = MetadataCache(settings.inter_broker_listener_name)
         version = settings.inter_broker_protocol_version.registration_version
         self.registration = Registration(dependencies.zookeeper, broker, dependencies.clock, version=version)
-        self.finder = ControllerFinder(dependencies.zookeeper)
+        self.finder = ControllerFinder(dependencies.zookeeper, settings.listener_names)
         self.proposals = IsrProposals(
             broker.id,
             broker_epoch=lambda: self.registration.epoch,
-            controller=lambda: self.finder.endpoint,
+            controller=lambda: self.finder.control_endpoint,
             client=dependencies.client,
             timeout_ms=settings.request_timeout_ms,
         )
@@ -127,6 +130,7 @@ class Agent:
             RoleChanges(self.manager, self.fetchers, dependencies.configs),
             tasks,
             broker_epoch=lambda: self.registration.epoch,
+            restored=self.registration.restored,
             sink=dependencies.sink,
         )
         self._setting_changes = DynamicSettings(
@@ -139,12 +143,12 @@ class Agent:
             log_level=dependencies.log_level,
         ).changes
 
-    async def start(self, endpoint: Endpoint) -> None:
-        """Register and start to serve; logs must be loaded and `endpoint` bound (R1.10 j to m).
+    async def start(self, endpoints: Sequence[Endpoint]) -> None:
+        """Register and start to serve; logs must be loaded and both listeners bound (R1.10 j to m).
 
-        Raises StartupError if the id or the address is in use.
+        Raises StartupError if the id or an address is in use.
         """
-        self.registration.advertise(endpoint, self._dependencies.settings.listener_names)
+        self.registration.advertise(endpoints)
         await self.registration.check_address_is_free()
         await self.registration.register()
         dependencies = self._dependencies
@@ -219,7 +223,7 @@ class Agent:
             self.broker_id,
             settings=settings,
             broker_epoch=lambda: self.registration.epoch,
-            controller=lambda: self.finder.endpoint,
+            controller=lambda: self.finder.control_endpoint,
             client=self._dependencies.client,
         )
         await self._step("controlled shutdown", shutdown.run(), timeout_s=None)

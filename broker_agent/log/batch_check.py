@@ -137,20 +137,18 @@ class BatchWalk:
         return Fault(self.end, why)
 
     def _find_gap_fault(self, header: BatchHeader) -> str | None:
-        """Why a batch cannot begin above the end of its predecessor; no checksum covers its base offset.
+        """Why a batch that leaves a gap behind its predecessor, which is permitted, is yet the wrong one of two.
 
-        A gap is left by a truncation inside a batch, to where a new leader epoch begins. So either a later batch or a
-        higher epoch has to confirm it.
+        No checksum covers the base offset. If the next batch begins below the end of this one, but not below the end of
+        the predecessor, this one was moved.
         """
         expected, behind = self.expected, self.end + header.size
-        if header.base_offset == expected.next_offset:
+        if header.base_offset == expected.next_offset or self._size - behind < HEADER_SIZE:
             return None
-        gap = f"base offset {header.base_offset} leaves a gap behind {expected.next_offset}"
-        if self._size - behind < HEADER_SIZE:
-            return None if header.leader_epoch > expected.leader_epoch else f"{gap} that nothing confirms"
         following = parse_header(self._read(behind, HEADER_SIZE))
-        is_below = expected.next_offset <= following.base_offset <= header.last_offset
-        return f"{gap}, the next batch has {following.base_offset}" if is_below and following.magic == MAGIC else None
+        if following.magic != MAGIC or not expected.next_offset <= following.base_offset <= header.last_offset:
+            return None
+        return f"base offset {header.base_offset} contradicts {following.base_offset} of the next batch"
 
     def _load(self, length: int) -> int:
         """Have `length` bytes from `end` on in the buffer; returns where they begin."""
