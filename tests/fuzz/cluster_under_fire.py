@@ -1,7 +1,7 @@
 """A simulated cluster that takes hostile requests, and what must be true of it all the while and afterwards."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.process.settings import Settings
 from cluster.requests.data import FetchPartition, FetchRequest, ProducePartition, ProduceRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from cluster.rpc.call_kinds import CallKind, kind_of
@@ -21,6 +22,10 @@ from simulator.virtual_time_loop import VirtualTimeLoop
 
 TOPICS: Final = ("t", "u")
 REPLICAS: Final = (BrokerId(1), BrokerId(2), BrokerId(3))
+# Followers that have nothing to fetch ask rarely: what goes on besides the requests shall cost little.
+SETTINGS: Final = Settings(
+    zookeeper_session_timeout_ms=6000, replica_lag_time_max_ms=10_000, replica_fetch_wait_max_ms=4000
+)
 _WAITING_FIELDS: Final = ("timeout_ms", "max_wait_ms")
 _ANSWERED_WITHIN_MS: Final = 25_000
 _STREAMED: Final = 3
@@ -38,7 +43,7 @@ class Sent(NamedTuple):
         return METHODS[self.call]
 
 
-class Failure(AssertionError):
+class FuzzError(AssertionError):
     """The cluster did what no request may make it do."""
 
 
@@ -49,17 +54,17 @@ METHODS: Final = {method.name: method for method in (*METHODS_OF_CONTROLLERS, *M
 
 @contextmanager
 def no_error_is_logged() -> Iterator[None]:
-    """Raise Failure if a traceback was logged meanwhile."""
+    """Raise FuzzError if a traceback was logged meanwhile."""
     with structlog.testing.capture_logs() as lines:
         yield
     bad = [line for line in lines if line.get("exc_info") or line["log_level"] == "critical"]
     if bad:
-        raise Failure(f"logged: {bad[0]}")
+        raise FuzzError(f"logged: {bad[0]}")
 
 
 async def start_cluster() -> SimulatedCluster:
     """One controller and three brokers with two topics that have records. The same each time."""
-    cluster = SimulatedCluster(1, controllers=1, brokers=len(REPLICAS))
+    cluster = SimulatedCluster(1, controllers=1, brokers=len(REPLICAS), settings=SETTINGS)
     cluster.start_all()
     await _is_ready(cluster)
     for topic in TOPICS:
@@ -70,7 +75,7 @@ async def start_cluster() -> SimulatedCluster:
 
 
 async def send(cluster: SimulatedCluster, sent: Sent) -> None:
-    """Send one request. Raises Failure if the answer is an internal error, cannot be sent, or does not come."""
+    """Send one request. Raises FuzzError if the answer is an internal error, cannot be sent, or does not come."""
     node = cluster.nodes[sent.node % len(cluster.nodes)]
     request: Any = None
     try:
@@ -84,10 +89,10 @@ async def send(cluster: SimulatedCluster, sent: Sent) -> None:
             _check_codes(answer, sent, request)
     except ApiError as error:
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            raise Failure(f"{sent.method.name}: {error}: {request}") from error
+            raise FuzzError(f"{sent.method.name}: {error}: {request}") from error
     except PeerUnreachableError as error:
         if error.why == "timed out" and not _may_wait(request):
-            raise Failure(f"{sent.method.name} was not answered: {request}") from error
+            raise FuzzError(f"{sent.method.name} was not answered: {request}") from error
 
 
 def _address(node: SimulatedNode, method: Method) -> str:
@@ -116,7 +121,7 @@ async def _follow(answers: AsyncIterator[Any], method: Method) -> None:
 def _check_codes(answer: Any, sent: Sent, request: Any) -> None:
     if isinstance(answer, Struct):
         if getattr(answer, "error_code", ErrorCode.NONE) is ErrorCode.UNKNOWN_SERVER_ERROR:
-            raise Failure(f"{sent.method.name} answered {answer}: {request}")
+            raise FuzzError(f"{sent.method.name} answered {answer}: {request}")
         for name in answer.__struct_fields__:
             _check_codes(getattr(answer, name), sent, request)
     elif isinstance(answer, tuple | list):
@@ -125,12 +130,12 @@ def _check_codes(answer: Any, sent: Sent, request: Any) -> None:
 
 
 async def check_all_run(cluster: SimulatedCluster) -> None:
-    """Raise Failure if a process has ended with an error or left one that nobody took."""
+    """Raise FuzzError if a process has ended with an error or left one that nobody took."""
     cluster.raise_if_a_node_died()
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     if loop.unhandled:
-        raise Failure(f"nobody took {loop.unhandled[0]}")
+        raise FuzzError(f"nobody took {loop.unhandled[0]}")
 
 
 async def check_serves_after_restart(cluster: SimulatedCluster) -> None:
@@ -138,7 +143,7 @@ async def check_serves_after_restart(cluster: SimulatedCluster) -> None:
     for node in cluster.nodes:
         if node.is_running:
             node.crash()
-    await asyncio.sleep(10)
+    await asyncio.sleep(7)
     for node in cluster.nodes:
         node.start()
     await asyncio.sleep(1)
@@ -167,7 +172,7 @@ async def _create(cluster: SimulatedCluster, topic: str) -> None:
     new = NewTopic(topic, assignments={0: REPLICAS, 1: REPLICAS[::-1]}, configs=configs)
     answer: Any = await cluster.network.call("client", _active(cluster).address, CreateTopicsRequest((new,)))
     if answer.topics[0].error_code is not ErrorCode.NONE:
-        raise Failure(f"no topic can be created: {answer}")
+        raise FuzzError(f"no topic can be created: {answer}")
 
 
 async def _produce(cluster: SimulatedCluster, topic: str) -> None:
@@ -181,7 +186,7 @@ async def _produce(cluster: SimulatedCluster, topic: str) -> None:
             if code is ErrorCode.NONE:
                 return
         await asyncio.sleep(0.1)
-    raise Failure(f"nobody takes records of {topic}: {code.name}")
+    raise FuzzError(f"nobody takes records of {topic}: {code.name}")
 
 
 async def read(cluster: SimulatedCluster, topic: str) -> bytes:
@@ -192,4 +197,4 @@ async def read(cluster: SimulatedCluster, topic: str) -> bytes:
         answer: Any = await cluster.network.call("client", agent.address, request)
         if answer.partitions[0].error_code is ErrorCode.NONE:
             return bytes(answer.partitions[0].records)
-    raise Failure(f"nobody serves {topic}")
+    raise FuzzError(f"nobody serves {topic}")

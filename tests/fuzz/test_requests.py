@@ -131,8 +131,8 @@ def withstand(requests: list[Sent]) -> None:
         for sent in requests:
             await send(cluster, sent)
             await check_all_run(cluster)
-            await asyncio.sleep(0.2)
-        await asyncio.sleep(40)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(12)
         await check_all_run(cluster)
         await check_serves_after_restart(cluster)
         await check_all_run(cluster)
