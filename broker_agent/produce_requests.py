@@ -152,7 +152,7 @@ class ProduceRequests:
             self._manager.metrics.mark(tp.topic, "BytesInPerSec", appended.valid_bytes)
         if not self._manager.advance(partition):
             # Followers wait for the log end, not for the high watermark (R7.9).
-            self._manager.fetch_purgatory.check_and_complete(tp)
+            self._manager.follower_fetch_purgatory.check_and_complete(tp)
         return appended
 
     def _log_start(self, tp: TopicPartition) -> Offset:
