@@ -12,6 +12,7 @@ import structlog
 from msgspec.structs import replace
 
 from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
+from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.ports import Log
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
@@ -52,6 +53,7 @@ class ControlRequests:
         tasks: TaskSet,
         *,
         broker_epoch: Callable[[], BrokerEpoch],
+        restored: RestoredZooKeeper,
         sink: StateChangeSink,
     ) -> None:
         self.lock = asyncio.Lock()
@@ -64,6 +66,7 @@ class ControlRequests:
         self._roles = roles
         self._tasks = tasks
         self._broker_epoch = broker_epoch
+        self._restored = restored
         self._sink = sink
         self._handled = 0
         self._without_log: dict[TopicPartition, BecomeLeaderOrFollower] = {}
@@ -153,6 +156,8 @@ class ControlRequests:
             controller_epoch=request.controller_epoch,
             known_controller_epoch=self.known_controller_epoch,
         )
+        if code is ErrorCode.NONE and self._restored.refuses(request.controller_epoch):
+            code = ErrorCode.STALE_CONTROLLER_EPOCH
         if code is ErrorCode.NONE:
             self.known_controller_epoch = request.controller_epoch
             self._handled += 1

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from random import SystemRandom
 from typing import Final
 
@@ -38,6 +39,7 @@ from cluster.rpc.process_servers import serve_both
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from state_log.apis import state_log_apis
+from state_log.reader import newest_roles
 from state_log.writer import open_state_change_log
 
 _FSYNCS_PER_IO_THREAD: Final = 4
@@ -98,6 +100,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             metrics=metrics,
             configs=configs,
             request_stop=stop.set,
+            recorded_roles=partial(asyncio.to_thread, newest_roles, sink.directory),
             log_level=LogLevel(settings.log_level, set_log_level),
         )
         async with TaskSet() as tasks:

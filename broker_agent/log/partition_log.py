@@ -88,6 +88,10 @@ class PartitionLog:
         return self._epochs.latest
 
     @property
+    def highest_producer_id(self) -> int:
+        return self.producers.highest_id
+
+    @property
     def confirmed_epoch(self) -> LeaderEpoch:
         below = (entry.epoch for entry in reversed(self._epochs.entries) if entry.epoch <= self._confirmed_epoch)
         return next(below, NO_LEADER_EPOCH)
