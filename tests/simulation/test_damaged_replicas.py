@@ -1,0 +1,190 @@
+"""Damaged replicas in whole simulated clusters: none is elected where another holds what it has lost."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker_agent.log.record_batch import parse_header
+from cluster.broker import BrokerId
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.process.settings import Settings
+from cluster.requests.cluster import DescribeFindingsRequest, DescribeFindingsResponse, Finding
+from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.topics import CreateTopicsRequest, NewTopic
+from simulator.cluster import SimulatedCluster, simulate
+from simulator.nodes import LOG_DIRECTORY, SimulatedAgent, SimulatedController
+from simulator.record_batches import encode_client_batch
+from simulator.replication_checker import ReplicationChecker
+from simulator.virtual_time_loop import virtual_loop
+from state_log.record import Kind, LoggedStateChange
+
+TP = TopicPartition("orders", 0)
+DELAY_S = 60
+
+
+class Damaged:
+    """A cluster with one partition on brokers 1 to `brokers`, led by broker 1, with ten acknowledged batches."""
+
+    def __init__(self, *, brokers: int = 2, controllers: int = 1, **settings: Any) -> None:
+        values = {
+            "zookeeper_session_timeout_ms": 2000,
+            "replica_lag_time_max_ms": 1500,
+            "replica_fetch_backoff_ms": 100,
+            "replica_socket_timeout_ms": 1000,
+            "request_timeout_ms": 1000,
+            "log_flush_interval_ms": 100,
+            "replica_high_watermark_checkpoint_interval_ms": 500,
+            "log_flush_offset_checkpoint_interval_ms": 500,
+            "klamm_log_scrub_bytes_per_second": 0,
+            "auto_leader_rebalance_enable": False,
+            **settings,
+        }
+        self.cluster = SimulatedCluster(1, controllers=controllers, brokers=brokers, settings=Settings(**values))
+        self.checker = ReplicationChecker(self.cluster, TP)
+        self.ids = tuple(self.cluster.agents)
+
+    def agent(self, broker: int) -> SimulatedAgent:
+        return self.cluster.agents[BrokerId(broker)]
+
+    @property
+    def controller(self) -> SimulatedController:
+        active = self.cluster.active_controller()
+        assert active is not None
+        return active
+
+    @property
+    def leader(self) -> int:
+        return -1 if self.checker.state is None else self.checker.state.leader
+
+    @property
+    def isr(self) -> set[int]:
+        return set() if self.checker.state is None else set(self.checker.state.isr)
+
+    async def start(self) -> None:
+        cluster, ids = self.cluster, self.cluster.zookeeper.tree.children
+        cluster.start_all()
+        await cluster.until(
+            lambda: len(ids("/brokers/ids") or ()) == len(self.ids) and cluster.active_controller() is not None, "start"
+        )
+        topic = NewTopic(TP.topic, assignments={0: self.ids})
+        await cluster.network.call("client", self.controller.address, CreateTopicsRequest((topic,)))
+        virtual_loop().after_step = self.checker.observe
+        await cluster.until(lambda: self.leader == 1 and self.isr == set(self.ids), "all in sync")
+        for number in range(10):
+            await self.produce(number)
+        await asyncio.sleep(3)
+
+    async def produce(self, number: int) -> None:
+        records = encode_client_batch(b"%08d" % number, timestamp=self.cluster.clock.now_ms())
+        crc = parse_header(records).crc
+        self.checker.sent.add(crc)
+        request = ProduceRequest(-1, 3000, (ProducePartition(TP.topic, TP.partition, records),))
+        address = self.agent(self.leader).address
+        answer = await self.cluster.network.call("client", address, request)
+        assert isinstance(answer, ProduceResponse)
+        assert answer.partitions[0].error_code is ErrorCode.NONE
+        self.checker.add_acknowledged(answer.partitions[0].base_offset, crc)
+
+    async def crash(self, *brokers: int) -> None:
+        """Kill them, one after another, and wait until their sessions have expired."""
+        for broker in brokers:
+            self.agent(broker).crash()
+            self.checker.process_ended(self.agent(broker), power_failed=True)
+            await self.until(lambda: not self.agent(broker).is_registered, f"broker {broker} is gone")  # noqa: B023
+            await asyncio.sleep(1)
+
+    def flip(self, broker: int, position: float) -> None:
+        """Change a byte of the newest segment, at this share of its size, under a process that may be running."""
+        disk = self.agent(broker).disk
+        folder = f"{LOG_DIRECTORY}/{TP}"
+        name = [name for name in disk.list_directory(folder) if name.endswith(".log")][0]
+        content = disk._files[f"{folder}/{name}"].content
+        content[int(position * len(content))] ^= 0xFF
+
+    def end(self, broker: int) -> int:
+        hosted = self.agent(broker).hosted(TP)
+        return -1 if hosted is None or hosted.log is None else hosted.log.log_end_offset
+
+    async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+        await self.cluster.until(condition, what, timeout_s)
+
+    async def findings(self, node: SimulatedAgent | SimulatedController) -> list[Finding]:
+        answer = await self.cluster.network.call("client", node.address, DescribeFindingsRequest())
+        assert isinstance(answer, DescribeFindingsResponse)
+        return list(answer.findings)
+
+    def records(self, kind: Kind) -> list[LoggedStateChange]:
+        return [record for record in self.cluster.records() if record.kind is kind]
+
+    async def converged(self) -> None:
+        await self.until(lambda: self.isr == set(self.ids), "all in sync again")
+        await asyncio.sleep(2)
+        self.checker.check_end(self.ids)
+
+
+def run(damaged: Damaged, test: Callable[[Damaged], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await damaged.start()
+        await test(damaged)
+
+    simulate(main)
+
+
+@pytest.mark.rule("D-40", "P28")
+def test_a_damaged_replica_joins_only_when_another_member_of_the_isr_leads() -> None:
+    async def test(it: Damaged) -> None:
+        # It is back before its session has expired for the controller: it would lead again at once.
+        await it.crash(1)
+        it.flip(1, 0.75)
+        it.agent(1).start()
+        await it.converged()
+        assert it.leader == 2
+
+    run(Damaged(), test)
+
+
+@pytest.mark.rule("D-41", "P28")
+def test_a_damaged_replica_alone_in_the_isr_waits_for_nobody_for_ever() -> None:
+    async def test(it: Damaged) -> None:
+        await it.crash(2, 1)
+        it.flip(1, 0.75)
+        virtual_loop().after_step = None  # What it has lost nobody else has.
+        began = asyncio.get_running_loop().time()
+        it.agent(1).start()
+        await it.until(lambda: it.agent(1).is_registered, "registered")
+        await asyncio.sleep(10)
+        (finding,) = await it.findings(it.controller)
+        assert (finding.kind, finding.topic, finding.partition, finding.broker) == ("damaged_replica_waits", *TP, 1)
+        assert it.controller.context.leaderships[TP].leader == -1
+        await it.until(lambda: it.controller.context.leaderships[TP].leader == 1, "elected", 2 * DELAY_S)
+        assert asyncio.get_running_loop().time() - began >= DELAY_S
+        assert await it.findings(it.controller) == []
+        assert [found.kind for found in await it.findings(it.agent(1))] == ["damaged_replica"]
+        registration = it.cluster.zookeeper.tree.get("/brokers/ids/1")
+        await it.until(lambda: b"damaged" not in it.cluster.zookeeper.tree.get("/brokers/ids/1").data, "withdrawn")  # type: ignore[union-attr]
+        assert registration is not None
+
+    run(Damaged(), test)
+
+
+@pytest.mark.rule("D-40", "D-41", "P28")
+def test_the_next_controller_learns_of_damage_before_it_elects() -> None:
+    async def test(it: Damaged) -> None:
+        await it.crash(2, 1)
+        it.flip(1, 0.75)
+        virtual_loop().after_step = None
+        it.agent(1).start()
+        await it.until(lambda: it.agent(1).is_registered, "registered")
+        await asyncio.sleep(20)
+        it.controller.crash()
+        await it.until(lambda: it.cluster.active_controller() is not None, "another controller")
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(DELAY_S - 20)
+        assert it.controller.context.leaderships[TP].leader == -1
+        await it.until(lambda: it.controller.context.leaderships[TP].leader == 1, "elected", DELAY_S)
+        assert asyncio.get_running_loop().time() - began < DELAY_S + 15
+
+    run(Damaged(controllers=2), test)
