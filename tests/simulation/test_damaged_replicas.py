@@ -110,7 +110,7 @@ class Damaged:
         """Change a byte of the oldest segment, at this share of its size, under a process that may be running."""
         disk = self.agent(broker).disk
         folder = f"{LOG_DIRECTORY}/{TP}"
-        name = [name for name in disk.list_directory(folder) if name.endswith(".log")][0]
+        name = next(name for name in disk.list_directory(folder) if name.endswith(".log"))
         content = disk._files[f"{folder}/{name}"].content
         content[int(position * len(content))] ^= 0xFF
 
