@@ -11,6 +11,7 @@ from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from broker_agent.adapters.thread_workers import ThreadWorkers
 from broker_agent.agent import RECOVERY, STARTING, Agent, AgentDependencies
+from broker_agent.controller_finder import check_controller_has_control_listener
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
@@ -29,6 +30,9 @@ from cluster.process.metrics import Metrics, serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
+from cluster.rpc.admission import Admission
+from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.process_servers import serve_both
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from state_log.apis import state_log_apis
@@ -100,20 +104,22 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
 
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
-    """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
+    """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
+    node, metrics = AgentNode(agent, dependencies), dependencies.metrics
+    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics, node.recognize)
     try:
-        server = await serve_broker_agent(config.listen, AgentNode(agent, dependencies), dependencies.metrics)
+        servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, metrics, admission))
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
-            cleanup.push_async_callback(server.stop, 0)
-            endpoint = config.advertised_endpoint(server.port)
-            await agent.start(endpoint)
-            started = {"broker": agent.broker_id, "address": endpoint.address, "listening": server.address}
-            _log.info("Broker agent started", **started)
+            cleanup.push_async_callback(servers.stop, 0)
+            await check_controller_has_control_listener(dependencies.zookeeper)
+            await agent.start(servers.endpoints)
+            addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
+            _log.info("Broker agent started", broker=agent.broker_id, **addresses, listening=servers.client.address)
             await stop.wait()
             _log.info("Broker agent is shutting down", broker=agent.broker_id)
             await agent.leave()
-            await server.stop()
+            await servers.stop()
             await agent.stop()
     except StartupError:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)

@@ -64,6 +64,7 @@ class ErrorCode(IntEnum):
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
     INVALID_RECORD = 87
+    THROTTLING_QUOTA_EXCEEDED = 89
     INVALID_UPDATE_VERSION = 95
     FEATURE_UPDATE_FAILED = 96
     UNKNOWN_TOPIC_ID = 100
@@ -157,6 +158,12 @@ class PeerUnreachableError(ClusterError):
         self.address, self.why = address, why
 
 
+class PeerBusyError(PeerUnreachableError):
+    """A request was refused for lack of room; it was not processed. Later attempts may be."""
+
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 class FieldViolation(Struct, frozen=True):
     """One invalid field of a request, as in google.rpc.BadRequest."""
 
@@ -193,6 +200,17 @@ class ApiError(ClusterError):
         self.violations = tuple(violations)
         if field is not None and not violations:
             self.violations = (FieldViolation(field, message),)
+
+
+class RequestTooLargeError(ApiError):
+    """A peer refused a request for its size, without processing it. `size` and `limit` in bytes."""
+
+    def __init__(self, address: str, size: int, limit: int) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{address} takes requests of at most {limit} bytes (socket.request.max.bytes); this one has {size}",
+        )
+        self.size, self.limit = size, limit
 
 
 def all_refusals(errors: Sequence[ApiError]) -> ApiError:

@@ -14,6 +14,7 @@ from cluster.bounds import shortened, why_not
 from cluster.broker import ControllerEpoch, ControllerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.clock import WallClock
+from cluster.process.parking import parked
 from cluster.requests.cluster import ClusterEvent, WatchRequest, WatchResponse
 from controller.decisions.cluster_events import cluster_events
 from controller.decisions.context_view import ContextView
@@ -95,7 +96,8 @@ class EventFeed:
             else:
                 if self._is_over:
                     raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller stopped being active")
-                await self._news.wait()
+                async with parked():
+                    await self._news.wait()
 
     def _append(self, events: Sequence[ClusterEvent]) -> None:
         for start in range(0, len(events), RESPONSE_EVENTS_MAX):

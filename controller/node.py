@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
+from cluster.listeners import has_one_address
+from cluster.process.parking import parked
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -18,7 +20,7 @@ from cluster.requests.cluster import (
     WatchResponse,
 )
 from cluster.requests.context import RequestContext
-from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
 from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
@@ -66,12 +68,25 @@ class ControllerNode:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
         handler = partial(self._ask, api, context) if isinstance(api, ControllerApi) else api.handler
         try:
+            self._check_listener(api, context, request)
             return await handle_within_bounds(request, handler)
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
             message = error.message
         raise ApiError(ErrorCode.NOT_CONTROLLER, message, leader_address=await self._active_address())
+
+    def _check_listener(self, api: Api[Any], context: RequestContext, request: Any) -> None:
+        """Refuse a request at the wrong listener, unless it is of a broker that knows no other (LS-3).
+
+        A standby refuses all requests of brokers anyway.
+        """
+        if api.kind is ApiKind.INTER_NODE:
+            broker = self._controller.registered_broker(request.broker_id)
+            if not self._controller.is_active or (broker is not None and has_one_address(broker.endpoints)):
+                return
+        config = self._controller.config
+        check_listener(api, context, config.listeners, config.endpoints)
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
         """The response from the event loop, after what the caller waits for; the first one for a repeated mutation."""
@@ -89,7 +104,10 @@ class ControllerNode:
             reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             put(reply)
             answer = await reply
-        return answer if api.finish is None else await api.finish(answer, request)
+        if api.finish is None:
+            return answer
+        async with parked():
+            return await api.finish(answer, request)
 
     async def _watch(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
         feed = self._controller.feed

@@ -9,20 +9,40 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-class _Job(NamedTuple):
-    work: Callable[[], Any]
-    result: asyncio.Future[Any]
+class _Job:
+    """One piece of work. `result` is cancelled if who asked for it gives up; then `on_end` is set, if it goes on."""
 
+    __slots__ = ("error", "has_ended", "on_end", "result", "value", "work")
 
-class _Ended(NamedTuple):
-    result: asyncio.Future[Any]
-    value: Any
-    error: BaseException | None
+    def __init__(self, work: Callable[[], Any], result: asyncio.Future[Any]) -> None:
+        self.work, self.result = work, result
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.has_ended = False
+        self.on_end: asyncio.Future[None] | None = None
+
+    def do(self) -> None:
+        """Work, in a thread."""
+        try:
+            self.value = self.work()
+        except BaseException as error:  # It belongs to who asked for the work.
+            self.error = error
+
+    def hand_over(self) -> None:
+        """Give the result to who waits for it, on the event loop."""
+        self.has_ended = True
+        if self.result.cancelled():
+            if self.on_end is not None:
+                self.on_end.set_result(None)
+        elif self.error is None:
+            self.result.set_result(self.value)
+        else:
+            self.result.set_exception(self.error)
 
 
 class ThreadWorkers:
@@ -31,20 +51,23 @@ class ThreadWorkers:
     def __init__(self, threads: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._ended: deque[_Ended] = deque()
+        self._ended: deque[_Job] = deque()
         self._is_loop_called = False
         self._threads = [threading.Thread(target=self._work, name=f"worker-{n}", daemon=True) for n in range(threads)]
         for thread in self._threads:
             thread.start()
 
     async def run(self, work: Callable[[], T]) -> T:
-        result: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put(_Job(work, result))
+        job = _Job(work, self._loop.create_future())
+        self._jobs.put(job)
         try:
-            return await asyncio.shield(result)
+            value: T = await job.result
+            return value
         except asyncio.CancelledError:
             # The thread goes on; what the caller holds for it must be held until it is done.
-            await asyncio.wait([result])
+            if not job.has_ended:
+                job.on_end = self._loop.create_future()
+                await asyncio.wait([job.on_end])
             raise
 
     def close(self) -> None:
@@ -56,13 +79,9 @@ class ThreadWorkers:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            try:
-                ended = _Ended(job.result, job.work(), None)
-            except BaseException as error:  # It belongs to who asked for the work.
-                ended = _Ended(job.result, None, error)
+            job.do()
+            self._ended.append(job)
             del job  # Not until the next one comes: it holds what it worked on.
-            self._ended.append(ended)
-            del ended
             # Appended before this is read, and cleared before the results are taken: none is left behind.
             if not self._is_loop_called:
                 self._is_loop_called = True
@@ -71,9 +90,4 @@ class ThreadWorkers:
     def _hand_over(self) -> None:
         self._is_loop_called = False
         while self._ended:
-            result, value, error = self._ended.popleft()
-            if error is None:
-                result.set_result(value)
-            else:
-                result.set_exception(error)
-                result.exception()  # Who gave up does not ask for it.
+            self._ended.popleft().hand_over()

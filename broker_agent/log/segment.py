@@ -151,6 +151,9 @@ class Segment:
         self.first_timestamp = first.header.max_timestamp if first is not None and is_sound else NO_TIMESTAMP
         self._largest, self._last_entry_position = self._times.last, self._index.last[1]
         self.next_offset, self.last_epoch = self.base_offset, NO_LEADER_EPOCH
+        indexed = next(self.batches(self._last_entry_position), None) if len(self._index) else None
+        if indexed is not None:
+            expected = expected._replace(next_offset=max(self.base_offset, indexed.header.base_offset))
         walk = BatchWalk(self._file.read, self.size, expected, start=self._last_entry_position)
         for position, header, _ in walk:
             self._record_batch(position, header)

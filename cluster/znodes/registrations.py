@@ -100,24 +100,30 @@ def _endpoint(path: str, data: bytes, text: str, protocols: Mapping[str, str]) -
     return Endpoint(host.strip("[]"), int(port), listener, protocols.get(listener, listener))
 
 
-def encode_controller_registration(controller: ControllerId, endpoint: Endpoint, now_ms: int) -> bytes:
-    """Like a broker registration, with only the fields needed to find the process."""
+def encode_controller_registration(controller: ControllerId, endpoints: Sequence[Endpoint], now_ms: int) -> bytes:
+    """Like a broker registration, with only the fields needed to find the process. The first is for clients."""
     return msgspec.json.encode(
         {
             "version": 1,
-            "host": endpoint.host,
-            "port": endpoint.port,
-            "endpoints": [f"{endpoint.listener}://{endpoint.address}"],
+            "host": endpoints[0].host,
+            "port": endpoints[0].port,
+            "endpoints": [f"{e.listener}://{e.address}" for e in endpoints],
+            "listener_security_protocol_map": {e.listener: e.security_protocol for e in endpoints},
             "timestamp": str(now_ms),
         }
     )
 
 
-def decode_controller_registration(controller: ControllerId, data: bytes) -> Endpoint:
+def decode_controller_registration(controller: ControllerId, data: bytes) -> tuple[Endpoint, ...]:
+    """The endpoints of a controller, at least one; the first is for clients."""
     path = controller_registration_path(controller)
-    endpoint = _host_and_port(path, data, decode(_registration_decoder, path, data))
-    _require_endpoints(path, data, (endpoint,))
-    return endpoint
+    body = decode(_registration_decoder, path, data)
+    protocols = body.listener_security_protocol_map or {}
+    endpoints = tuple(_endpoint(path, data, text, protocols) for text in body.endpoints or ())
+    if not endpoints:
+        endpoints = (_host_and_port(path, data, body),)
+    _require_endpoints(path, data, endpoints)
+    return endpoints
 
 
 def _require_endpoints(path: str, data: bytes, endpoints: Sequence[Endpoint]) -> None:

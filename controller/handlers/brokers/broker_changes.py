@@ -82,18 +82,21 @@ async def admissible_brokers(
 ) -> list[RegisteredBroker]:
     """The registrations that can join the cluster; the others are skipped with a warning.
 
-    A broker can join if it has the listener that the controller connects to (RQ-30) and supports every finalized
+    A broker can join if it has a listener that the controller connects to (RQ-30) and supports every finalized
     feature (FT-2), and once it has named its damaged replicas, if it has any (D-40).
     """
-    listener = active.config.listener_of_channels
+    listeners = active.config.listeners
     levels = await _finalized_levels(active)
     admitted: list[RegisteredBroker] = []
     for candidate in registered:
         broker = candidate.broker
         unsupported = incompatible_features(broker, levels)
-        if broker.endpoint(listener) is None:
+        if listeners.control_endpoint(broker.endpoints) is None:
             _log.warning(
-                "Skipped a broker without the listener for controller requests", broker=broker.id, listener=listener
+                "Skipped a broker without a listener for control requests",
+                broker=broker.id,
+                listeners=[endpoint.listener for endpoint in broker.endpoints],
+                needed=f"{listeners.control} or {listeners.client}",
             )
         elif unsupported:
             _log.warning(
