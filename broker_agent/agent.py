@@ -126,7 +126,7 @@ class Agent:
             self.manager,
             self.fetchers,
             self.registration,
-            controller=lambda: self.finder.endpoint,
+            controller=lambda: self.finder.control_endpoint,
             client=dependencies.client,
             sink=dependencies.sink,
         )
