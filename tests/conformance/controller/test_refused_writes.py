@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerId, Offset
 from cluster.errors import ApiError, ErrorCode, ZooKeeperError
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
+from cluster.requests.agents import (
+    RECOVERY,
+    SCRUB,
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    ControlledShutdownRequest,
+    ReportDamagedReplicasRequest,
+    ReportedDamage,
+)
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest
@@ -45,7 +53,7 @@ from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Op, OpResult, SetData, ZkError
 from controller import dispatch
 from controller.apis import APIS
-from controller.events import AutoPreferredReplicaLeaderElection
+from controller.events import AutoPreferredReplicaLeaderElection, DamagedReplicaElection
 from controller.request_events import RequestEvent
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
@@ -207,6 +215,27 @@ async def both_die_after_the_first(world: World, c: RunningController) -> None:
     await world.stop_broker(2)
 
 
+async def report(world: World, c: RunningController, broker: int, found_by: str) -> object:
+    damages = tuple(
+        ReportedDamage(*tp, Offset(3), Offset(9), 0, found_by) for tp in ((t.topic, None, t.partition) for t in T)
+    )
+    return await c.ask(ReportDamagedReplicasRequest(BrokerId(broker), await world.broker_epoch(broker), damages))
+
+
+async def leader_is_damaged(world: World, c: RunningController) -> None:
+    await report(world, c, 1, SCRUB)
+
+
+async def damaged_returns(world: World, c: RunningController) -> None:
+    await world.start_broker(2, damaged=True)
+    await quiesce()
+    await report(world, c, 2, RECOVERY)
+
+
+async def waited_long_enough(world: World, c: RunningController) -> None:
+    c.controller.events.put(DamagedReplicaElection(BrokerId(2), await world.broker_epoch(2), tuple(T)))
+
+
 CREATION = CreateTopicsRequest((NewTopic("a", 3, 2), NewTopic("b", 2, 2)), timeout_ms=1000)
 EXPANSION = CreatePartitionsRequest((NewPartitions("t", 5),), timeout_ms=1000)
 DELETION = DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=1000)
@@ -288,6 +317,19 @@ PROCEDURES = [
         ("PartitionStateChange",),
         after(topic, damage_states, broker_dies),
         repair_states,
+    ),
+    Procedure(
+        "a leader is damaged",
+        ("ReportDamagedReplicasReceived",),
+        after(topic, both_in_sync),
+        leader_is_damaged,
+        always_ends=False,
+    ),
+    Procedure(
+        "a damaged replica is elected",
+        ("DamagedReplicaElection",),
+        after(topic, both_die, damaged_returns),
+        waited_long_enough,
     ),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]
