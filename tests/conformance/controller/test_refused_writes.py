@@ -330,6 +330,7 @@ PROCEDURES = [
         ("DamagedReplicaElection",),
         after(topic, both_die, damaged_returns),
         waited_long_enough,
+        always_ends=False,  # Another controller first waits for a report of its own.
     ),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]
