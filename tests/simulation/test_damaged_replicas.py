@@ -186,7 +186,7 @@ def test_a_damaged_follower_leaves_the_isr_and_returns() -> None:
     run(Damaged(), test)
 
 
-@pytest.mark.rule("D-41", "P28")
+@pytest.mark.rule("D-41", "R9.32", "P28")
 def test_a_damaged_replica_alone_in_the_isr_waits_for_nobody_for_ever() -> None:
     async def test(it: Damaged) -> None:
         await it.crash(2, 1)
@@ -208,7 +208,7 @@ def test_a_damaged_replica_alone_in_the_isr_waits_for_nobody_for_ever() -> None:
     run(Damaged(), test)
 
 
-@pytest.mark.rule("D-40", "D-41", "P28")
+@pytest.mark.rule("D-40", "D-41", "R9.32", "P28")
 def test_the_next_controller_learns_of_damage_before_it_elects() -> None:
     async def test(it: Damaged) -> None:
         await it.crash(2, 1)
