@@ -122,17 +122,7 @@ class Agent:
             replicas=self.manager,
         )
         self.fetchers = ReplicaFetchers(setup, tasks)
-        self._damaged = DamagedReplicas(
-            self.manager,
-            self.fetchers,
-            self.registration,
-            controller=lambda: self.finder.control_endpoint,
-            client=dependencies.client,
-            sink=dependencies.sink,
-        )
-        self.scrub = LogScrub(
-            dependencies.logs, settings, dependencies.metrics, on_damage=self._damaged.add_found_by_scrub
-        )
+        self._damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup)
         self.control = ControlRequests(
             self.manager,
             self.fetchers,
@@ -198,6 +188,7 @@ class Agent:
             zookeeper=self._dependencies.zookeeper,
             sink=self._dependencies.sink,
         )
+        scrub = LogScrub(logs, settings, self._dependencies.metrics, on_damage=self._damaged.add_found_by_scrub)
         for name, coroutine in (
             ("zookeeper-events", session.follow()),
             ("controller-finder", self.finder.run()),
@@ -211,7 +202,7 @@ class Agent:
             ("log-flush", self._every(flush_ms, logs.flush_due)),
             ("log-retention", self._enforce_retention()),
             ("damaged-replicas", self._damaged.run()),
-            ("log-scrub", self.scrub.run()),
+            ("log-scrub", scrub.run()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
         ):
             self._background.append(self._tasks.start(coroutine, name=name))

@@ -5,23 +5,24 @@ began without it in the ISR: from then on it cannot be elected before it has cau
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
+from broker_agent.controller_finder import ControllerFinder
 from broker_agent.log_damage import DamagedReplica, LogDamage, damage_record
-from broker_agent.ports import ClusterClient, Log
+from broker_agent.log_reconciliation import FetchSetup
+from broker_agent.ports import Log
 from broker_agent.registration import Registration
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
-from cluster.broker import Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError, ZooKeeperError
 from cluster.partition import TopicPartition
 from cluster.requests.agents import RECOVERY, SCRUB, ReportDamagedReplicasRequest, ReportedDamage
 from cluster.requests.control import LeaderAndIsrPartitionState
-from state_log.record import Cause, Kind, StateChange, StateChangeSink
+from state_log.record import Cause, Kind, StateChange
 
 _RETRY_S: Final = 0.5
 _AGAIN_S: Final = 5.0
@@ -37,16 +38,12 @@ class DamagedReplicas:
         manager: ReplicaManager,
         fetchers: ReplicaFetchers,
         registration: Registration,
-        *,
-        controller: Callable[[], Endpoint | None],
-        client: ClusterClient,
-        sink: StateChangeSink,
+        finder: ControllerFinder,
+        setup: FetchSetup,
     ) -> None:
         self._manager, self._fetchers = manager, fetchers
-        self._registration = registration
-        self._controller = controller
-        self._client = client
-        self._sink = sink
+        self._registration, self._finder = registration, finder
+        self._client, self._sink = setup.client, setup.sink
         self._unreported: dict[TopicPartition, DamagedReplica] = {}
         self._to_refetch: dict[TopicPartition, DamagedReplica] = {}
         self._added = asyncio.Event()
@@ -146,7 +143,7 @@ class DamagedReplicas:
 
     async def _send(self) -> bool:
         """Whether the controller answered for each replica."""
-        controller = self._controller()
+        controller = self._finder.control_endpoint
         if controller is None:
             return False
         sent = dict(self._unreported)

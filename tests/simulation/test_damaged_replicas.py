@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
 
-from broker_agent.log.record_batch import parse_header
+from broker_agent.log.record_batch import parse_header, walk
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
@@ -106,13 +107,28 @@ class Damaged:
             await self.until(lambda: not self.agent(broker).is_registered, f"broker {broker} is gone")  # noqa: B023
             await asyncio.sleep(1)
 
+    def active_crash(self) -> None:
+        """Kill the active controller, if there is one."""
+        active = self.cluster.active_controller()
+        if active is not None:
+            active.crash()
+
     def flip(self, broker: int, position: float) -> None:
         """Change a byte of the oldest segment, at this share of its size, under a process that may be running."""
         disk = self.agent(broker).disk
         folder = f"{LOG_DIRECTORY}/{TP}"
         name = next(name for name in disk.list_directory(folder) if name.endswith(".log"))
-        content = disk._files[f"{folder}/{name}"].content
-        content[int(position * len(content))] ^= 0xFF
+        disk.flip_byte(f"{folder}/{name}", position)
+
+    def flip_records(self, broker: int, chance: Random) -> None:
+        """Change the last byte of a batch in the newest segment, all of which the next start verifies."""
+        disk, folder = self.agent(broker).disk, f"{LOG_DIRECTORY}/{TP}"
+        contents = {name: disk.read_file(f"{folder}/{name}") for name in disk.list_directory(folder)}
+        newest = max(name for name, content in contents.items() if name.endswith(".log") and content)
+        content = contents[newest]
+        assert content is not None
+        position, header = chance.choice(list(walk(content)))
+        disk.flip_byte(f"{folder}/{newest}", (position + header.size - 0.5) / len(content))
 
     def end(self, broker: int) -> int:
         hosted = self.agent(broker).hosted(TP)
@@ -286,3 +302,40 @@ def test_what_is_sound_is_left_alone() -> None:
         assert await it.findings(it.agent(1)) == []
 
     run(Damaged(log_segment_bytes=300, **SCRUB), test)
+
+
+@pytest.mark.rule("D-40", "D-41", "P28", "P32", "P38", "P39")
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(n, marks=pytest.mark.deep) for n in range(6, 60))])
+def test_no_acknowledged_record_is_lost_where_another_member_of_the_isr_lives(seed: int) -> None:
+    """Crashes with a damaged batch, with controllers that go and come before, meanwhile and after."""
+    chance = Random(seed)
+
+    async def restart_all(it: Damaged) -> None:
+        """Start what does not run, in any order, as soon as its registration has gone."""
+        nodes = [node for node in it.cluster.nodes if not node.is_running]
+        chance.shuffle(nodes)
+        for node in nodes:
+            await it.until(lambda node=node: not node.is_registered, f"{node.name} is gone")  # type: ignore[misc]
+            node.start()
+            await asyncio.sleep(chance.choice((0, 0.3, 3)))
+
+    async def test(it: Damaged) -> None:
+        for round_ in range(1, 5):
+            victim = chance.choice(it.ids)
+            gone = [c for c in it.cluster.controllers.values() if c.is_running and chance.random() < 0.6]
+            for controller in gone:
+                controller.crash()
+            await asyncio.sleep(chance.choice((0, 1, 4)))
+            await it.crash(victim)
+            it.flip_records(victim, chance)
+            await restart_all(it)
+            if chance.random() < 0.5:
+                await asyncio.sleep(chance.choice((0.2, 1, 3)))
+                it.active_crash()
+                await restart_all(it)
+            await it.converged()
+            for number in range(5):
+                await it.produce(100 * round_ + number)
+            await asyncio.sleep(3)
+
+    run(Damaged(brokers=3, controllers=2, min_insync_replicas=2, log_segment_bytes=chance.choice((300, 1 << 30))), test)

@@ -91,8 +91,8 @@ def test_another_member_of_the_isr_leads_instead_of_a_damaged_leader(found_by: s
         assert after.leader_epoch == before.leader_epoch + 1
         await quiesce()
         for broker in (1, 2, 3):
-            told = c.brokers.of(broker, LeaderAndIsrRequest)[-1].topic_states[0].partition_states[0]
-            assert (told.leader, told.isr, told.leader_epoch) == (2, (2, 3), after.leader_epoch)
+            received = c.brokers.of(broker, LeaderAndIsrRequest)[-1].topic_states[0].partition_states[0]
+            assert (received.leader, received.isr, received.leader_epoch) == (2, (2, 3), after.leader_epoch)
         assert c.sink.of(Kind.PARTITION)[-1].reason == found_by
 
     with_topic(test, 1, 2, 3)
