@@ -23,6 +23,7 @@ from broker_agent.log_scrub import LogScrub
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import ClusterClient, LogDirectories, Workers
 from broker_agent.registration import Registration
+from broker_agent.replica_descriptions import RecordedRoles
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from broker_agent.role_changes import RoleChanges
@@ -57,7 +58,8 @@ class AgentDependencies(Struct, frozen=True):
     """The adapters and settings of an agent, and the queues on which adapters report events.
 
     `zookeeper_events` is filled by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` starts the
-    graceful shutdown of the process, as its signals do. `apis`: further APIs of the process.
+    graceful shutdown of the process, as its signals do. `apis`: further APIs of the process. `recorded_roles`
+    reads this node's state-change log.
     """
 
     settings: Settings
@@ -74,6 +76,7 @@ class AgentDependencies(Struct, frozen=True):
     metrics: Metrics
     configs: TopicConfigs
     request_stop: Callable[[], None]
+    recorded_roles: RecordedRoles
     log_level: LogLevel
 
 
@@ -129,6 +132,7 @@ class Agent:
             RoleChanges(self.manager, self.fetchers, dependencies.configs, self._damaged),
             tasks,
             broker_epoch=lambda: self.registration.epoch,
+            restored=self.registration.restored,
             sink=dependencies.sink,
         )
         self._setting_changes = DynamicSettings(

@@ -135,6 +135,11 @@ class Log(Protocol):
     def confirmed_epoch(self) -> LeaderEpoch:
         """The latest epoch that does not rest on a batch header alone, -1 if none (R9.23)."""
 
+    @property
+    def highest_producer_id(self) -> int:
+        """Of the producers known to the log; -1 if there is none."""
+        ...
+
     def set_high_watermark(self, offset: Offset) -> Offset:
         """Set, bounded to [log start, log end]; returns the result. May decrease (followers only)."""
 

@@ -30,7 +30,8 @@ from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event, ProcedureResumption
 from controller.fenced_writes import FencedWriter
 from controller.metrics import ControllerMetrics, FailoverTimings
-from controller.ports import RequestChannels, ZooKeeperReads
+from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
+from controller.recovery_store import RecoveryStore
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
 from controller.topic_calls import TopicCalls
@@ -51,6 +52,13 @@ class UnsentDecisionsError(ClusterError):
     """
 
 
+class RecoveryInterruptedError(ClusterError):
+    """A part of a recovery was not written.
+
+    The controller steps down, because it knows the cluster as it was before; the recovery can be run again.
+    """
+
+
 class ActiveController:
     """State and dependencies of the controller for one controller epoch: context, stores, broker channels, log.
 
@@ -66,6 +74,7 @@ class ActiveController:
         config: ControllerConfig,
         settings: DynamicSettings,
         channels: RequestChannels,
+        brokers: BrokerQueries,
         sink: StateChangeSink,
         clock: WallClock,
         metrics: ControllerMetrics,
@@ -83,7 +92,9 @@ class ActiveController:
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
         self.unfenced = AuxiliaryStore(zookeeper)
+        self.recovery = RecoveryStore(zookeeper, fenced, context.epoch_zk_version)
         self.channels = channels
+        self.brokers = brokers
         self.clock = clock
         self.feed = EventFeed(context.epoch, config.id, clock)
         self.metrics = metrics

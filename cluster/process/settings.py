@@ -288,6 +288,10 @@ class _KlammKeys(_Keys):
     """How fast a broker verifies the checksums of its stored batches in the background; 0: not at all."""
     klamm_log_scrub_interval_ms: Positive = 604_800_000
     """Time between two such passes over all logs."""
+    klamm_log_open_files_max: Positive | None = None
+    """Log files kept open while they are not in use, at most; None: half of what the limit of open files of the
+    process leaves, and connections have the other half.
+    """
     klamm_max_decompressed_batch_bytes: Annotated[_Number, Field(ge=1, le=LARGEST_BATCH)] = 104_857_600
     """A leader refuses a client's batch that decompresses to more."""
     klamm_decompression_memory_bytes: Positive = 268_435_456

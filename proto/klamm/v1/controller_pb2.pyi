@@ -1,6 +1,7 @@
 from klamm.v1 import configs_pb2 as _configs_pb2
 from klamm.v1 import elections_pb2 as _elections_pb2
 from klamm.v1 import reassignments_pb2 as _reassignments_pb2
+from klamm.v1 import recovery_pb2 as _recovery_pb2
 from klamm.v1 import topics_pb2 as _topics_pb2
 from klamm.v1 import watch_pb2 as _watch_pb2
 from google.protobuf.internal import containers as _containers

@@ -10,23 +10,26 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, Offset
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.errors import ApiError, ErrorCode, ZooKeeperError
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests.agents import (
-    RECOVERY,
     SCRUB,
     AlterPartitionItem,
     AlterPartitionRequest,
     ControlledShutdownRequest,
-    ReportDamagedReplicasRequest,
-    ReportedDamage,
 )
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.recovery import (
+    DescribedReplica,
+    DescribeReplicasResponse,
+    KnownLeadership,
+    RecoverClusterRequest,
+)
 from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -53,10 +56,11 @@ from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Op, OpResult, SetData, ZkError
 from controller import dispatch
 from controller.apis import APIS
-from controller.events import AutoPreferredReplicaLeaderElection, DamagedReplicaElection
+from controller.events import AutoPreferredReplicaLeaderElection
 from controller.request_events import RequestEvent
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.damage_reports import damaged_returns, report_damage, waited_long_enough
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
 
 Step = Callable[[World, RunningController], Awaitable[object]]
@@ -215,23 +219,32 @@ async def both_die_after_the_first(world: World, c: RunningController) -> None:
     await world.stop_broker(2)
 
 
-async def report(world: World, c: RunningController, broker: int, found_by: str) -> object:
-    damages = tuple(
-        ReportedDamage(*tp, Offset(3), Offset(9), 0, found_by) for tp in ((t.topic, None, t.partition) for t in T)
-    )
-    return await c.ask(ReportDamagedReplicasRequest(BrokerId(broker), await world.broker_epoch(broker), damages))
+async def brokers_know_more(world: World, c: RunningController) -> None:
+    """ZooKeeper is of before a move of t-0, and of before the creation of u."""
+    await topic(world, c)
+    found = await world.topic("t")
+    assert found is not None
+    replicas: dict[int, list[DescribedReplica]] = {1: [], 2: [], 3: []}
+    known: list[KnownLeadership] = []
+    t_id = None if found.topic_id is None else TopicId(found.topic_id)
+    for name, topic_id, partition, members in [
+        ("t", t_id, 0, (3, 2)),
+        *[("u", U, p, (1, 3)) for p in (0, 1)],
+    ]:
+        for broker in members:
+            epochs = LeaderEpoch(5), LeaderEpoch(5)
+            replicas[broker].append(DescribedReplica(name, topic_id, partition, *epochs, Offset(9)))
+        epochs_of_state = LeaderEpoch(5), PartitionEpoch(7)
+        known.append(
+            KnownLeadership(name, topic_id, partition, BrokerId(3), *epochs_of_state, ids(*members), ids(*members))
+        )
+    for broker, logs in replicas.items():
+        c.brokers.descriptions[BrokerId(broker)] = DescribeReplicasResponse(
+            BrokerId(broker), ControllerEpoch(12), 5000, tuple(logs), tuple(known)
+        )
 
 
-async def damaged_returns(world: World, c: RunningController) -> None:
-    await world.start_broker(2, damaged=True)
-    await quiesce()
-    await report(world, c, 2, RECOVERY)
-
-
-async def waited_long_enough(world: World, c: RunningController) -> None:
-    c.controller.events.put(DamagedReplicaElection(BrokerId(2), await world.broker_epoch(2), tuple(T)))
-
-
+U = TopicId("B" * 21 + "Q")
 CREATION = CreateTopicsRequest((NewTopic("a", 3, 2), NewTopic("b", 2, 2)), timeout_ms=1000)
 EXPANSION = CreatePartitionsRequest((NewPartitions("t", 5),), timeout_ms=1000)
 DELETION = DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=1000)
@@ -318,7 +331,7 @@ PROCEDURES = [
         "a leader is damaged",
         ("ReportDamagedReplicasReceived",),
         after(topic, both_in_sync),
-        lambda world, c: report(world, c, 1, SCRUB),
+        lambda world, c: report_damage(world, c, 1, SCRUB),
         always_ends=False,
     ),
     Procedure(
@@ -327,6 +340,9 @@ PROCEDURES = [
         after(topic, both_die, damaged_returns),
         waited_long_enough,
         always_ends=False,  # Another controller first waits for a report of its own.
+    ),
+    Procedure(
+        "recover", ("RecoverClusterReceived",), brokers_know_more, asking(RecoverClusterRequest()), always_ends=False
     ),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]

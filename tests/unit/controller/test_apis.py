@@ -36,6 +36,7 @@ CAUSES = {
     "ElectLeaders": ("ElectLeadersReceived", ControllerState.MANUAL_LEADER_BALANCE),
     "AlterConfigs": ("AlterConfigsReceived", ControllerState.IDLE),
     "UpdateFeatures": ("UpdateFeaturesReceived", ControllerState.UPDATE_FEATURES),
+    "RecoverCluster": ("RecoverClusterReceived", ControllerState.IDLE),
 }
 """What the state-change log and the metrics call the requests that are no mere queries."""
 
