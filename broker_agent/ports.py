@@ -182,7 +182,8 @@ class Log(Protocol):
     def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None: ...
 
     async def verify(self, pace: Callable[[int], Awaitable[None]]) -> LogDamage | None:
-        """Check every flushed batch in a worker thread, and await `pace` with the size of each piece (R9.30).
+        """Check every batch of sealed segments, and the flushed ones of the active segment, in a worker thread; `pace`
+        is awaited with the size of each piece (R9.30).
 
         The first damage, None if there is none, or if the log was truncated meanwhile. Raises StorageError.
         """

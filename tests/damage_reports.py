@@ -2,7 +2,7 @@
 
 from cluster.broker import BrokerId, Offset
 from cluster.partition import TopicPartition
-from cluster.requests.agents import RECOVERY, ReportDamagedReplicasRequest, ReportedDamage
+from cluster.requests.agents import RECOVERY, SCRUB, ReportDamagedReplicasRequest, ReportedDamage
 from controller.events import DamagedReplicaElection
 from tests.controllers import RunningController, World, quiesce
 
@@ -23,5 +23,10 @@ async def damaged_returns(world: World, c: RunningController) -> None:
     await report_damage(world, c, 2, RECOVERY)
 
 
+async def leader_is_damaged(world: World, c: RunningController) -> None:
+    await report_damage(world, c, 1, SCRUB)
+
+
 async def waited_long_enough(world: World, c: RunningController) -> None:
+    """Another controller would first wait for a report of its own."""
     c.controller.events.put(DamagedReplicaElection(BrokerId(2), await world.broker_epoch(2), PARTITIONS))

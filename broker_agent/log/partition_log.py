@@ -267,13 +267,12 @@ class PartitionLog:
         return self.segments.headers(self._log_start)
 
     async def verify(self, pace: Pace) -> LogDamage | None:
-        cuts = self._flusher.cuts
+        cuts, extent = self._flusher.cuts, Extent(self._log_start, self.recovery_point)
 
         def is_current(segment: Segment) -> bool:
             return not self._is_closed and self._flusher.cuts == cuts and segment in self.segments
 
         with self._usable():
-            extent = Extent(self._log_start, self.recovery_point)
             return await verify_segments(self._dependencies.disk, [*self.segments], extent, is_current, pace)
 
     # Truncating and deleting

@@ -1,6 +1,7 @@
 """Verifies the stored batches of one log in a worker thread, piece by piece, while the log is in use.
 
-Only what is flushed is verified: of the rest the page cache has the truth. Source: klamm; the check of recovery.
+Of the active segment only what is flushed is verified: of the rest the page cache has the truth. Source: klamm; the
+check is that of recovery.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ Pace = Callable[[int], Awaitable[None]]
 
 
 class Extent(NamedTuple):
-    """Offsets that are to be verified: flushed, and not deleted."""
+    """Offsets that are to be verified: not deleted, and in the active segment flushed."""
 
     log_start: Offset
     flushed: Offset

@@ -306,7 +306,7 @@ def test_what_is_sound_is_left_alone() -> None:
 
 @pytest.mark.rule("D-40", "D-41", "P28", "P32", "P38", "P39")
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(n, marks=pytest.mark.deep) for n in range(6, 60))])
-def test_no_acknowledged_record_is_lost_where_another_member_of_the_isr_lives(seed: int) -> None:
+def test_no_acknowledged_record_is_lost_where_another_replica_in_sync_is_alive(seed: int) -> None:
     """Crashes with a damaged batch, with controllers that go and come before, meanwhile and after."""
     chance = Random(seed)
 

@@ -14,12 +14,7 @@ from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, Parti
 from cluster.errors import ApiError, ErrorCode, ZooKeeperError
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests.agents import (
-    SCRUB,
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    ControlledShutdownRequest,
-)
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest
@@ -60,7 +55,7 @@ from controller.events import AutoPreferredReplicaLeaderElection
 from controller.request_events import RequestEvent
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-from tests.damage_reports import damaged_returns, report_damage, waited_long_enough
+from tests.damage_reports import damaged_returns, leader_is_damaged, waited_long_enough
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
 
 Step = Callable[[World, RunningController], Awaitable[object]]
@@ -254,6 +249,7 @@ SETTINGS_OF_U = AlterConfigsRequest(
 )
 leader_2 = after(topic, both_in_sync, broker_dies, broker_returns, both_in_sync)
 """Broker 1 is back in the ISRs that broker 2 leads now."""
+only_damaged = after(topic, both_die, damaged_returns)
 
 PROCEDURES = [
     Procedure("create topics", ("CreateTopicsReceived", "TopicChange"), nothing, asking(CREATION), always_ends=False),
@@ -328,22 +324,10 @@ PROCEDURES = [
         repair_states,
     ),
     Procedure(
-        "a leader is damaged",
-        ("ReportDamagedReplicasReceived",),
-        after(topic, both_in_sync),
-        lambda world, c: report_damage(world, c, 1, SCRUB),
-        always_ends=False,
-    ),
-    Procedure(
-        "a damaged replica is elected",
-        ("DamagedReplicaElection",),
-        after(topic, both_die, damaged_returns),
-        waited_long_enough,
-        always_ends=False,  # Another controller first waits for a report of its own.
-    ),
-    Procedure(
         "recover", ("RecoverClusterReceived",), brokers_know_more, asking(RecoverClusterRequest()), always_ends=False
     ),
+    Procedure("leader damaged", ("ReportDamagedReplicasReceived",), topic, leader_is_damaged, always_ends=False),
+    Procedure("damaged elected", ("DamagedReplicaElection",), only_damaged, waited_long_enough, always_ends=False),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]
 
