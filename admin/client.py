@@ -1,6 +1,7 @@
 """The administrative client: one method per request."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from admin import record_deletion
@@ -122,6 +123,15 @@ class AdminClient(ClusterConnection):
     async def describe_findings(self) -> cluster.DescribeFindingsResponse:
         """What the active controller knows to be wrong."""
         return await self.ask_controller(cluster.DescribeFindingsRequest(), cluster.DescribeFindingsResponse)
+
+    async def describe_candidates_findings(self) -> list[cluster.Finding]:
+        """What the known addresses that answer say while no controller is active; one round, each finding once."""
+        found: dict[cluster.Finding, None] = {}
+        for address in self._search.bootstrap:
+            with contextlib.suppress(ApiError, PeerUnreachableError):
+                response = await self.rpc.call(address, cluster.DescribeFindingsRequest(), PROBE_TIMEOUT_MS)
+                found |= dict.fromkeys(response.findings)
+        return list(found)
 
     async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
         """What one broker knows to be wrong, without retries; that it does not respond is a finding, too."""

@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
+from msgspec import Struct
+
 from admin.node_search import NoAnswerError, NodeSearch
+from admin.request_parts import send_in_parts
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.requests.data import MetadataRequest, MetadataResponse
 
 _T = TypeVar("_T")
+_Response = TypeVar("_Response", bound=Struct)
 
 PROBE_TIMEOUT_MS = 3_000
 """A node that hangs must not use up the whole timeout while others would answer."""
@@ -98,15 +102,21 @@ class ClusterConnection:
         assert isinstance(response, MetadataResponse)
         return response
 
-    async def ask_controller(self, request: Any, expected: type[_T]) -> _T:
-        """Send to the active controller, retrying until the timeout under one request id."""
+    async def ask_controller(self, request: Any, expected: type[_Response]) -> _Response:
+        """Send to the active controller, retrying until the timeout under one request id.
+
+        A request that is too large for it is sent in parts.
+        """
+        return await send_in_parts(request, lambda part: self._ask_controller(part, expected))
+
+    async def _ask_controller(self, request: Any, expected: type[_Response]) -> _Response:
         # The controller waits as long as it was asked to; its answer comes a little later.
         waits_ms = getattr(request, "timeout_ms", None)
         limit_ms = max(self._timeout_ms, waits_ms or 0)
         grace_ms = 0 if waits_ms is None else PROBE_TIMEOUT_MS
         request_id = uuid4().hex
 
-        async def attempt(ends: asyncio.Timeout) -> _T:
+        async def attempt(ends: asyncio.Timeout) -> _Response:
             asked = await self._controller_address()
             call = self.rpc.call(asked, request, limit_ms + grace_ms, request_id=request_id)
             try:

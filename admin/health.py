@@ -20,6 +20,7 @@ IMBALANCE_MAX: Final = 0.1
 class Trouble(StrEnum):
     """Kinds of health issues, most severe first."""
 
+    MALFORMED_ZNODE = "malformed_znode"
     OFFLINE = "offline_partition"
     REFUSES_CONTROLLER = "refuses_controller"
     UNDER_MIN_ISR = "under_min_isr"
@@ -33,6 +34,7 @@ class Trouble(StrEnum):
     STUCK_REASSIGNMENT = "stuck_reassignment"
     STUCK_DELETION = "stuck_deletion"
     STUCK_SHUTDOWN = "stuck_shutdown"
+    UNACCEPTABLE_DIRECTORY = "unacceptable_directory"
     IMBALANCED_LEADERS = "imbalanced_leaders"
 
 

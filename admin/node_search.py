@@ -69,6 +69,11 @@ class NodeSearch:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """The addresses that the cluster was given by."""
+        return self._bootstrap
+
     def name(self, address: str) -> str:
         """What the node at an address is called in messages."""
         return self._names.get(address, address)

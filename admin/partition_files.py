@@ -9,9 +9,12 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from cluster import bounds
+from cluster.bounds import shortened, why_not
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ConfigError
 from cluster.partition import TopicPartition
+from cluster.process.files import first_line
 from cluster.requests.data import UP_TO_HIGH_WATERMARK
 
 VERSION: Final = 1
@@ -141,9 +144,15 @@ def _errors(move: _Move) -> list[str]:
 def _decode(data: bytes, form: type[_T], source: str) -> _T:
     try:
         decoded = msgspec.json.decode(data, type=form)
-    except msgspec.DecodeError as error:
-        raise ConfigError([f"{source}: not a valid file: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{source}: not a valid file: brackets are nested too deeply"]) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{source}: not a valid file: {first_line(error)}"]) from error
     version = getattr(decoded, "version", VERSION)
     if version != VERSION:
-        raise ConfigError([f"{source}: version {version}: must be {VERSION}"])
+        raise ConfigError([f"{source}: version {shortened(version)}: must be {VERSION}"])
+    items: list[Any] = getattr(decoded, "topics", None) or getattr(decoded, "partitions", [])
+    bad = dict.fromkeys(item.topic for item in items if not bounds.TOPIC_NAME.accepts(item.topic))
+    if bad:
+        raise ConfigError([f"{source}: {why_not(bounds.TOPIC_NAME, topic)}" for topic in bad])
     return decoded

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from admin.request_parts import send_in_parts
 from admin.topology import Topology
 from cluster.broker import Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
@@ -92,13 +93,15 @@ async def _ask_leaders(
             by_leader.setdefault(leader.address, []).append(DeleteRecordsPartition(*tp, offset))
 
     async def ask(address: str, items: list[DeleteRecordsPartition]) -> tuple[DeleteRecordsResult, ...]:
-        request = DeleteRecordsRequest(timeout_ms, tuple(items), validate_only)
-        try:
-            response = await topology.client.rpc.call(address, request, timeout_ms + _ANSWER_MS)
-        except PeerUnreachableError:
-            return ()
-        assert isinstance(response, DeleteRecordsResponse)
-        return response.partitions
+        async def send(request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+            try:
+                response = await topology.client.rpc.call(address, request, timeout_ms + _ANSWER_MS)
+            except PeerUnreachableError:
+                return DeleteRecordsResponse(())
+            assert isinstance(response, DeleteRecordsResponse)
+            return response
+
+        return (await send_in_parts(DeleteRecordsRequest(timeout_ms, tuple(items), validate_only), send)).partitions
 
     answers = await asyncio.gather(*(ask(address, items) for address, items in by_leader.items()))
     return {TopicPartition(r.topic, r.partition): r for results in answers for r in results}

@@ -20,7 +20,7 @@ from benchmarks.partition_table import Message, PartitionTable
 from benchmarks.synthetic_cluster import read_partitions
 from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
 from cluster.errors import ErrorCode
-from cluster.rpc.channels import server_options
+from cluster.rpc.channels import MESSAGE_BYTES_MAX, server_options
 from cluster.znodes.paths import BROKERS_IDS, broker_path
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
@@ -55,7 +55,7 @@ class StubAgent:
 
     def __init__(self, broker: BrokerId, zookeeper: str) -> None:
         self._broker = broker
-        self._server = grpc.aio.server(options=server_options())
+        self._server = grpc.aio.server(options=server_options(MESSAGE_BYTES_MAX))
         self._client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=30_000)
         self._client.listen(lambda event: None)
         self._table = PartitionTable(broker, BrokerEpoch(-1))

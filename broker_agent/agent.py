@@ -98,11 +98,11 @@ class Agent:
         self.metadata = MetadataCache(settings.inter_broker_listener_name)
         version = settings.inter_broker_protocol_version.registration_version
         self.registration = Registration(dependencies.zookeeper, broker, dependencies.clock, version=version)
-        self.finder = ControllerFinder(dependencies.zookeeper)
+        self.finder = ControllerFinder(dependencies.zookeeper, settings.listener_names)
         self.proposals = IsrProposals(
             broker.id,
             broker_epoch=lambda: self.registration.epoch,
-            controller=lambda: self.finder.endpoint,
+            controller=lambda: self.finder.control_endpoint,
             client=dependencies.client,
             timeout_ms=settings.request_timeout_ms,
         )
@@ -143,12 +143,12 @@ class Agent:
             log_level=dependencies.log_level,
         ).changes
 
-    async def start(self, endpoint: Endpoint) -> None:
-        """Register and start to serve; logs must be loaded and `endpoint` bound (R1.10 j to m).
+    async def start(self, endpoints: Sequence[Endpoint]) -> None:
+        """Register and start to serve; logs must be loaded and both listeners bound (R1.10 j to m).
 
-        Raises StartupError if the id or the address is in use.
+        Raises StartupError if the id or an address is in use.
         """
-        self.registration.advertise(endpoint, self._dependencies.settings.listener_names)
+        self.registration.advertise(endpoints)
         await self.registration.check_address_is_free()
         await self.registration.register()
         dependencies = self._dependencies
@@ -223,7 +223,7 @@ class Agent:
             self.broker_id,
             settings=settings,
             broker_epoch=lambda: self.registration.epoch,
-            controller=lambda: self.finder.endpoint,
+            controller=lambda: self.finder.control_endpoint,
             client=self._dependencies.client,
         )
         await self._step("controlled shutdown", shutdown.run(), timeout_s=None)

@@ -36,11 +36,17 @@ class BatchValidation:
 
     async def validate_off_loop(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
         """Validate in a worker; returns the batch to append, or why it is refused."""
-        async with self._budget.hold(self._memory_for(records)):
-            try:
-                return await self._workers.run(lambda: self.validate(records, config))
-            except LogAppendError as error:
-                return error
+        memory = self._memory_for(records)
+        if not memory:
+            return await self._in_worker(records, config)
+        async with self._budget.hold(memory):
+            return await self._in_worker(records, config)
+
+    async def _in_worker(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
+        try:
+            return await self._workers.run(lambda: self.validate(records, config))
+        except LogAppendError as error:
+            return error
 
     def _memory_for(self, records: bytes) -> int:
         codec = find_codec(parse_header(records).attributes) if len(records) >= HEADER_SIZE else None

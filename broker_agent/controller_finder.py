@@ -1,6 +1,6 @@
 """Finds the active controller and its address, by watching ZooKeeper.
 
-`/controller` holds a candidate's id and `/controllers/ids/<id>` its address; both are deleted with their session.
+`/controller` holds a candidate's id and `/controllers/ids/<id>` its addresses; both are deleted with their session.
 """
 
 import asyncio
@@ -9,25 +9,35 @@ from typing import Final
 import structlog
 
 from cluster.broker import NO_CONTROLLER, ControllerId, Endpoint
-from cluster.errors import ZooKeeperError
-from cluster.znodes.controller import decode_controller
-from cluster.znodes.paths import CONTROLLER, controller_registration_path
-from cluster.znodes.registrations import decode_controller_registration
-from cluster.zookeeper.decoding import decode_each
+from cluster.errors import StartupError, ZooKeeperError
+from cluster.listeners import ListenerNames, has_one_address
 from cluster.zookeeper.port import ZooKeeper
+from cluster.zookeeper.registrations import active_controller
 
 _RETRY_S: Final = 0.5
 _log = structlog.stdlib.get_logger()
 
 
 class ControllerFinder:
-    """Keeps `controller_id` and `endpoint` current; both are unset while no controller is active."""
+    """Keeps `controller_id` and its endpoints current; they are unset while no controller is active."""
 
-    def __init__(self, zookeeper: ZooKeeper) -> None:
+    def __init__(self, zookeeper: ZooKeeper, names: ListenerNames) -> None:
         self.controller_id: ControllerId = NO_CONTROLLER
-        self.endpoint: Endpoint | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
         self._zookeeper = zookeeper
+        self._names = names
         self._changed = asyncio.Event()
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """Where clients find the active controller."""
+        return self._endpoints[0] if self._endpoints else None
+
+    @property
+    def control_endpoint(self) -> Endpoint | None:
+        """Where the active controller answers brokers."""
+        found = self._names.control_endpoint(self._endpoints)
+        return self.endpoint if found is None else found
 
     def refresh(self) -> None:
         """Read again: a watch fired, or the session is new and has no watches."""
@@ -48,17 +58,12 @@ class ControllerFinder:
             await self._changed.wait()
 
     async def _read(self) -> None:
-        znode = await self._zookeeper.get(CONTROLLER, watch=True)
-        controller = None if znode is None else decode_controller(znode.data)
-        if controller is None:
-            self._forget()
-            return
-        address = await self._zookeeper.get(controller_registration_path(controller), watch=True)
-        found = decode_each([controller], [address], lambda id_, znode: decode_controller_registration(id_, znode.data))
-        endpoint = found.get(controller)
-        if (controller, endpoint) != (self.controller_id, self.endpoint):
-            _log.info("Active controller changed", controller=controller, address=endpoint and endpoint.address)
-        self.controller_id, self.endpoint = controller, endpoint
+        controller, endpoints = await active_controller(self._zookeeper, watch=True)
+        if controller != NO_CONTROLLER and (controller, endpoints) != (self.controller_id, self._endpoints):
+            _log.info("Active controller changed", controller=controller, addresses=[e.address for e in endpoints])
+            if has_one_address(endpoints):
+                _log.error("The active controller has no control listener, so its requests are refused: upgrade it")
+        self.controller_id, self._endpoints = controller, endpoints
 
     async def _pause(self) -> None:
         try:
@@ -68,4 +73,16 @@ class ControllerFinder:
             return
 
     def _forget(self) -> None:
-        self.controller_id, self.endpoint = NO_CONTROLLER, None
+        self.controller_id, self._endpoints = NO_CONTROLLER, ()
+
+
+async def check_controller_has_control_listener(zookeeper: ZooKeeper) -> None:
+    """Raise StartupError if the active controller has a single address, as in klamm 0.2, which sends control requests
+    to the listener of clients. Raises ZooKeeperError.
+    """
+    controller, endpoints = await active_controller(zookeeper)
+    if endpoints and has_one_address(endpoints):
+        raise StartupError(
+            f"the active controller {controller} ({endpoints[0].address}) has no control listener, as in klamm 0.2: "
+            "upgrade all controllers before the first broker"
+        )

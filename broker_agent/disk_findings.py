@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from broker_agent.log_damage import DamagedReplica
 from broker_agent.replica_manager import ReplicaManager
+from cluster.bounds import shortened
 from cluster.requests.cluster import Finding
 
 
@@ -14,6 +15,10 @@ def disk_findings(manager: ReplicaManager) -> Iterator[Finding]:
         yield Finding("failed_log_directory", f"log directory {path} failed: {error}", broker=own_id)
     for (topic, partition), why in logs.unloadable.items():
         yield Finding("offline_replica", f"broker {own_id}: {why}", topic, partition, own_id)
+    for directory, names in logs.unacceptable_names.items():
+        for name in names:
+            detail = f"{directory}: {shortened(name)} cannot be a partition; nothing in it is touched: move it away"
+            yield Finding("unacceptable_directory", detail, broker=own_id)
     for replica in logs.damaged_replicas:
         if _has_recovered(manager, replica):
             logs.forget_damage(replica)

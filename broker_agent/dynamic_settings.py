@@ -11,6 +11,7 @@ import structlog
 
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.topic_config_changes import TopicConfigChanges
+from cluster import bounds
 from cluster.broker import BrokerId
 from cluster.process.clock import WallClock
 from cluster.process.log_level import LogLevel
@@ -69,7 +70,7 @@ def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
         number = int(text)
     except ValueError:
         number = 0
-    if number < 1:
+    if not 1 <= number <= bounds.INT32_MAX:
         _log.warning("Ignored an invalid broker config", key=_NUM_REPLICA_FETCHERS, value=text)
         return None
     return number

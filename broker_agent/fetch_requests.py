@@ -5,6 +5,7 @@ all its partitions.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,9 @@ from cluster.broker import NO_LEADER_EPOCH, Offset
 from cluster.errors import ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset, FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+
+_RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
+"""Leaves room for a first batch above the limit: a response is one message, of which peers take 128 MiB."""
 
 
 class _Bounds(Struct, frozen=True):
@@ -36,7 +40,7 @@ class FetchRequests:
 
     async def handle(self, request: FetchRequest) -> FetchResponse:
         """Read all partitions; wait up to `max_wait_ms` for `min_bytes` unless there is a reason to respond at once."""
-        max_bytes = min(request.max_bytes, self._manager.settings.fetch_max_bytes)
+        max_bytes = min(request.max_bytes, self._manager.settings.fetch_max_bytes, _RESPONSE_BYTES_MAX)
         # More bytes than fit into a response are not waited for.
         request = replace(request, max_bytes=max_bytes, min_bytes=min(request.min_bytes, max_bytes))
         data = self._read_all(request, request.partitions, arrival_ms=self._manager.now_ms())
@@ -44,9 +48,10 @@ class FetchRequests:
             return self._answer(request, data)
         waiting = _WaitingFetch(request, self._manager)
         is_done = any(waiting.check(key) for key in waiting.keys)
-        purgatory = self._manager.fetch_purgatory
+        is_follower = request.replica_id >= 0
+        purgatory = self._manager.follower_fetch_purgatory if is_follower else self._manager.fetch_purgatory
         if not is_done and not await purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
-            self._manager.metrics.expired_fetches["follower" if request.replica_id >= 0 else "consumer"].mark()
+            self._manager.metrics.expired_fetches["follower" if is_follower else "consumer"].mark()
         # Read again what may have changed, without updating the follower's progress: the leader completed the wait, and
         # that must not make a dead follower look alive (R6.16).
         changed = [index for index, item in enumerate(data) if item.records or waiting.has_changed(item)]

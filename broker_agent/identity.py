@@ -11,7 +11,7 @@ from random import Random
 from cluster.broker import BrokerId
 from cluster.errors import OutcomeUnknownError, StartupError
 from cluster.znodes.cluster_wide import decode_cluster_id, encode_cluster_id
-from cluster.znodes.paths import BROKERS_SEQID, CLUSTER_ID, CONTROLLERS_IDS, PERSISTENT_PATHS
+from cluster.znodes.paths import BROKERS_SEQID, CLUSTER_ID, CONTROLLERS_IDS, PERSISTENT_PATHS, broker_of_name
 from cluster.zookeeper.port import Create, SetData, ZooKeeper, refusal
 from cluster.zookeeper.recipes import check_present, create_where_missing
 
@@ -75,4 +75,4 @@ async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> Broker
 
 async def _controller_ids(zookeeper: ZooKeeper) -> Sequence[int]:
     names = await zookeeper.children(CONTROLLERS_IDS) or ()
-    return [int(name) for name in names if name.isdigit()]
+    return [broker for name in names if (broker := broker_of_name(name)) is not None]

@@ -15,6 +15,7 @@ from broker_agent.produce_requests import ProduceRequests
 from broker_agent.replica_descriptions import ReplicaDescriptions
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.parking import parked
 from cluster.requests import data
 from cluster.requests.cluster import (
     DescribeClusterRequest,
@@ -26,7 +27,8 @@ from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
 from cluster.requests.recovery import DescribeReplicasRequest
-from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.apis import ApiKind, Callers, DirectApi, check_listener
+from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.refusals import handle_within_bounds
 
 _log = structlog.stdlib.get_logger()
@@ -37,17 +39,26 @@ class AgentNode:
 
     def __init__(self, agent: Agent, dependencies: AgentDependencies) -> None:
         self._agent = agent
+        self._listeners = dependencies.settings.listener_names
         self._request_stop = dependencies.request_stop
         self.apis = {api.request: api for api in (*self._own_apis(dependencies), *dependencies.apis)}
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Handle one request of `cluster.requests`. Requests that arrive during startup wait for its end."""
-        del context  # Who asks makes no difference yet: there is no authorizer.
-        await self._agent.is_serving.wait()
+        if not self._agent.is_serving.is_set():
+            async with parked():
+                await self._agent.is_serving.wait()
         api = self.apis.get(type(request))
         if api is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
+        check_listener(api, context, self._listeners, self._agent.registration.broker.endpoints)
         return await handle_within_bounds(request, api.handler)
+
+    def recognize(self, request: Any) -> CallKind | None:
+        """The kind of a fetch, which only its request tells. None: that of its method."""
+        if not isinstance(request, data.FetchRequest):
+            return None
+        return CallKind.REPLICATION if self._agent.manager.is_follower_fetch(request) else CallKind.FETCH
 
     def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
         agent, control = self._agent, self._agent.control
@@ -89,7 +100,7 @@ class AgentNode:
                 data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
             ),
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
-            DirectApi(DescribeReplicasRequest, ApiKind.QUERY, Callers.CONTROLLERS, replicas.describe),
+            DirectApi(DescribeReplicasRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, replicas.describe),
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),

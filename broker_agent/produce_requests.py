@@ -84,7 +84,11 @@ class ProduceRequests:
             }
             if not waiting:
                 return validated
-            for index, outcome in zip(waiting, await asyncio.gather(*waiting.values()), strict=True):
+            # One is the rule, and a task for it would cost as much as the validation.
+            found = (
+                await asyncio.gather(*waiting.values()) if len(waiting) > 1 else [await next(iter(waiting.values()))]
+            )
+            for index, outcome in zip(waiting, found, strict=True):
                 validated[index] = outcome
 
     def _log_for_long_validation(self, item: ProducePartition) -> Log | None:
@@ -148,7 +152,7 @@ class ProduceRequests:
             self._manager.metrics.mark(tp.topic, "BytesInPerSec", appended.valid_bytes)
         if not self._manager.advance(partition):
             # Followers wait for the log end, not for the high watermark (R7.9).
-            self._manager.fetch_purgatory.check_and_complete(tp)
+            self._manager.follower_fetch_purgatory.check_and_complete(tp)
         return appended
 
     def _log_start(self, tp: TopicPartition) -> Offset:

@@ -12,6 +12,7 @@ from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from broker_agent.adapters.thread_workers import ThreadWorkers
 from broker_agent.agent import RECOVERY, STARTING, Agent, AgentDependencies
+from broker_agent.controller_finder import check_controller_has_control_listener
 from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
@@ -24,12 +25,17 @@ from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
 from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
+from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics, serve_metrics
+from cluster.process.metrics import Metrics
+from cluster.process.metrics_server import serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
+from cluster.rpc.admission import Admission
+from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.process_servers import serve_both
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from state_log.apis import state_log_apis
@@ -49,11 +55,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
+    disk = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
         zookeeper = await _connect(config, metrics, events)
         cleanup.push_async_callback(zookeeper.close)
-        disk = FileDisk(_FSYNCS_PER_IO_THREAD * settings.num_io_threads)
         cleanup.callback(disk.close)
         try:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
@@ -102,21 +108,31 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             await _serve(config, Agent(Broker(broker_id, (), config.rack), dependencies, tasks), dependencies, stop)
 
 
+def _open_disk(settings: Settings) -> FileDisk:
+    """The disk, with its part of the descriptors of this process. Raises StartupError if they are too few."""
+    threads = _FSYNCS_PER_IO_THREAD * settings.num_io_threads
+    plan = plan_descriptors(raise_limit(), disk_threads=threads, log_files=settings.klamm_log_open_files_max)
+    warn_if_low(plan)
+    return FileDisk(threads, plan.log_files)
+
+
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
-    """Bind the address, run, shut down. A failed start still closes the logs cleanly."""
+    """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
+    node, metrics = AgentNode(agent, dependencies), dependencies.metrics
+    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics, node.recognize)
     try:
-        server = await serve_broker_agent(config.listen, AgentNode(agent, dependencies), dependencies.metrics)
+        servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, metrics, admission))
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
-            cleanup.push_async_callback(server.stop, 0)
-            endpoint = config.advertised_endpoint(server.port)
-            await agent.start(endpoint)
-            started = {"broker": agent.broker_id, "address": endpoint.address, "listening": server.address}
-            _log.info("Broker agent started", **started)
+            cleanup.push_async_callback(servers.stop, 0)
+            await check_controller_has_control_listener(dependencies.zookeeper)
+            await agent.start(servers.endpoints)
+            addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
+            _log.info("Broker agent started", broker=agent.broker_id, **addresses, listening=servers.client.address)
             await stop.wait()
             _log.info("Broker agent is shutting down", broker=agent.broker_id)
             await agent.leave()
-            await server.stop()
+            await servers.stop()
             await agent.stop()
     except StartupError:
         await dependencies.logs.close(UNKNOWN_BROKER_EPOCH)

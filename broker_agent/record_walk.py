@@ -11,6 +11,7 @@ Source: Kafka DefaultRecord.readFrom, DefaultRecordBatch.iterator; LogValidator.
 """
 
 from collections.abc import Iterator
+from itertools import starmap
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -25,8 +26,10 @@ HEADERS_MAX: Final = WINDOW // 2
 """Most headers of a record; one of no more than WINDOW bytes cannot have more. Kafka has no limit."""
 _INT32_MAX: Final = 2**31 - 1
 
-_offset, _timestamp = attrgetter("offset"), attrgetter("timestamp")
-_key, _value, _headers = attrgetter("key"), attrgetter("value"), attrgetter("headers")
+_fields = attrgetter("offset", "timestamp", "key", "value", "headers")
+
+
+_Fields = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
 class MalformedRecordsError(Exception):
@@ -41,8 +44,8 @@ class Walked(NamedTuple):
     """Consecutive records: the index of the first, timestamps relative to the batch's base timestamp, and keys."""
 
     first_index: int
-    timestamps: list[int]
-    keys: list[bytes | None]
+    timestamps: tuple[int, ...]
+    keys: tuple[bytes | None, ...]
     """Of a record larger than a window: None, or b"" whatever its key is."""
 
 
@@ -77,12 +80,12 @@ def _open(window: memoryview, count: int) -> DefaultRecordBatch:
     return DefaultRecordBatch(start + bytes(window))
 
 
-def _read(window: memoryview, count: int) -> tuple[list[object], str | None]:
-    """The records that can be read, and what is wrong behind them."""
-    records: list[object] = []
+def _read(window: memoryview, count: int) -> tuple[list[_Fields], str | None]:
+    """The fields of the records that can be read, and what is wrong behind them."""
+    records: list[_Fields] = []
     try:
         # Extended by all records before the first malformed one.
-        records.extend(_open(window, count))
+        records.extend(map(_fields, _open(window, count)))
     except CorruptRecordException as error:
         return records, str(error)
     except UnicodeDecodeError:
@@ -104,12 +107,12 @@ def _read_exactly(window: memoryview, first_index: int, count: int) -> Walked:
         raise MalformedRecordsError(first_index + min(len(records), count - 1), fault)
     if _encoded_size(records) != len(window):
         raise MalformedRecordsError(first_index, "a number takes more bytes than it needs")
-    offsets = list(map(_offset, records))
-    expected = list(range(first_index, first_index + count))
+    offsets, timestamps, keys, _, _ = zip(*records, strict=True)
+    expected = tuple(range(first_index, first_index + count))
     if offsets != expected:
         index, found = next((i, o) for i, o in zip(expected, offsets, strict=True) if i != o)
         raise MalformedRecordsError(index, f"its offset delta is {found}")
-    return Walked(first_index, list(map(_timestamp, records)), list(map(_key, records)))
+    return Walked(first_index, timestamps, keys)
 
 
 def _new_measure() -> DefaultRecordBatchBuilder:
@@ -130,17 +133,8 @@ def _new_measure() -> DefaultRecordBatchBuilder:
 _measure: Final = _new_measure().size_in_bytes
 
 
-def _encoded_size(records: list[object]) -> int:
-    return sum(
-        map(
-            _measure,
-            map(_offset, records),
-            map(_timestamp, records),
-            map(_key, records),
-            map(_value, records),
-            map(_headers, records),
-        )
-    )
+def _encoded_size(records: list[_Fields]) -> int:
+    return sum(starmap(_measure, records))
 
 
 def _read_large_record(section: memoryview, position: int, index: int) -> tuple[Walked, int]:
@@ -164,7 +158,7 @@ def _read_large_record(section: memoryview, position: int, index: int) -> tuple[
         reader.skip_bytes()
     if reader.position != end:
         raise MalformedRecordsError(index, f"it claims to end at byte {end} and ends at byte {reader.position}")
-    return Walked(index, [timestamp], [b"" if has_key else None]), end
+    return Walked(index, (timestamp,), (b"" if has_key else None,)), end
 
 
 class _Reader:

@@ -44,9 +44,9 @@ class Registration:
         self._clock = clock
         self._session_id = _NEVER
 
-    def advertise(self, endpoint: Endpoint, listeners: Sequence[str]) -> None:
-        """Set the address for later registrations, under each of the listener names."""
-        self.broker = replace(self.broker, endpoints=tuple(replace(endpoint, listener=name) for name in listeners))
+    def advertise(self, endpoints: Sequence[Endpoint]) -> None:
+        """Set the endpoints for later registrations; the first is for clients."""
+        self.broker = replace(self.broker, endpoints=tuple(endpoints))
 
     async def check_address_is_free(self) -> None:
         """Raise StartupError if another registered broker advertises the same host and port (R1.8)."""

@@ -24,6 +24,7 @@ from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.data import FetchRequest
 
 _log = structlog.stdlib.get_logger()
 
@@ -47,9 +48,16 @@ class ReplicaManager:
         self.metadata = metadata
         self.metrics = metrics
         self.produce_purgatory = Purgatory("Produce", metrics.registry)
-        self.fetch_purgatory = Purgatory("Fetch", metrics.registry)
+        self.follower_fetch_purgatory = Purgatory("Fetch", metrics.registry)
+        self.fetch_purgatory = Purgatory("Fetch", metrics.registry, in_parts=True)
+        """Fetches of consumers, of which thousands may wait for one partition."""
         self.delete_records_purgatory = Purgatory("DeleteRecords", metrics.registry)
-        self._purgatories = (self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory)
+        self._purgatories = (
+            self.produce_purgatory,
+            self.follower_fetch_purgatory,
+            self.delete_records_purgatory,
+            self.fetch_purgatory,
+        )
         self._proposals = proposals
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}
         self._led: dict[TopicPartition, HostedPartition] = {}
@@ -158,6 +166,16 @@ class ReplicaManager:
             return False
         self.complete_delayed(partition.topic_partition)
         return True
+
+    def is_follower_fetch(self, request: FetchRequest) -> bool:
+        """Whether the replica that the fetch names is a follower of a partition that it fetches and this broker leads.
+
+        It is the claim of the caller: nothing verifies who that is.
+        """
+        return request.replica_id >= 0 and any(
+            partition is not None and request.replica_id in partition.remote
+            for partition in (self.online(TopicPartition(item.topic, item.partition)) for item in request.partitions)
+        )
 
     def complete_delayed(self, tp: TopicPartition) -> None:
         """Check every request that waits for the partition."""

@@ -18,7 +18,7 @@ from broker_agent.replica_fetchers import FetchStart, ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import Offset, TopicId
-from cluster.errors import ErrorCode, LogAppendError, StorageError, ZooKeeperError
+from cluster.errors import ErrorCode, LogAppendError, LogOperationError, StorageError, ZooKeeperError
 from cluster.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrPartitionState
 from state_log.record import Cause
@@ -174,6 +174,14 @@ class RoleChanges:
                 tp = order.partition.topic_partition
                 try:
                     await work(order)
+                except LogOperationError as error:
+                    # Offline for the controller, which elects another leader; here, as after a restart, not hosted
+                    # until the next request, which tries again.
+                    _log.error("Role change failed", partition=str(tp), error=str(error))
+                    outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+                    self._fetchers.remove((tp,))
+                    self._manager.remove(tp)
+                    self._manager.complete_delayed(tp)
                 except StorageError:
                     _log.exception("Opening a log failed", partition=str(tp))
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR

@@ -11,6 +11,7 @@ import structlog
 from msgspec.structs import replace
 
 from broker_agent.ports import LogConfig
+from cluster import bounds
 from cluster.errors import ZooKeeperError
 from cluster.process.settings import Settings
 from cluster.znodes.configs import ConfigEntity
@@ -28,6 +29,11 @@ _MINIMUM: Final = {
     "flush_messages": 1,
 }
 """The smallest valid value of each numeric key; 0 if not listed."""
+_MAXIMUM: Final = dict.fromkeys(
+    ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "max_message_bytes", "min_insync_replicas"),
+    bounds.INT32_MAX,
+)
+"""The largest valid value of each key that has 32 bits; the others have 64."""
 _CHOICES: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
 _CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
 """Logs are not compacted: without `delete` all records are kept."""
@@ -80,7 +86,7 @@ def _parse(field: str, text: str) -> int | str | None:
         number = int(text)
     except ValueError:
         return None
-    return number if number >= _MINIMUM.get(field, 0) else None
+    return number if _MINIMUM.get(field, 0) <= number <= _MAXIMUM.get(field, bounds.INT64_MAX) else None
 
 
 class TopicConfigs:

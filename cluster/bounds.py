@@ -106,6 +106,9 @@ TOPIC_ID: Final = Text(
 TEXT: Final = Text(
     "any other text", INT16_MAX, "STRING of Kafka's protocol", rule="must have at most 32767 characters, none NUL"
 )
+EVENT_NAME: Final = Text(
+    "name of an event, of which 64 characters are recorded", 1 << 27, "klamm", rule="must have no NUL"
+)
 HOST: Final = Text(
     "host of an address", 255, "RFC 1035", r"[^\s\0-\x1f\ud800-\udfff]*", rule="must be a host name or an address"
 )
@@ -148,6 +151,10 @@ LEADER_EPOCH: Final = Number("leader epoch of a leadership", -1, INT32_MAX, "Lea
 LEADER_EPOCH_OR_NONE: Final = Number(
     "leader epoch, -1 for any, -2 during deletion", -2, INT32_MAX, "LeaderAndIsr.EpochDuringDelete"
 )
+LEADER_EPOCH_IN_ZNODE: Final = Number(
+    "leader epoch of a state znode", 0, INT32_MAX - 1, "the next election raises it by one"
+)
+EPOCH_OF_BATCH: Final = Number("leader epoch of a batch", 0, INT32_MAX, "LeaderEpochFileCache")
 PARTITION_EPOCH: Final = Number("partition epoch", -1, INT32_MAX, "version of a znode")
 BROKER_EPOCH: Final = Number("broker epoch, -1 for unknown", -1, INT64_MAX, "czxid of a registration")
 OFFSET: Final = Number("offset in a log", 0, INT64_MAX, "RecordBatch")
@@ -171,6 +178,7 @@ REPLICATION_FACTOR: Final = Number(
 )
 PARTITIONS: Final = Count("partitions of a topic", 200_000, NEW_PARTITIONS.source)
 REPLICAS: Final = Count("replicas or ISR of a partition", INT16_MAX, REPLICATION_FACTOR.source, distinct=True)
+PRODUCER_ID: Final = Number("producer id", 0, INT64_MAX, "ProducerIdsBlock")
 ITEMS: Final = Count("items of a list", 1_000_000, "five times the partitions of a cluster")
 FILE_BYTES: Final = Number("bytes of a file with settings or partitions", 0, 64 << 20, "klamm")
 NESTING: Final = Depth(

@@ -64,6 +64,7 @@ class ErrorCode(IntEnum):
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
     INVALID_RECORD = 87
+    THROTTLING_QUOTA_EXCEEDED = 89
     INVALID_UPDATE_VERSION = 95
     FEATURE_UPDATE_FAILED = 96
     UNKNOWN_TOPIC_ID = 100
@@ -118,13 +119,19 @@ class MalformedZnodeError(ClusterError):
 
 
 class StorageError(ClusterError):
-    """An I/O error of one log directory; everything in it is offline from now on."""
+    """An operation in a log directory failed, by an I/O error that took everything in it offline."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def __init__(self, directory: str, why: str) -> None:
         super().__init__(f"log directory {directory}: {why}")
         self.directory, self.why = directory, why
+
+
+class LogOperationError(StorageError):
+    """An operation in a log directory failed for a reason of the process or of the request, such as too many open
+    files or too long a name. Nothing of it was done; the directory stays in service, and a later attempt may succeed.
+    """
 
 
 class RecordError(Struct, frozen=True):
@@ -155,6 +162,12 @@ class PeerUnreachableError(ClusterError):
     def __init__(self, address: str, why: str) -> None:
         super().__init__(f"{address}: {why}")
         self.address, self.why = address, why
+
+
+class PeerBusyError(PeerUnreachableError):
+    """A request was refused for lack of room; it was not processed. Later attempts may be."""
+
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class FieldViolation(Struct, frozen=True):
@@ -193,6 +206,17 @@ class ApiError(ClusterError):
         self.violations = tuple(violations)
         if field is not None and not violations:
             self.violations = (FieldViolation(field, message),)
+
+
+class RequestTooLargeError(ApiError):
+    """A peer refused a request for its size, without processing it. `size` and `limit` in bytes."""
+
+    def __init__(self, address: str, size: int, limit: int) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{address} takes requests of at most {limit} bytes (socket.request.max.bytes); this one has {size}",
+        )
+        self.size, self.limit = size, limit
 
 
 def all_refusals(errors: Sequence[ApiError]) -> ApiError:

@@ -21,13 +21,17 @@ STATE_VERSION: Final = 1
 
 
 class Member(Struct):
-    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started."""
+    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started.
+
+    `control_port` is 0 (a free one) for ZooKeeper and for members that klamm 0.2 made.
+    """
 
     role: str
     id: int
     port: int
     metrics_port: int
     process: ProcessIdentity | None = None
+    control_port: int = 0
 
     @property
     def name(self) -> str:

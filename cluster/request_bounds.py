@@ -39,7 +39,7 @@ _BOUND_OF_FIELD: Final[dict[str, Bound]] = {
     "security_protocol": bounds.LISTENER,
     "port": bounds.PORT,
     "rack": bounds.TEXT,
-    "event": bounds.TEXT,
+    "event": bounds.EVENT_NAME,
     "id": bounds.EVENT_ID,
     "leader_recovery_state": bounds.RECOVERY_STATE,
     "records": bounds.BYTES,

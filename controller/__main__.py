@@ -17,7 +17,7 @@ def main(config_path: Path) -> int:
         # The only data of a controller is its state-change log; by default it is stored beside the configuration file.
         config = load_config(config_path, defaults={"data": str(config_path.absolute().with_suffix(""))})
     except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.writelines(f"klamm: {line}\n" for line in error.errors)
         return ExitCode.USAGE
     return run_program(lambda stop: run(config, stop))
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from cluster.broker import Broker, BrokerId
 from cluster.errors import PeerUnreachableError
+from cluster.listeners import ListenerNames
 from cluster.process.metrics import Gauge, Metrics, Timer
 from cluster.process.tasks import TaskSet
 from cluster.requests.control import ControlRequest, ControlResponse
@@ -68,14 +69,14 @@ class BrokerChannels:
         tasks: TaskSet,
         registry: Metrics,
         *,
-        listener: str,
+        listeners: ListenerNames,
         timings: FailoverTimings,
         on_answer: OnAnswer,
     ) -> None:
         self._client = client
         self._tasks = tasks
         self._registry = registry
-        self._listener = listener
+        self._listeners = listeners
         self._timings = timings
         self._on_answer = on_answer
         self._channels: dict[BrokerId, _Channel] = {}
@@ -83,8 +84,9 @@ class BrokerChannels:
         self._total = registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
 
     def add(self, broker: Broker) -> None:
-        """Open a channel to a broker, which must offer the listener; no effect if there is one already (RQ-35)."""
-        assert broker.endpoint(self._listener) is not None, f"broker {broker.id} does not offer {self._listener}"
+        """Open a channel to a broker, which must offer a listener for it; no effect if there is one already (RQ-35)."""
+        has_endpoint = self._listeners.control_endpoint(broker.endpoints) is not None
+        assert has_endpoint, f"broker {broker.id} offers no listener of {self._listeners}"
         if broker.id in self._channels:
             return
         tag = {"broker-id": broker.id}

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from cluster.broker import ControllerId, Endpoint, FeatureRange
+from cluster.listeners import ListenerNames
 from cluster.process.settings import Settings
 from cluster.protocol_version import NEWEST, ProtocolVersion
 from controller.decisions.broker_requests import RequestSettings
@@ -11,15 +12,12 @@ _STOP_REPLICA_FLAG_PER_PARTITION = ProtocolVersion((2, 6), 0)
 
 
 class ControllerConfig(Struct, frozen=True):
-    """Defaults are Kafka's. `endpoint` is the address that others connect to."""
+    """Defaults are Kafka's. `endpoints`: what others connect to; the first is for clients."""
 
     id: ControllerId
-    endpoint: Endpoint
+    endpoints: tuple[Endpoint, ...]
     protocol_version: ProtocolVersion = NEWEST
-    inter_broker_listener: str = "PLAINTEXT"
-    """The listener whose addresses are sent to brokers for connections between them."""
-    control_plane_listener: str | None = None
-    """The broker listener for controller requests; None: the inter-broker listener."""
+    listeners: ListenerNames = ListenerNames()
     unclean_leader_election_enable: bool = False
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_per_broker_percentage: int = 10
@@ -34,13 +32,14 @@ class ControllerConfig(Struct, frozen=True):
     """The settings this process was started with, for DescribeConfigs."""
 
     @classmethod
-    def from_settings(cls, controller: ControllerId, endpoint: Endpoint, settings: Settings) -> "ControllerConfig":
+    def from_settings(
+        cls, controller: ControllerId, endpoints: tuple[Endpoint, ...], settings: Settings
+    ) -> "ControllerConfig":
         return cls(
             id=controller,
-            endpoint=endpoint,
+            endpoints=endpoints,
             protocol_version=settings.inter_broker_protocol_version,
-            inter_broker_listener=settings.inter_broker_listener_name,
-            control_plane_listener=settings.control_plane_listener_name,
+            listeners=settings.listener_names,
             unclean_leader_election_enable=settings.unclean_leader_election_enable,
             auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
             leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
@@ -53,15 +52,10 @@ class ControllerConfig(Struct, frozen=True):
         )
 
     @property
-    def listener_of_channels(self) -> str:
-        """The broker listener that channels connect to (RQ-30)."""
-        return self.inter_broker_listener if self.control_plane_listener is None else self.control_plane_listener
-
-    @property
     def request_settings(self) -> RequestSettings:
         """The form of requests under this protocol version."""
         return RequestSettings(
-            inter_broker_listener=self.inter_broker_listener,
+            inter_broker_listener=self.listeners.client,
             leader_recovery_state=self.protocol_version.has_leader_recovery_state,
             topic_ids=self.protocol_version.sends_topic_ids,
             stop_replica_flag_per_partition=self.protocol_version >= _STOP_REPLICA_FLAG_PER_PARTITION,

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import BrokerId
+from cluster.broker import Broker, BrokerId
 from cluster.errors import ControllerMovedError, SessionExpiredError, StartupError, ZooKeeperAccessError, ZooKeeperError
 from cluster.process.clock import WallClock
 from cluster.process.log_level import LogLevel
@@ -89,6 +89,10 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this candidate is the active controller; its context may still be loading."""
         return self._active is not None
+
+    def registered_broker(self, broker: BrokerId) -> Broker | None:
+        """The broker as this controller knows it; None unless this candidate is active."""
+        return None if self._active is None else self._active.context.brokers.get(broker)
 
     @property
     def feed(self) -> EventFeed | None:
@@ -270,7 +274,7 @@ class Controller:
             self._broker_client,
             self._tasks,
             registry,
-            listener=self.config.listener_of_channels,
+            listeners=self.config.listeners,
             timings=timings,
             on_answer=self._on_answer,
         )
@@ -318,8 +322,12 @@ class Controller:
         if notification.path == CONFIG_CHANGES:
             self._config_listener.changes.changed(notification.kind)
             return
-        unresolved = () if self._active is None else self._active.admin_requests.unresolved
-        event = event_of_watch(notification, self._own_registration, unresolved)
+        active = self._active
+        if active is None:
+            event = event_of_watch(notification, self._own_registration)
+        else:
+            pending = active.admin_requests.unresolved, active.store.malformed
+            event = event_of_watch(notification, self._own_registration, *pending)
         if event is not None:
             self.events.put(event)
 

@@ -32,10 +32,10 @@ from cluster.znodes.paths import (
     PERSISTENT_PATHS,
     controller_registration_path,
 )
-from cluster.znodes.registrations import decode_controller_registration, encode_controller_registration
-from cluster.zookeeper.decoding import decode_each
+from cluster.znodes.registrations import encode_controller_registration
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 from cluster.zookeeper.recipes import create_where_missing
+from cluster.zookeeper.registrations import active_controller
 from controller.config import ControllerConfig
 
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})
@@ -86,7 +86,7 @@ class ControllerElection:
         Arms a watch in both cases. The caller calls again when the znode is deleted.
         """
         path = controller_registration_path(self._config.id)
-        data = encode_controller_registration(self._config.id, self._config.endpoint, self._clock.now_ms())
+        data = encode_controller_registration(self._config.id, self._config.endpoints, self._clock.now_ms())
         session = self._zookeeper.session_id
         while True:
             results = await self._try([Create(path, ephemeral=True), SetData(path, data, 0)])
@@ -181,15 +181,8 @@ class ControllerElection:
 
     async def address_of_active(self) -> tuple[ControllerId, str]:
         """Id and address of the active controller, read from ZooKeeper; (-1, "") if there is none."""
-        znode = await self._zookeeper.get(CONTROLLER)
-        found = None if znode is None else decode_controller(znode.data)
-        if found is None:
-            return NO_CONTROLLER, ""
-        registration = await self._zookeeper.get(controller_registration_path(found))
-        endpoints = decode_each(
-            [found], [registration], lambda id_, znode: decode_controller_registration(id_, znode.data)
-        )
-        return (found, endpoints[found].address) if endpoints else (NO_CONTROLLER, "")
+        found, endpoints = await active_controller(self._zookeeper)
+        return (found, endpoints[0].address) if endpoints else (NO_CONTROLLER, "")
 
     async def _find_out(self, attempts: set[ControllerEpoch], results: list[OpResult] | None) -> ElectedEpoch | None:
         """Resolve attempts that did not return success: the elected epoch if one of them was applied (EL-5), None to

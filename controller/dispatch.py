@@ -20,7 +20,7 @@ from controller.handlers.partitions.partition_transitions import trigger_online_
 from controller.handlers.reassignment.engine import complete_reassignments
 from controller.handlers.reassignment.requests import zk_partition_reassignment
 from controller.handlers.resumption import resume_procedures
-from controller.handlers.topics.changes import partition_modifications, topic_change
+from controller.handlers.topics.changes import partition_modifications, partition_state_change, topic_change
 from controller.handlers.topics.deletions import deletion_answered, topic_deletion
 from controller.request_events import RequestEvent
 
@@ -61,6 +61,7 @@ REACTIONS: Final = dict(
         _on(events.BrokerModifications, lambda active, event: broker_modifications(active, event.broker)),
         _on(events.TopicChange, lambda active, _: topic_change(active)),
         _on(events.PartitionModifications, lambda active, event: partition_modifications(active, event.topic)),
+        _on(events.PartitionStateChange, lambda active, event: partition_state_change(active, event.topic_partition)),
         _on(events.TopicDeletion, lambda active, _: topic_deletion(active)),
         _on(events.ZkPartitionReassignment, lambda active, _: zk_partition_reassignment(active)),
         _on(

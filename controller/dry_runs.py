@@ -63,11 +63,11 @@ async def rehearse(
 async def plan_controlled_shutdown(
     active: ActiveController, request: elections.PlanControlledShutdownRequest
 ) -> elections.PlanControlledShutdownResponse:
-    """Plan the controlled shutdown of a broker. Raises ApiError(BROKER_NOT_AVAILABLE) for an unknown broker."""
+    """Plan the controlled shutdown of a broker. Raises ApiError(BROKER_ID_NOT_REGISTERED) for an unknown broker."""
     context, broker = active.context, request.broker_id
     if broker not in context.broker_epochs:
         raise ApiError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered", field="broker_id", value=broker
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered", field="broker_id", value=broker
         )
     topics = sorted({tp.topic for tp in context.partitions_on_broker(broker)})
     rehearsal = Rehearsal(active, topics)

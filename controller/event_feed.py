@@ -9,9 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
+from cluster import bounds
+from cluster.bounds import shortened, why_not
 from cluster.broker import ControllerEpoch, ControllerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.clock import WallClock
+from cluster.process.parking import parked
 from cluster.requests.cluster import ClusterEvent, WatchRequest, WatchResponse
 from controller.decisions.cluster_events import cluster_events
 from controller.decisions.context_view import ContextView
@@ -93,7 +96,8 @@ class EventFeed:
             else:
                 if self._is_over:
                     raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller stopped being active")
-                await self._news.wait()
+                async with parked():
+                    await self._news.wait()
 
     def _append(self, events: Sequence[ClusterEvent]) -> None:
         for start in range(0, len(events), RESPONSE_EVENTS_MAX):
@@ -124,7 +128,7 @@ def _about(events: Sequence[ClusterEvent], topics: Collection[str] | None) -> tu
 
 def _parse_cursor(text: str) -> tuple[int, int]:
     """Parse a cursor: controller epoch and position."""
+    if not bounds.CURSOR.accepts(text):
+        raise ApiError(ErrorCode.INVALID_REQUEST, why_not(bounds.CURSOR, text), field="cursor", value=shortened(text))
     epoch, _, place = text.partition("-")
-    if not (epoch.isascii() and epoch.isdecimal() and place.isascii() and place.isdecimal()):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "this is no cursor of a stream", field="cursor", value=text)
     return int(epoch), int(place)

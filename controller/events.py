@@ -83,6 +83,12 @@ class PartitionModifications(Event, frozen=True):
     topic: str
 
 
+class PartitionStateChange(Event, frozen=True):
+    """The state znode of this partition changed, which was malformed when last read."""
+
+    topic_partition: TopicPartition
+
+
 class TopicDeletion(Event, frozen=True):
     """The children of `/admin/delete_topics` changed."""
 
@@ -162,6 +168,7 @@ STATES: Final = {
     BrokerModifications: ControllerState.BROKER_CHANGE,
     TopicChange: ControllerState.TOPIC_CHANGE,
     PartitionModifications: ControllerState.TOPIC_CHANGE,
+    PartitionStateChange: ControllerState.TOPIC_CHANGE,
     TopicDeletion: ControllerState.TOPIC_DELETION,
     ZkPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
     PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,

@@ -9,24 +9,29 @@ from msgspec.structs import replace
 
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
+from cluster.listeners import has_one_address
+from cluster.process.parking import parked
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeFindingsRequest,
+    DescribeFindingsResponse,
     WatchRequest,
     WatchResponse,
 )
 from cluster.requests.context import RequestContext
-from cluster.rpc.apis import ApiKind, Callers, DirectApi
+from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
 from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
-from cluster.znodes.paths import CLUSTER_ID, CONTROLLER_EPOCH
+from cluster.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import registered_controllers
 from controller.answered_requests import AnsweredRequests
 from controller.apis import APIS
 from controller.controller import Controller
 from controller.event_loop import preempt
+from controller.handlers.malformed_znode_findings import malformed_of, znode_finding
 from controller.request_events import ControllerApi, RequestEvent
 
 REDIRECT_TIMEOUT_S: Final = 2
@@ -42,6 +47,7 @@ class ControllerNode:
         self._answered = AnsweredRequests()
         local: tuple[DirectApi[Any], ...] = (
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, self._describe_cluster),
+            DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, self._describe_findings),
             DirectApi(WatchRequest, ApiKind.LOCAL, Callers.ANYONE, self._watch),
             *apis,
         )
@@ -62,12 +68,25 @@ class ControllerNode:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
         handler = partial(self._ask, api, context) if isinstance(api, ControllerApi) else api.handler
         try:
+            self._check_listener(api, context, request)
             return await handle_within_bounds(request, handler)
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
             message = error.message
         raise ApiError(ErrorCode.NOT_CONTROLLER, message, leader_address=await self._active_address())
+
+    def _check_listener(self, api: Api[Any], context: RequestContext, request: Any) -> None:
+        """Refuse a request at the wrong listener, unless it is of a broker that knows no other (LS-3).
+
+        A standby refuses all requests of brokers anyway.
+        """
+        if api.kind is ApiKind.INTER_NODE:
+            broker = self._controller.registered_broker(request.broker_id)
+            if not self._controller.is_active or (broker is not None and has_one_address(broker.endpoints)):
+                return
+        config = self._controller.config
+        check_listener(api, context, config.listeners, config.endpoints)
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
         """The response from the event loop, after what the caller waits for; the first one for a repeated mutation."""
@@ -85,7 +104,10 @@ class ControllerNode:
             reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             put(reply)
             answer = await reply
-        return answer if api.finish is None else await api.finish(answer, request)
+        if api.finish is None:
+            return answer
+        async with parked():
+            return await api.finish(answer, request)
 
     async def _watch(self, request: WatchRequest) -> AsyncIterator[WatchResponse]:
         feed = self._controller.feed
@@ -122,6 +144,24 @@ class ControllerNode:
             if described is not None:
                 return described
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
+
+    async def _describe_findings(self, request: DescribeFindingsRequest) -> DescribeFindingsResponse:
+        """The active controller's findings; of a standby, what keeps everybody from becoming active."""
+        try:
+            response: DescribeFindingsResponse = await self._ask(
+                APIS[DescribeFindingsRequest], RequestContext(), request
+            )
+        except ApiError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+        else:
+            return response
+        try:
+            async with asyncio.timeout(REDIRECT_TIMEOUT_S):
+                found = await malformed_of(self._zookeeper, (CONTROLLER, CONTROLLER_EPOCH))
+        except (TimeoutError, ZooKeeperError):
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
+        return DescribeFindingsResponse(tuple(znode_finding(path, why) for path, why in found.items()))
 
     async def _describe_from_zookeeper(self) -> DescribeClusterResponse:
         active, address = await self._controller.election.address_of_active()

@@ -16,12 +16,17 @@ from cluster.errors import (
 )
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
+from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics, serve_metrics
+from cluster.process.metrics import Metrics
+from cluster.process.metrics_server import serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
+from cluster.rpc.admission import Admission
+from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.process_servers import serve_both
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from controller.config import ControllerConfig
@@ -41,23 +46,24 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     if config.id < 0:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
     configure_diagnostics("controller", config.id, level=config.settings.log_level)
+    warn_if_low(plan_descriptors(raise_limit()))
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
-    server = await serve_controller(config.listen, entrance, metrics)
+    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics)
+    servers = await serve_both(config, lambda listener: serve_controller(listener, entrance, metrics, admission))
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
         cleanup.push_async_callback(client.close)
-        cleanup.push_async_callback(server.stop)
+        cleanup.push_async_callback(servers.stop)
         if config.metrics_listen is not None:
             address, close_metrics = serve_metrics(metrics, config.metrics_listen)
             cleanup.callback(close_metrics)
             _log.info("Metrics endpoint started", address=address)
-        endpoint = config.advertised_endpoint(server.port)
         controller = Controller(
-            config=ControllerConfig.from_settings(ControllerId(config.id), endpoint, config.settings),
+            config=ControllerConfig.from_settings(ControllerId(config.id), servers.endpoints, config.settings),
             zookeeper=zookeeper,
             broker_client=client,
             sink=state_changes,
@@ -68,7 +74,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             log_level=LogLevel(config.settings.log_level, set_log_level),
         )
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
-        _log.info("Controller started", address=endpoint.address, zookeeper=config.zookeeper)
+        addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
+        _log.info("Controller started", **addresses, zookeeper=config.zookeeper)
         try:
             async with TaskSet() as tasks:
                 tasks.start(state_changes.run(), name="state-change log")

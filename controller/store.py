@@ -1,7 +1,7 @@
 """The active controller's reads and writes in ZooKeeper: typed, batched, and fenced by its epoch.
 
-Reads never take a round trip per partition. A malformed znode is logged with its path and content and treated as
-missing, so that one of them cannot prevent every controller from becoming active.
+Reads never take a round trip per partition. A malformed znode is logged with its path and content, kept as a finding
+and treated as missing, so that one of them cannot prevent every controller from becoming active.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +9,9 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
+from cluster import bounds
+from cluster.bounds import why_not
+from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
 from cluster.errors import MalformedZnodeError, ZooKeeperError
 from cluster.partition import LeaderAndIsr, TopicAssignment, TopicPartition
 from cluster.znodes.configs import ConfigEntity, encode_config
@@ -21,6 +23,7 @@ from cluster.znodes.paths import (
     broker_of_name,
     broker_path,
     delete_topic_path,
+    partition_of_name,
     partition_path,
     partitions_path,
     state_path,
@@ -29,11 +32,11 @@ from cluster.znodes.paths import (
 )
 from cluster.znodes.topics import decode_state, decode_topic, encode_state, encode_topic
 from cluster.zookeeper.configs import read_configs
-from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode, ZooKeeper
 from cluster.zookeeper.recipes import watched_children
 from cluster.zookeeper.registrations import decode_registration
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
+from controller.malformed_znodes import MalformedZnodes
 
 _DELETION_ROUNDS: Final = 3
 """How often a topic's znodes are listed again if new ones appear while they are being deleted."""
@@ -46,44 +49,58 @@ class ControllerStore:
     def __init__(self, zookeeper: ZooKeeper, writer: FencedWriter) -> None:
         self._zookeeper = zookeeper
         self._writer = writer
-        self.malformed_topics: set[str] = set()
-        """Topics whose znode was malformed when last read."""
+        self.malformed = MalformedZnodes()
+        """Znodes that were malformed when last read; each is watched, so that its repair is noticed."""
+        self.unreadable_brokers: dict[BrokerId, BrokerEpoch] = {}
+        """Brokers whose registration was malformed when last read, and the epoch of that registration."""
 
     # Brokers
 
     async def read_brokers(self) -> list[RegisteredBroker]:
         """All registered brokers sorted by id; arms watches on the list and on each registration."""
         names = await self._children(BROKERS_IDS)
-        ids = sorted(broker for name in names if (broker := broker_of_name(name)) is not None)
-        znodes = await self._zookeeper.get_many([broker_path(b) for b in ids], watch=True)
-        return list(decode_each(ids, znodes, decode_registration).values())
+        ids = {broker: name for name in names if (broker := broker_of_name(name)) is not None}
+        self.malformed.name_children(BROKERS_IDS, names, [*ids.values()], why_not(bounds.BROKER_ID, "its name"))
+        self.unreadable_brokers = {b: epoch for b, epoch in self.unreadable_brokers.items() if b in ids}
+        return list((await self._read_registrations(sorted(ids))).values())
 
     async def read_broker(self, broker: BrokerId) -> RegisteredBroker | None:
         """One broker registration; arms a watch. None if it is missing or malformed."""
-        znode = await self._zookeeper.get(broker_path(broker), watch=True)
-        return decode_each([broker], [znode], decode_registration).get(broker)
+        return (await self._read_registrations([broker])).get(broker)
+
+    async def _read_registrations(self, ids: Sequence[BrokerId]) -> dict[BrokerId, RegisteredBroker]:
+        paths = [broker_path(broker) for broker in ids]
+        znodes = await self._zookeeper.get_many(paths, watch=True)
+        found = self.malformed.decode_each(ids, paths, znodes, decode_registration)
+        for broker, znode in zip(ids, znodes, strict=True):
+            if znode is None or broker in found:
+                self.unreadable_brokers.pop(broker, None)
+            else:
+                self.unreadable_brokers[broker] = BrokerEpoch(znode.stat.czxid)
+        return found
 
     # Topics
 
     async def list_topics(self) -> tuple[str, ...]:
-        """Names of all topics; arms a watch on the list."""
+        """Names of all topics; arms a watch on the list. Children that no topic can be called are skipped."""
         names = await self._children(BROKERS_TOPICS)
-        self.malformed_topics.intersection_update(names)
-        return names
+        topics = tuple(name for name in names if bounds.TOPIC_NAME.accepts(name))
+        self.malformed.name_children(BROKERS_TOPICS, names, topics, f"the name {bounds.TOPIC_NAME.rule}")
+        return topics
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         """Read topic znodes and arm a watch on each; missing and malformed ones are omitted."""
-        znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics], watch=True)
-        found = decode_each(topics, znodes, _assignment)
-        present = {topic for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
-        self.malformed_topics.difference_update(topics)
-        self.malformed_topics |= present - found.keys()
-        return found
+        paths = [topic_path(topic) for topic in topics]
+        znodes = await self._zookeeper.get_many(paths, watch=True)
+        return self.malformed.decode_each(topics, paths, znodes, _assignment)
 
     async def read_topics_to_change(self, topics: Sequence[str]) -> dict[str, tuple[TopicAssignment, ZkVersion]]:
         """Read topic znodes with their data versions; missing and malformed ones are omitted."""
-        znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics])
-        return decode_each(topics, znodes, lambda t, znode: (_assignment(t, znode), ZkVersion(znode.stat.version)))
+        paths = [topic_path(topic) for topic in topics]
+        znodes = await self._zookeeper.get_many(paths)
+        return self.malformed.decode_each(
+            topics, paths, znodes, lambda t, znode: (_assignment(t, znode), ZkVersion(znode.stat.version))
+        )
 
     async def change_topics(self, topics: Mapping[str, tuple[TopicAssignment, ZkVersion]]) -> dict[str, Outcome]:
         """Overwrite topic znodes that are still at the given version; Conflict for the others."""
@@ -118,7 +135,10 @@ class ControllerStore:
 
     async def read_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | MalformedZnodeError]:
         """Overrides of each topic, empty if there are none; the error if the config znode is malformed."""
-        found = await read_configs(self._zookeeper, [ConfigEntity("topics", topic) for topic in topics])
+        entities = [ConfigEntity("topics", topic) for topic in topics]
+        found = await read_configs(self._zookeeper, entities)
+        errors = [config for config in found.values() if isinstance(config, MalformedZnodeError)]
+        self.malformed.examined([entity.path for entity in entities], errors)
         return {e.name: c if isinstance(c, MalformedZnodeError) else c.overrides for e, c in found.items()}
 
     async def marked_for_deletion(self, topics: Sequence[str]) -> set[str]:
@@ -179,8 +199,15 @@ class ControllerStore:
         self, partitions: Sequence[TopicPartition], *, watch: bool = False
     ) -> dict[TopicPartition, LeaderAndIsr]:
         """Leadership of the partitions that have a valid state znode; `watch` arms a watch on each."""
-        znodes = await self._zookeeper.get_many([state_path(tp) for tp in partitions], watch=watch)
-        return decode_each(partitions, znodes, _leadership)
+        paths = [state_path(tp) for tp in partitions]
+        znodes = await self._zookeeper.get_many(paths, watch=watch)
+        found = self.malformed.decode_each(partitions, paths, znodes, _leadership)
+        if not watch and self.malformed:
+            malformed = [tp for tp, path in zip(partitions, paths, strict=True) if path in self.malformed]
+            if malformed:
+                # Again, with a watch: it may be repaired meanwhile, and nothing else would notice.
+                found |= await self.read_states(malformed, watch=True)
+        return found
 
     async def write_states(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, Outcome]:
         """Write each state if its znode is still at the partition epoch before `leadership.partition_epoch`."""
@@ -212,7 +239,7 @@ class ControllerStore:
     async def existing_partitions(self, topic: str) -> set[int]:
         """Numbers of the partitions that have a znode below the topic."""
         names = (await self._zookeeper.children_many([partitions_path(topic)]))[0] or ()
-        return {int(name) for name in names if name.isdecimal()}
+        return {number for name in names if (number := partition_of_name(name)) is not None}
 
     # Notifications and other znodes
 

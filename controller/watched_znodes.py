@@ -11,10 +11,13 @@ from cluster.zookeeper.port import WatchEvent, WatchKind
 from controller import events
 
 
-def event_of_watch(watch: WatchEvent, own_registration: str, unresolved: Container[str] = ()) -> events.Event | None:
+def event_of_watch(
+    watch: WatchEvent, own_registration: str, unresolved: Container[str] = (), malformed: Container[str] = ()
+) -> events.Event | None:
     """The event for a watch notification; None if the controller does not react to it.
 
     `unresolved`: request znodes that could not be read or deleted; any change of them counts as their creation.
+    `malformed`: znodes that were malformed when last read; any change of a partition's state among them is an event.
     """
     path, kind = watch.path, watch.kind
     if path == paths.CONTROLLER:
@@ -27,6 +30,8 @@ def event_of_watch(watch: WatchEvent, own_registration: str, unresolved: Contain
         return _EVENT_OF_LIST[path]
     if kind is WatchKind.CREATED or path in unresolved:
         return _EVENT_OF_CREATION.get(path)
+    if path in malformed and (partition := paths.partition_of_state_path(path)) is not None:
+        return events.PartitionStateChange(partition)
     # The deletion of a child is seen in its parent's list.
     return _event_of_change(path) if kind is WatchKind.CHANGED else None
 

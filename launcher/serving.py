@@ -155,6 +155,7 @@ def _process(cluster: LocalCluster, member: Member) -> dict[str, Any]:
         "pid": _pid(cluster, member),
         "address": member.address,
         "metrics": f"127.0.0.1:{member.metrics_port}",
+        "control": f"127.0.0.1:{member.control_port}" if member.control_port else None,
     }
 
 

@@ -7,6 +7,7 @@ changed since.
 
 import asyncio
 import errno
+import os
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
@@ -79,8 +80,6 @@ class SimulatedFile:
         self._inode.cut(size)
 
     def flusher(self) -> Callable[[], None]:
-        self._check()
-
         def flush() -> None:
             self._check()
             self._inode.flush()
@@ -109,6 +108,7 @@ class SimulatedDisk:
         self._directories: set[str] = set()
         self._locks: set[str] = set()
         self._broken: set[str] = set()
+        self._refusals: list[int] = []
 
     # Faults
 
@@ -130,7 +130,14 @@ class SimulatedDisk:
     def mend_directory(self, path: str) -> None:
         self._broken.discard(path)
 
+    def refuse(self, number: int, count: int) -> None:
+        """Refuse the next `count` operations with this errno, as for want of descriptors."""
+        self._refusals = [number] * count
+
     def check(self, path: str) -> None:
+        if self._refusals:
+            number = self._refusals.pop()
+            raise OSError(number, os.strerror(number), path)
         if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
             raise OSError(errno.EIO, "input/output error", path)
 

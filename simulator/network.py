@@ -11,8 +11,9 @@ from contextvars import Context
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from cluster.broker import DEFAULT_LISTENER, Broker, Endpoint
+from cluster.broker import Broker, Endpoint
 from cluster.errors import PeerUnreachableError
+from cluster.listeners import ListenerNames
 from cluster.requests.agents import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -38,15 +39,16 @@ T = TypeVar("T")
 
 
 class _Endpoint(NamedTuple):
-    """A node's request handler, the context in which requests are handled, and the event of its process's end."""
+    """A listener's request handler and name, the context for handling, and the event of its process's end."""
 
     handler: RequestHandler
+    listener: str
     context: Context
     closed: asyncio.Future[None]
 
 
 class SimulatedNetwork:
-    """All links of one simulated cluster. Addresses are those of the nodes' endpoints."""
+    """All links of one simulated cluster. Addresses are those of the nodes' endpoints; a link is between hosts."""
 
     def __init__(self, random: Random, latency_s: tuple[float, float] = (0.0002, 0.002)) -> None:
         self._random = random
@@ -56,24 +58,25 @@ class SimulatedNetwork:
         # Requests in flight or being handled; a caller's timeout does not cancel them.
         self._exchanges: set[asyncio.Task[object]] = set()
 
-    def attach(self, address: str, handler: RequestHandler, process: Process | None = None) -> None:
-        """Deliver requests for `address` to this node from now on. Without a process it cannot be paused."""
-        assert address not in self._doors, f"{address} is in use"
+    def attach(self, endpoint: Endpoint, handler: RequestHandler, process: Process | None = None) -> None:
+        """Deliver requests for this endpoint to this node from now on. Without a process it cannot be paused."""
+        assert endpoint.address not in self._doors, f"{endpoint.address} is in use"
         context = OUTSIDE if process is None else process.context
-        self._doors[address] = _Endpoint(handler, context, asyncio.get_running_loop().create_future())
+        closed = asyncio.get_running_loop().create_future()
+        self._doors[endpoint.address] = _Endpoint(handler, endpoint.listener, context, closed)
 
-    def detach(self, address: str) -> None:
+    def detach(self, endpoint: Endpoint) -> None:
         """The node has ended: pending calls fail, and later ones are refused."""
-        endpoint = self._doors.pop(address, None)
-        if endpoint is not None:
-            endpoint.closed.set_result(None)
+        attached = self._doors.pop(endpoint.address, None)
+        if attached is not None:
+            attached.closed.set_result(None)
 
     def cut(self, source: str, target: str) -> None:
         """Lose everything from `source` to `target` until `heal`."""
-        self._cut.add((source, target))
+        self._cut.add((_host(source), _host(target)))
 
     def heal(self, source: str, target: str) -> None:
-        self._cut.discard((source, target))
+        self._cut.discard((_host(source), _host(target)))
 
     def heal_all(self) -> None:
         """Repair every link."""
@@ -101,7 +104,8 @@ class SimulatedNetwork:
         endpoint = self._doors.get(target)
         if endpoint is None:
             return PeerUnreachableError(target, "connection refused")
-        handling = self._start(endpoint.handler.handle(RequestContext(peer=source), request), endpoint.context)
+        context = RequestContext(peer=source, listener=endpoint.listener)
+        handling = self._start(endpoint.handler.handle(context, request), endpoint.context)
         await asyncio.wait({handling, endpoint.closed}, return_when=asyncio.FIRST_COMPLETED)
         if endpoint.closed.done():
             return PeerUnreachableError(target, "connection reset")
@@ -112,34 +116,39 @@ class SimulatedNetwork:
     async def _travels(self, source: str, target: str) -> bool:
         """Whether a message arrives; for a lost one, returns after any caller's timeout."""
         await asyncio.sleep(self._random.uniform(*self.latency_s))
-        if (source, target) not in self._cut:
+        if (_host(source), _host(target)) not in self._cut:
             return True
         await asyncio.sleep(REQUEST_TIMEOUT_S)
         return False
 
 
+def _host(address: str) -> str:
+    return address.partition(":")[0]
+
+
 class SimulatedBrokerClient:
     """BrokerClient over the simulated network."""
 
-    def __init__(self, network: SimulatedNetwork, source: str) -> None:
-        self._network, self._source = network, source
+    def __init__(self, network: SimulatedNetwork, source: str, listeners: ListenerNames) -> None:
+        self._network, self._source, self._listeners = network, source, listeners
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
-        endpoint = broker.endpoint(DEFAULT_LISTENER)
-        assert endpoint is not None, f"broker {broker.id} has no {DEFAULT_LISTENER} endpoint"
-        response = await self._network.call(self._source, endpoint.address, request)
+        response = await self._call(broker, request)
         assert isinstance(response, ControlResponse), f"broker {broker.id} answered {response!r}"
         return response
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
-        endpoint = broker.endpoint(DEFAULT_LISTENER)
-        assert endpoint is not None, f"broker {broker.id} has no {DEFAULT_LISTENER} endpoint"
-        response = await self._network.call(self._source, endpoint.address, DescribeReplicasRequest(recovers))
+        response = await self._call(broker, DescribeReplicasRequest(recovers))
         assert isinstance(response, DescribeReplicasResponse), f"broker {broker.id} answered {response!r}"
         return response
 
     async def forget(self, broker: Broker) -> None:
         """No effect: no connections are kept."""
+
+    async def _call(self, broker: Broker, request: object) -> object:
+        endpoint = self._listeners.control_endpoint(broker.endpoints)
+        assert endpoint is not None, f"broker {broker.id} has no endpoint of {self._listeners}"
+        return await self._network.call(self._source, endpoint.address, request)
 
 
 class SimulatedClusterClient:

@@ -41,6 +41,7 @@ from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.record import Kind, LoggedStateChange, StateChange, incarnation_id
 
 _PORT: Final = 9092
+_CONTROL_PORT: Final = 9093
 LOG_DIRECTORY: Final = "/data"
 
 
@@ -61,7 +62,8 @@ class Incarnation:
 
     def __init__(self, world: World, node: str, number: int) -> None:
         self._world = world
-        self.address = f"{node}:{_PORT}"
+        names = world.settings.listener_names
+        self.endpoints = (Endpoint(node, _PORT, names.client), Endpoint(node, _CONTROL_PORT, names.control))
         # A network partition affects this process; its successor opens its own connections.
         self.source = f"{node}/{number}"
         self.log = MemoryStateChangeLog(node, incarnation_id(world.clock.now_ms(), number), world.clock)
@@ -83,7 +85,12 @@ class Incarnation:
         self.log.append(changes)
 
     def serve(self, handler: RequestHandler) -> None:
-        self._world.network.attach(self.address, handler, self.process)
+        for endpoint in self.endpoints:
+            self._world.network.attach(endpoint, handler, self.process)
+
+    def close_ports(self) -> None:
+        for endpoint in self.endpoints:
+            self._world.network.detach(endpoint)
 
     def crash(self) -> None:
         """End as with SIGKILL."""
@@ -91,7 +98,7 @@ class Incarnation:
         if not self.process.is_paused:
             self.zookeeper.pause()
         self.zookeeper.crash()
-        self._world.network.detach(self.address)
+        self.close_ports()
         self.ended.set()
 
 
@@ -107,6 +114,7 @@ class SimulatedNode:
 
     @property
     def address(self) -> str:
+        """Where clients find it."""
         return f"{self.name}:{_PORT}"
 
     @property
@@ -176,11 +184,11 @@ class SimulatedController(SimulatedNode):
         self.controller: Controller | None = None
 
     async def run(self, incarnation: Incarnation) -> None:
-        endpoint = Endpoint(self.name, _PORT)
+        settings = self._world.settings
         self.controller = Controller(
-            config=ControllerConfig.from_settings(self.id, endpoint, self._world.settings),
+            config=ControllerConfig.from_settings(self.id, incarnation.endpoints, settings),
             zookeeper=incarnation.zookeeper,
-            broker_client=SimulatedBrokerClient(self._world.network, incarnation.source),
+            broker_client=SimulatedBrokerClient(self._world.network, incarnation.source, settings.listener_names),
             sink=incarnation,
             registry=Metrics(),
             clock=self._world.clock,
@@ -274,8 +282,8 @@ class SimulatedAgent(SimulatedNode):
         async with TaskSet() as tasks:
             self.agent = Agent(Broker(self.id, (), self.rack), dependencies, tasks)
             incarnation.serve(AgentNode(self.agent, dependencies))
-            await self.agent.start(Endpoint(self.name, _PORT))
+            await self.agent.start(incarnation.endpoints)
             await incarnation.stop.wait()
             await self.agent.leave()
-            self._world.network.detach(incarnation.address)
+            incarnation.close_ports()
             await self.agent.stop()

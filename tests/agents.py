@@ -86,7 +86,7 @@ from state_log.record import LoggedStateChange, StateChange
 
 CLUSTER_ID = "cluster-of-the-test"
 CONTROLLER_ID = ControllerId(1001)
-CONTROLLER_ENDPOINT = Endpoint("controller", 9090)
+CONTROLLER_ENDPOINTS = (Endpoint("controller", 9090), Endpoint("controller", 9091, "CONTROL"))
 TOPIC = "orders"
 TOPIC_ID = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
 TP = TopicPartition(TOPIC, 0)
@@ -136,7 +136,9 @@ class AgentProcess:
 
     def __init__(self, world: "AgentWorld", broker: BrokerId) -> None:
         self.world, self.id = world, broker
-        self.endpoint = Endpoint(f"broker-{broker}", 9092)
+        names = world.settings.listener_names
+        self.endpoint = Endpoint(f"broker-{broker}", 9092, names.client)
+        self.control_endpoint = Endpoint(f"broker-{broker}", 9093, names.control)
         self.disk = SimulatedDisk(world.clock, Random(broker))
         self.random = Random(broker)
         """One for all its lives: names that it draws must not come again."""
@@ -188,21 +190,30 @@ class AgentProcess:
         await self.tasks.__aenter__()
         self.agent = Agent(Broker(self.id, ()), dependencies, self.tasks)
         self.node = AgentNode(self.agent, dependencies)
-        self.world.network.attach(self.endpoint.address, self.node)
-        await self.agent.start(self.endpoint)
+        for endpoint in self.endpoints:
+            self.world.network.attach(endpoint, self.node)
+        await self.agent.start(self.endpoints)
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, Endpoint]:
+        return self.endpoint, self.control_endpoint
+
+    def _close_ports(self) -> None:
+        for endpoint in self.endpoints:
+            self.world.network.detach(endpoint)
 
     async def _recorded_roles(self) -> list[LoggedStateChange]:
         return []
 
     async def stop(self) -> None:
         """Graceful end."""
-        self.world.network.detach(self.endpoint.address)
+        self._close_ports()
         await self.agent.stop()
         await self.tasks.__aexit__(None, None, None)
 
     async def crash(self, *, power_fails: bool = False) -> None:
         """kill -9, or worse."""
-        self.world.network.detach(self.endpoint.address)
+        self._close_ports()
         self.zookeeper.crash()
         self.tasks.cancel_all()
         if power_fails:
@@ -313,7 +324,8 @@ class AgentWorld:
         """What the requests of the controller follow from."""
         self.states: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         self.controller = PlayedController(self)
-        self.network.attach(CONTROLLER_ENDPOINT.address, self.controller)
+        for endpoint in CONTROLLER_ENDPOINTS:
+            self.network.attach(endpoint, self.controller)
 
     async def start(self, *brokers: int) -> None:
         """Start these agents, with an active controller that they can find."""
@@ -415,7 +427,7 @@ class AgentWorld:
         topics = tuple(
             UpdateMetadataTopicState(tp.topic, TOPIC_ID, (_metadata_state(state),)) for tp, state in self.states.items()
         )
-        brokers = tuple(Broker(BrokerId(b), (self.agents[b].endpoint,)) for b in alive or tuple(self.agents))
+        brokers = tuple(Broker(BrokerId(b), self.agents[b].endpoints) for b in alive or tuple(self.agents))
         return UpdateMetadataRequest(CONTROLLER_ID, self.controller_epoch, BrokerEpoch(-1), topics, brokers)
 
     async def create(self, leader: int, isr: Sequence[int], *, replicas: Sequence[int] = ()) -> None:
@@ -438,7 +450,7 @@ def refuse(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:
 
 
 def _registration() -> bytes:
-    return encode_controller_registration(CONTROLLER_ID, CONTROLLER_ENDPOINT, 0)
+    return encode_controller_registration(CONTROLLER_ID, CONTROLLER_ENDPOINTS, 0)
 
 
 def _metadata_state(state: LeaderAndIsrPartitionState) -> UpdateMetadataPartitionState:

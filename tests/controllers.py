@@ -189,9 +189,10 @@ class World:
         return self
 
     def start_controller(self, controller_id: int = 1001, **settings: Any) -> RunningController:
-        endpoint = Endpoint("controller", 9000 + controller_id)
+        port = 9000 + controller_id
+        endpoints = (Endpoint("controller", port), Endpoint("controller", 10_000 + port, "CONTROL"))
         return RunningController(
-            self, controller_id, ControllerConfig(ControllerId(controller_id), endpoint, **settings)
+            self, controller_id, ControllerConfig(ControllerId(controller_id), endpoints, **settings)
         )
 
     async def start_broker(self, *brokers: int, rack: str | None = None) -> None:

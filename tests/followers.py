@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from cluster.broker import BrokerId, Offset
+from cluster.broker import BrokerId, Endpoint, Offset
 from cluster.errors import ErrorCode
 from cluster.requests.context import RequestContext
 from cluster.requests.data import (
@@ -20,7 +20,7 @@ from cluster.requests.data import (
 from simulator.record_batches import encode_batch
 from tests.agents import TOPIC, AgentProcess, AgentWorld, until
 
-LEADER_ADDRESS = "broker-2:9092"
+LEADER_ENDPOINT = Endpoint("broker-2", 9092)
 
 
 class PlayedLeader:
@@ -29,7 +29,7 @@ class PlayedLeader:
     Questions about epochs likewise. It tells `start` and `end` of its log, unless the next of `refusals` is an error.
     """
 
-    def __init__(self, world: AgentWorld, address: str = LEADER_ADDRESS) -> None:
+    def __init__(self, world: AgentWorld, endpoint: Endpoint = LEADER_ENDPOINT) -> None:
         self.fetches: list[FetchRequest] = []
         self.answers: asyncio.Queue[FetchResponse | FetchPartitionData | tuple[FetchPartitionData, ...]] = (
             asyncio.Queue()
@@ -38,7 +38,7 @@ class PlayedLeader:
         self.epoch_ends: asyncio.Queue[tuple[OffsetForLeaderResult, ...]] = asyncio.Queue()
         self.start, self.end = 0, 0
         self.refusals: list[ErrorCode] = []
-        world.network.attach(address, self)
+        world.network.attach(endpoint, self)
 
     async def handle(self, _: RequestContext, request: Any) -> Any:
         if isinstance(request, ListOffsetsRequest):

@@ -71,8 +71,11 @@ def describe(
         return described
 
     described = cluster.ask(main)
-    columns = (*BROKER_COLUMNS, "leaders", "preferred", "replicas", "out_of_sync")
-    write({"brokers": described}, cluster.form, columns, (tuple(b.values())[: len(columns)] for b in described))
+    load = ("leaders", "preferred_leaders", "replicas", "out_of_sync")
+    has_racks = any(b["rack"] is not None for b in described)
+    keys = (*(key for key in BROKER_COLUMNS if has_racks or key != "rack"), *load)
+    rows = (tuple(b[key] for key in keys) for b in described)
+    write({"brokers": described}, cluster.form, [key.removesuffix("_leaders") for key in keys], rows)
     if configs and cluster.form is Format.TABLE:
         for broker in described:
             typer.echo(f"\nbroker {broker['id']}")

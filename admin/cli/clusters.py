@@ -1,6 +1,7 @@
 """`klamm cluster`: description of the cluster and health check."""
 
 import asyncio
+from typing import Final
 
 import typer
 
@@ -10,8 +11,11 @@ from admin.cli.output import counted, examples, say, write
 from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
 from admin.health import HealthIssue, Trouble, find_trouble
+from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
+
+_COUNTED: Final = ("brokers", "topics", "partitions", "reassignments", "deletions")
 
 app = typer.Typer(no_args_is_help=True, help="Describe the cluster, check its health, recover it.")
 
@@ -52,8 +56,9 @@ def health(*, cluster: Cluster) -> None:
     min.insync.replicas, brokers that host replicas but are not registered,
     do not respond or refuse the controller's requests, log directories that
     failed, replicas that lost records or cannot be loaded, ISR changes,
-    reassignments, topic deletions and shutdowns that are stuck, and brokers
-    that lost more than 10 % of their preferred leaderships.
+    reassignments, topic deletions and shutdowns that are stuck, malformed
+    znodes, directories that cannot be partitions, and brokers that lost more
+    than 10 % of their preferred leaderships.
     """
     findings, counts = cluster.ask(_examine)
     document = {
@@ -76,7 +81,13 @@ def health(*, cluster: Cluster) -> None:
 
 
 async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int]]:
-    brokers = (await client.describe_controller()).brokers
+    try:
+        brokers = (await client.describe_controller()).brokers
+    except (ApiError, PeerUnreachableError):
+        # No controller is active; a candidate may know the znode that prevents it.
+        if not (found := await client.describe_candidates_findings()):
+            raise
+        return find_trouble((), (), (), (), found), dict.fromkeys(_COUNTED, 0)
     topics = (await client.describe_topics()).topics
     reassignments = (await client.describe_reassignments()).reassignments
     deletions = (await client.describe_topic_deletions()).deletions
@@ -96,4 +107,4 @@ async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, in
 def _place(issue: HealthIssue) -> str:
     if issue.topic:
         return issue.topic if issue.partition < 0 else f"{issue.topic}-{issue.partition}"
-    return f"broker {issue.broker}"
+    return f"broker {issue.broker}" if issue.broker >= 0 else "cluster"

@@ -11,7 +11,7 @@ import typer
 from msgspec import Struct
 
 from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, run
-from admin.cli.output import examples, say
+from admin.cli.output import counted, examples, say
 from admin.consumer import Consumer, list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology
@@ -78,7 +78,7 @@ async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
 
     def tell() -> None:
         seconds = asyncio.get_running_loop().time() - started
-        say(f"{count:,} records in {seconds:.2f} s: {count / seconds:,.0f} records/s")
+        say(f"{counted(count, 'record')} in {seconds:.2f} s: {count / seconds:,.0f} records/s")
 
     try:
         async with contextlib.aclosing(_copy(order, bootstrap, data)) as copied:

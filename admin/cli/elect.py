@@ -93,6 +93,7 @@ class _Choice:
         if partition is not None and topic is None:
             raise typer.BadParameter("--partition needs --topic")
         self._topic, self._partition, self._file = topic, partition, file
+        self.is_all = all_
 
     async def partitions(self, client: AdminClient) -> list[TopicPartition] | None:
         """None for all."""
@@ -104,7 +105,7 @@ class _Choice:
             return [TopicPartition(self._topic, self._partition)]
         (described,) = (await client.describe_topics([self._topic])).topics
         if described.error_code is not ErrorCode.NONE:
-            message = f"topic {self._topic!r}; 'klamm topics list' shows the existing ones"
+            message = f"topic {self._topic!r} does not exist; 'klamm topics list' shows the existing ones"
             raise ApiError(described.error_code, message)
         return [TopicPartition(self._topic, p.partition) for p in described.partitions]
 
@@ -117,10 +118,10 @@ def _elect(cluster: Cluster, election_type: int, choice: _Choice, dry_run: bool)
             topics = [ElectLeadersTopic(name, tuple(partitions)) for name, partitions in by_topic(chosen).items()]
         return await client.elect_leaders(election_type, topics, validate_only=dry_run)
 
-    _report(cluster.ask(main), dry_run, cluster.form)
+    _report(cluster.ask(main), dry_run, cluster.form, of_all=choice.is_all)
 
 
-def _report(response: ElectLeadersResponse, dry_run: bool, form: Format) -> None:
+def _report(response: ElectLeadersResponse, dry_run: bool, form: Format, *, of_all: bool) -> None:
     elections = [
         {"topic": t.topic, "partition": p.partition_id, "error": p.error_code.name, "message": p.error_message or ""}
         for t in response.results
@@ -135,7 +136,9 @@ def _report(response: ElectLeadersResponse, dry_run: bool, form: Format) -> None
         "plan": None if response.plan is None else plan_document(response.plan),
     }
     would = "would be " if dry_run else ""
-    say(f"{counted(elected, 'leader')} {would}elected, {len(refused)} refused, {idle} not needed")
+    # Of all partitions only those are answered that need an election.
+    rest = "no other partition needs it" if of_all else f"{idle} not needed"
+    say(f"{counted(elected, 'leader')} {would}elected, {len(refused)} refused, {rest}")
     if form is not Format.TABLE:
         write(document, form, (), ())
     else:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import StartupError
+from cluster.errors import ConfigError
 
 CHUNK_BYTES: Final = 1 << 17
 
@@ -16,7 +16,7 @@ CHUNK_BYTES: Final = 1 << 17
 async def read_lines(path: Path | None) -> AsyncIterator[list[bytes]]:
     """Lines of a file, or of stdin with None, without their newlines; the last one may lack its own.
 
-    Raises StartupError when the file cannot be read.
+    Raises ConfigError when the file cannot be read.
     """
     rest = b""
     async for chunk in _file_chunks(path) if path is not None else _stdin_chunks():
@@ -36,7 +36,7 @@ async def _file_chunks(path: Path) -> AsyncIterator[bytes]:
                 # Reading a file never waits, so this is where the sender gets its turn.
                 await asyncio.sleep(0)
     except OSError as error:
-        raise StartupError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
 
 
 async def _stdin_chunks() -> AsyncIterator[bytes]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import typer
 
 from admin.client import AdminClient
+from cluster import bounds
 from cluster.errors import ConfigError, StartupError
 from cluster.local_cluster import ClusterState, read_cluster_state
 from cluster.process.documents import Format
@@ -172,4 +173,5 @@ def confirm(question: str, yes: bool) -> None:
 
 def _is_address(text: str) -> bool:
     host, colon, port = text.rpartition(":")
-    return bool(host and colon and port.isdecimal()) and 0 < int(port) < 65_536
+    number = bounds.parse_number(bounds.PORT, port)
+    return bool(host and colon and number)

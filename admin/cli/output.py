@@ -17,15 +17,15 @@ def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: 
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write aligned columns without borders. Values are never truncated, so that an address can be copied from a
-    narrow terminal, where long lines wrap.
+    """Write aligned columns without borders, under headers without blanks, for awk.
+
+    Values are never truncated, so that an address can be copied from a narrow terminal, where long lines wrap.
     """
+    assert not any(" " in column for column in columns), columns
     cells = [[_cell(value) for value in row] for row in rows]
     header = [column.upper() for column in columns]
     widths = [max(len(row[i]) for row in (header, *cells)) for i in range(len(header))]
-    lines = [
-        "   ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip() for row in (header, *cells)
-    ]
+    lines = ["  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip() for row in (header, *cells)]
     typer.secho(lines[0], bold=True)
     for line in lines[1:]:
         typer.echo(line)
@@ -41,9 +41,9 @@ def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed 
     return "\n".join(("Examples:", *(f"  {line}" for line in lines), f"Exit codes: {exit_codes}"))
 
 
-def counted(number: int, thing: str) -> str:
-    """`1 partition`, `2 partitions`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """`1 partition`, `2,000 partitions`. `things`: the plural that is not made with an s."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def _cell(value: object) -> str:

@@ -1,14 +1,15 @@
 """Parsers for option values: configs, brokers, partitions, files."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import typer
 
+from cluster import bounds
 from cluster.broker import BrokerId
-from cluster.errors import StartupError
+from cluster.errors import ConfigError
 from cluster.partition import TopicPartition
+from cluster.process.files import read_file
 from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
 
 
@@ -65,8 +66,9 @@ def parse_partition_names(names: Sequence[str]) -> list[TopicPartition]:
     errors: list[str] = []
     for name in names:
         topic, _, number = name.rpartition("-")
-        if topic and number.isdecimal():
-            partitions.append(TopicPartition(topic, int(number)))
+        partition = bounds.parse_number(bounds.PARTITION, number)
+        if bounds.TOPIC_NAME.accepts(topic) and partition is not None:
+            partitions.append(TopicPartition(topic, partition))
         else:
             errors.append(f"{name!r}: must be TOPIC-PARTITION, for example orders-0")
     if errors:
@@ -83,8 +85,8 @@ def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
 
 
 def read_input(file: Path) -> bytes:
-    """The content of a file, or of standard input if it is named `-`. Raises StartupError."""
+    """The content of a file, or of standard input if it is named `-`. Raises ConfigError."""
     try:
-        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        return read_file(file)
     except OSError as error:
-        raise StartupError(f"cannot read {file}: {error.strerror}") from error
+        raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from error

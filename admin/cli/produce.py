@@ -13,7 +13,7 @@ from msgspec import Struct
 from admin.accumulator import ProducerOptions
 from admin.cli.lines import read_lines
 from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, run
-from admin.cli.output import examples, say
+from admin.cli.output import counted, examples, say
 from admin.producer import Producer
 from admin.topology import Topology
 from cluster.errors import ApiError, ClusterError, ErrorCode
@@ -120,12 +120,12 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
             refused = next(e for e in group.exceptions if isinstance(e, ClusterError))
     totals = producer.totals
     if refused is None:
-        _report(producer, size, asyncio.get_running_loop().time() - started)
+        _report(producer, order, size, asyncio.get_running_loop().time() - started)
     typer.echo(totals.acknowledged)
     error = refused if refused is not None else totals.first_error
     if error is not None:
         if totals.failed:
-            say(f"{totals.failed:,} records were not acknowledged")
+            say(f"{counted(totals.failed, 'record')} not acknowledged")
         raise error
 
 
@@ -144,9 +144,9 @@ async def _send_all(producer: Producer, order: _Order) -> int:
     size = 0
     async for records in _records(order):
         for key, value in records:
-            size += len(value) + (0 if key is None else len(key))
             try:
                 await producer.send(order.topic, key, value, order.partition)
+                size += len(value) + (0 if key is None else len(key))
             except ApiError as error:
                 # A record that is too large is refused alone; the others are sent.
                 if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
@@ -187,11 +187,14 @@ async def _show_progress(producer: Producer, total: int | None) -> None:
             await asyncio.sleep(0.1)
 
 
-def _report(producer: Producer, size: int, seconds: float) -> None:
+def _report(producer: Producer, order: _Order, size: int, seconds: float) -> None:
     totals = producer.totals
-    rate = totals.acknowledged / seconds
-    retried = f", {totals.batches_retried} batches sent again" if totals.batches_retried else ""
-    say(
-        f"{totals.acknowledged:,} records ({size / 1e6:.2f} MB) acknowledged in {seconds:.2f} s: "
-        f"{rate:,.0f} records/s, {size / 1e6 / seconds:.2f} MB/s{retried}"
-    )
+    if not totals.acknowledged and totals.failed:
+        return
+    done = "sent without acknowledgement" if order.acks is Acks.NONE else "acknowledged"
+    rates = f"{totals.acknowledged / seconds:,.0f} records/s"
+    # How large the records are that failed on their way is not known.
+    bytes_ = "" if totals.failed else f" ({size / 1e6:.2f} MB)"
+    rates += "" if totals.failed else f", {size / 1e6 / seconds:.2f} MB/s"
+    retried = f", {counted(totals.batches_retried, 'batch', 'batches')} sent again" if totals.batches_retried else ""
+    say(f"{counted(totals.acknowledged, 'record')}{bytes_} {done} in {seconds:.2f} s: {rates}{retried}")

@@ -12,7 +12,7 @@ from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
 
-MOVE_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "adding", "removing", "in sync", "stuck reason")
+MOVE_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "adding", "removing", "in_sync", "stuck_reason")
 _POLL_S = 0.5
 
 

@@ -85,10 +85,10 @@ def _show(records: list[LoggedStateChange], missing: list[str], form: Format) ->
         write(document, form, (), ())
         return
     several = len({span.topic_id for span in leaderships}) > 1
-    columns = ("leader", "epoch", "from (utc)", "until", "reason", *(("topic_id",) if several else ()))
+    columns = ("leader", "epoch", "from_utc", "until", "reason", *(("topic_id",) if several else ()))
     write_table(columns, [_row(span)[: len(columns)] for span in leaderships])
     typer.echo("")
-    write_table(("time (utc)", "node", "event"), [(utc_text(line.at_ms), line.node, line.message) for line in lines])
+    write_table(("time_utc", "node", "event"), [(utc_text(line.at_ms), line.node, line.message) for line in lines])
 
 
 def _row(span: LeadershipSpan) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, talks_to
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
-from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
+from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete, warn_of_compaction
 from admin.client import AdminClient
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
@@ -23,7 +23,9 @@ app.command(epilog=ALTER_EXAMPLES)(alter)
 app.command(epilog=DELETE_EXAMPLES)(delete)
 app.command("delete-records", epilog=DELETE_RECORDS_EXAMPLES)(delete_records)
 
-_COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "offline")
+_COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas")
+_EXTRA_COLUMNS = ("offline", "adding", "removing")
+"""Replicas; shown where a partition has some."""
 
 
 @app.command(
@@ -74,6 +76,7 @@ def create(
         "partitions": result.num_partitions,
         "replication_factor": result.replication_factor,
     }
+    warn_of_compaction(topic.configs)
     say(f"topic {name} {'could be created' if dry_run else 'created'}")
     document = {"topics": [row], "dry_run": dry_run, "plan": None if plan is None else plan_document(plan)}
     if plan is not None and cluster.form is Format.TABLE:
@@ -85,10 +88,17 @@ def create(
 @app.command("list", epilog=examples("klamm topics list", "klamm topics list -o json"))
 @talks_to_cluster()
 def list_(*, cluster: Cluster) -> None:
-    """List all topics with id, number of partitions and replication factor."""
-    rows = [asdict(t) for t in sorted(cluster.ask(AdminClient.list_topics).topics, key=lambda t: t.name)]
-    columns = ("name", "topic_id", "partitions", "replication_factor")
-    write({"topics": rows}, cluster.form, columns, (list(row.values()) for row in rows))
+    """List all topics with id, number of partitions and replication factor; those being deleted are marked."""
+
+    async def main(client: AdminClient) -> tuple[list[dict[str, Any]], set[str]]:
+        topics = sorted((await client.list_topics()).topics, key=lambda t: t.name)
+        return list(map(asdict, topics)), {d.topic for d in (await client.describe_topic_deletions()).deletions}
+
+    listed, deleted = cluster.ask(main)
+    rows = [row | {"queued_for_deletion": row["name"] in deleted} for row in listed]
+    columns = ("name", "topic_id", "partitions", "replication_factor", *(("state",) if deleted else ()))
+    states = ({**row, "queued_for_deletion": "deleting" if row["queued_for_deletion"] else ""} for row in rows)
+    write({"topics": rows}, cluster.form, columns, (list(row.values())[: len(columns)] for row in states))
 
 
 @app.command(
@@ -111,7 +121,7 @@ def describe(
 
     described, settings = cluster.ask(main)
     known = [t for t in described if t.error_code is ErrorCode.NONE]
-    columns = (*_COLUMNS, "adding", "removing") if any(_is_moving(t) for t in known) else _COLUMNS
+    extra = [key for key in _EXTRA_COLUMNS if any(getattr(p, f"{key}_replicas") for t in known for p in t.partitions)]
     rows = (
         (
             t.name,
@@ -121,15 +131,14 @@ def describe(
             p.partition_epoch,
             p.isr,
             p.replicas,
-            p.offline_replicas,
-            p.adding_replicas,
-            p.removing_replicas,
-        )[: len(columns)]
+            *(getattr(p, f"{key}_replicas") for key in extra),
+        )
         for t in known
         for p in t.partitions
     )
     documents = [_document(t) | ({"settings": settings[t.name]} if configs else {}) for t in known]
-    write({"topics": documents}, cluster.form, columns, rows)
+    if known or not described or cluster.form is not Format.TABLE:
+        write({"topics": documents}, cluster.form, (*_COLUMNS, *extra), rows)
     if configs and cluster.form is Format.TABLE:
         for name, found in settings.items():
             typer.echo(f"\ntopic {name}")
@@ -139,7 +148,9 @@ def describe(
             say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' shows the progress")
     for topic in described:
         if topic.error_code is not ErrorCode.NONE:
-            raise ApiError(topic.error_code, f"topic {topic.name!r}; 'klamm topics list' shows the existing ones")
+            raise ApiError(
+                topic.error_code, f"topic {topic.name!r} does not exist; 'klamm topics list' shows the existing ones"
+            )
 
 
 async def _settings(client: AdminClient, topics: list[DescribedTopic]) -> dict[str, list[dict[str, Any]]]:
@@ -157,7 +168,3 @@ def _document(topic: DescribedTopic) -> dict[str, Any]:
         "min_insync_replicas": topic.min_insync_replicas,
         "partitions": [partition_document(p) for p in topic.partitions],
     }
-
-
-def _is_moving(topic: DescribedTopic) -> bool:
-    return any(p.adding_replicas or p.removing_replicas for p in topic.partitions)

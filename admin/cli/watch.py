@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say
 from admin.client import AdminClient
+from cluster.errors import ErrorCode
 from cluster.process.documents import Format
 from cluster.requests.cluster import ClusterEvent, WatchResponse
 
@@ -22,7 +24,7 @@ app = typer.Typer()
         "klamm watch",
         "klamm watch --topic orders -o json",
         "klamm watch --max-events 1  (wait for a change)",
-        exit_codes="0 ended; 1 no active controller within --timeout; 2 wrong usage.",
+        exit_codes="0 ended; 1 no active controller within --timeout; 2 wrong usage; 130 Ctrl-C.",
     )
 )
 @talks_to_cluster()
@@ -46,6 +48,7 @@ def watch(
 
     async def main(client: AdminClient) -> None:
         left = max_events
+        await _warn_of_unknown(client, topic or [])
         async with asyncio.timeout(for_), contextlib.aclosing(client.watch(topic or None, cursor=since)) as responses:
             async for response in responses:
                 shown = response.events[:left]
@@ -54,18 +57,32 @@ def watch(
                 if left == 0:
                     return
 
-    with contextlib.suppress(KeyboardInterrupt, TimeoutError):
+    with contextlib.suppress(TimeoutError):
         cluster.ask(main)
+
+
+async def _warn_of_unknown(client: AdminClient, topics: list[str]) -> None:
+    for described in (await client.describe_topics(topics)).topics if topics else ():
+        if described.error_code is not ErrorCode.NONE:
+            say(f"warning: topic {described.name!r} does not exist yet; waiting for its creation")
 
 
 def _show(response: WatchResponse, events: tuple[ClusterEvent, ...], form: Format) -> None:
     if response.missed:
         say("events before these may be missing: the controller changed, or the cursor is too old")
+    elected = {_without_kind(event) for event in events if event.kind == "leader_changed"}
     for event in events:
+        if form is Format.TABLE and event.kind == "isr_changed" and _without_kind(event) in elected:
+            # The line about the leader shows the ISR as well.
+            continue
         if form is Format.TABLE:
             typer.echo(event_line(event))
         else:
             typer.echo(json.dumps(event_document(event, response.cursor), ensure_ascii=False))
+
+
+def _without_kind(event: ClusterEvent) -> ClusterEvent:
+    return replace(event, kind="")
 
 
 def event_document(event: ClusterEvent, cursor: str) -> dict[str, Any]:

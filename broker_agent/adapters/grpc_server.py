@@ -6,8 +6,9 @@ from cluster.errors import ApiError, ErrorCode
 from cluster.process.metrics import Metrics
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.data import ProduceRequest, ProduceResponse
+from cluster.rpc.admission import Admission
 from cluster.rpc.methods import BROKER_AGENT_SERVICE, CLUSTER_SERVICE
-from cluster.rpc.serving import RpcServer, start_server
+from cluster.rpc.serving import Listener, RpcServer, start_server
 
 
 class _SilentProduce:
@@ -30,6 +31,10 @@ class _SilentProduce:
         return ProduceResponse(())
 
 
-async def serve_broker_agent(listen: str, handler: RequestHandler, metrics: Metrics) -> RpcServer:
+async def serve_broker_agent(
+    listener: Listener, handler: RequestHandler, metrics: Metrics, admission: Admission | None = None
+) -> RpcServer:
     """Serve ClusterService and BrokerAgentService. Raises StartupError when the address cannot be bound."""
-    return await start_server(listen, _SilentProduce(handler), (*CLUSTER_SERVICE, *BROKER_AGENT_SERVICE), metrics)
+    return await start_server(
+        listener, _SilentProduce(handler), (*CLUSTER_SERVICE, *BROKER_AGENT_SERVICE), metrics, admission
+    )

@@ -131,10 +131,24 @@ class BatchWalk:
         if why is None:
             at = self._load(header.size)
             batch = memoryview(self._buffer)[at : at + header.size]
-            why = find_batch_fault(header, batch, self.expected)
+            why = find_batch_fault(header, batch, self.expected) or self._find_gap_fault(header)
             if why is None:
                 return CheckedBatch(self.end, header, batch)
         return Fault(self.end, why)
+
+    def _find_gap_fault(self, header: BatchHeader) -> str | None:
+        """Why a batch that leaves a gap behind its predecessor, which is permitted, is yet the wrong one of two.
+
+        No checksum covers the base offset. If the next batch begins below the end of this one, but not below the end of
+        the predecessor, this one was moved.
+        """
+        expected, behind = self.expected, self.end + header.size
+        if header.base_offset == expected.next_offset or self._size - behind < HEADER_SIZE:
+            return None
+        following = parse_header(self._read(behind, HEADER_SIZE))
+        if following.magic != MAGIC or not expected.next_offset <= following.base_offset <= header.last_offset:
+            return None
+        return f"base offset {header.base_offset} contradicts {following.base_offset} of the next batch"
 
     def _load(self, length: int) -> int:
         """Have `length` bytes from `end` on in the buffer; returns where they begin."""

@@ -12,6 +12,8 @@ import msgspec
 
 from broker_agent.log.disk import Disk
 from broker_agent.log.epoch_history import EpochEntry
+from cluster import bounds
+from cluster.bounds import Number, shortened, why_not
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
 
@@ -26,7 +28,6 @@ LOCK_FILE: Final = ".lock"
 
 _VERSION: Final = "0"
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
-_LARGEST: Final = 0x7FFF_FFFF_FFFF_FFFF
 _T = TypeVar("_T")
 
 _REMEDIES: Final = {
@@ -77,7 +78,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
 def decode_offsets(content: bytes | None) -> dict[TopicPartition, Offset]:
     """Decode an offset checkpoint. Raises MalformedCheckpointError."""
     return {
-        TopicPartition(topic, _number(partition)): Offset(_number(offset))
+        TopicPartition(_topic(topic), _number(partition, bounds.PARTITION)): Offset(_number(offset, bounds.OFFSET))
         for topic, partition, offset in _decode_lines(content, fields=3)
     }
 
@@ -88,14 +89,10 @@ def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 def decode_epochs(content: bytes | None) -> list[EpochEntry]:
     """Decode a leader epoch checkpoint. Raises MalformedCheckpointError."""
-    entries = [
-        EpochEntry(LeaderEpoch(_number(epoch)), Offset(_number(start)))
+    return [
+        EpochEntry(LeaderEpoch(_number(epoch, bounds.EPOCH_OF_BATCH)), Offset(_number(start, bounds.OFFSET)))
         for epoch, start in _decode_lines(content, fields=2)
     ]
-    for entry in entries:
-        if min(entry) < 0:
-            raise MalformedCheckpointError(f"negative epoch or offset: {entry}")
-    return entries
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
@@ -107,7 +104,7 @@ def decode_partition_metadata(content: bytes | None) -> TopicId | None:
     if not content:
         return None
     values = _decode_properties(content, separator=":")
-    if values.get("version") != _VERSION or not values.get("topic_id"):
+    if values.get("version") != _VERSION or not bounds.TOPIC_ID.accepts(values.get("topic_id")):
         raise MalformedCheckpointError(f"no version {_VERSION} with a topic_id: {content[:200]!r}")
     return TopicId(values["topic_id"])
 
@@ -128,9 +125,9 @@ def decode_meta_properties(content: bytes | None) -> MetaProperties | None:
     if not content:
         return None
     values = _decode_properties(content, separator="=")
-    if values.get("version") != _VERSION or not values.get("cluster.id"):
+    if values.get("version") != _VERSION or not bounds.CLUSTER_ID.accepts(values.get("cluster.id")):
         raise MalformedCheckpointError(f"no version {_VERSION} with a cluster.id: {content[:200]!r}")
-    return MetaProperties(BrokerId(_number(values.get("broker.id", ""))), values["cluster.id"])
+    return MetaProperties(BrokerId(_number(values.get("broker.id", ""), bounds.BROKER_ID)), values["cluster.id"])
 
 
 def encode_clean_marker(broker_epoch: BrokerEpoch) -> bytes:
@@ -146,12 +143,12 @@ def _decode_lines(content: bytes | None, *, fields: int) -> Sequence[list[str]]:
     if not content:
         return []
     lines = content.decode("utf-8", errors="replace").splitlines()
-    if len(lines) < 2 or lines[0] != _VERSION or _number(lines[1]) != len(lines) - 2:
+    if len(lines) < 2 or lines[0] != _VERSION or _number(lines[1], bounds.OFFSET) != len(lines) - 2:
         raise MalformedCheckpointError(f"unknown version or wrong count: {content[:200]!r}")
     rows = [line.split(" ") for line in lines[2:]]
     for row in rows:
         if len(row) != fields:
-            raise MalformedCheckpointError(f"malformed line: {' '.join(row)!r}")
+            raise MalformedCheckpointError(f"malformed line: {shortened(' '.join(row))}")
     return rows
 
 
@@ -161,10 +158,13 @@ def _decode_properties(content: bytes, *, separator: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _number(text: str) -> int:
-    if _NUMBER.fullmatch(text) is None:
-        raise MalformedCheckpointError(f"not a number: {text!r}")
-    number = int(text)
-    if abs(number) > _LARGEST:
-        raise MalformedCheckpointError(f"{text} has more than 64 bits")
+def _number(text: str, bound: Number) -> int:
+    if _NUMBER.fullmatch(text) is None or not bound.accepts(number := int(text)):
+        raise MalformedCheckpointError(why_not(bound, text))
     return number
+
+
+def _topic(name: str) -> str:
+    if not bounds.TOPIC_NAME.accepts(name):
+        raise MalformedCheckpointError(why_not(bounds.TOPIC_NAME, name))
+    return name

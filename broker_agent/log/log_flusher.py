@@ -60,6 +60,7 @@ class LogFlusher:
         except BaseException:
             for segment in dirty:
                 segment.is_dirty = True
+            self._captured = min(self._captured, self.recovery_point)
             raise
         if dirty:
             took_s = asyncio.get_running_loop().time() - self._flushed_at_s
@@ -87,8 +88,20 @@ class LogFlusher:
         if not work:
             return
         try:
-            await disk.run(lambda: [task() for task in work])
+            await disk.run(lambda: _run_all(work))
         except BaseException:
             self._epochs.is_dirty |= epochs_were_dirty
             self._names_are_dirty |= names_were_dirty
             raise
+
+
+def _run_all(work: Sequence[Callable[[], None]]) -> None:
+    """Run every task, as a flusher must be called, and raise the first error."""
+    errors: list[OSError] = []
+    for task in work:
+        try:
+            task()
+        except OSError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -275,18 +275,18 @@ class PartitionLog:
             if self.segments.first.base_offset > offset:
                 self._restart_at(offset)
                 return True
-            self._log_directory.mark_cut(self.path, offset, self.recovery_point)
+            self._prepare_cut(offset)
             self._discard(self.segments.drop_after(offset))
             self.segments.active.truncate(offset)
-            self._end = offset
-            self._log_start = min(self._log_start, offset)
-            self._high_watermark = min(self._high_watermark, offset)
-            self._epochs.truncate_from_end(offset)
-            self._on_truncation(offset)
             if self.producers.reaches(offset):
                 disk, path = self._dependencies.disk, self.path
                 self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset)
                 self._count_producers()
+            # Last, when nothing can be refused any more: until then an attempt that failed is repeated as a whole.
+            self._end = offset
+            self._log_start = min(self._log_start, offset)
+            self._high_watermark = min(self._high_watermark, offset)
+            self._epochs.truncate_from_end(offset)
             return True
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -294,16 +294,17 @@ class PartitionLog:
             self._restart_at(offset)
 
     def _restart_at(self, offset: Offset) -> None:
-        self._log_directory.mark_cut(self.path, offset, self.recovery_point)
+        self._prepare_cut(offset)
         self._discard(self.segments.mark_all_deleted())
         self.segments.replace_all(create_segment(self._dependencies, self.path, offset, self.config))
         self._log_start = self._high_watermark = self._end = offset
         self._epochs.clear()
         self.producers.clear()
         self._count_producers()
-        self._on_truncation(offset)
 
-    def _on_truncation(self, offset: Offset) -> None:
+    def _prepare_cut(self, offset: Offset) -> None:
+        """Before batches go: lower the recovery point, also for the next start, and remove snapshots that have them."""
+        self._log_directory.mark_cut(self.path, offset, self.recovery_point)
         self._flusher.on_truncation(offset)
         remove_snapshots_after(self._dependencies.disk, self.path, offset)
 
@@ -327,10 +328,11 @@ class PartitionLog:
                 return 0
             if count == len(self.segments):
                 self._roll(self._end)
-            self._discard(self.segments.drop_oldest(count))
-            self._log_start = max(self._log_start, self.segments.first.base_offset)
+            # The log start first: if not all segments can be dropped now, nobody may read those that are left.
+            self._log_start = max(self._log_start, list(self.segments)[count].base_offset)
             self._epochs.truncate_from_start(self._log_start)
             self._flusher.on_segments_deleted()
+            self._discard(self.segments.drop_oldest(count))
             return count
 
     def _discard(self, paths: list[str]) -> None:
@@ -370,9 +372,9 @@ class PartitionLog:
         with self._usable():
             async with self._writing:
                 self._usable()
-                self.abandon()
                 renamed = f"{self._log_directory.path}/{name}"
                 self._dependencies.disk.rename(self.path, renamed)
+                self.abandon()
                 return renamed
 
     def abandon(self) -> None:

@@ -4,7 +4,6 @@ All errors are reported at once, each with the name of its field, so that an ope
 """
 
 import json
-import re
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -16,44 +15,56 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cluster import bounds
+from cluster.bounds import Number, shortened
 from cluster.broker import Endpoint
 from cluster.errors import ConfigError
+from cluster.process.files import first_line, read_file
+from cluster.process.listener_addresses import (
+    FIELDS_OF_KEY,
+    fields_in_kafka_keys,
+    misnamed_listeners,
+    without_listener,
+)
 from cluster.process.settings import INT32_MAX, Settings
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
-_PORT_MAX: Final = 65_535
+_PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
 
-_LISTENER: Final = re.compile("^([A-Z][A-Z0-9_]*)://")
+_SHOWN_LENGTH: Final = 200
 
 # Kafka's keys for the top-level fields of a configuration file. Either may be used; if both are, they must agree.
 _KEY_OF_FIELD: Final = {
     "id": "broker.id",
     "zookeeper": "zookeeper.connect",
-    "listen": "listeners",
-    "advertised": "advertised.listeners",
     "data": "log.dirs",
     "rack": "broker.rack",
+    **{field: key for key, fields in FIELDS_OF_KEY.items() for field in fields},
 }
 
 
 def host_and_port(address: str) -> tuple[str, int]:
     """Split `host:port` or `[ipv6]:port`, with or without `LISTENER://`. Raises ValueError."""
-    host, separator, port = _LISTENER.sub("", address).rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > _PORT_MAX:
+    host, separator, port = without_listener(address).rpartition(":")
+    number = bounds.parse_number(_PORT, port.lstrip("0") or port[-1:])
+    if not separator or number is None:
         raise ValueError("must be host:port")
     if host.startswith("[") and host.endswith("]"):
-        return host[1:-1], int(port)
+        return host[1:-1], number
     if ":" in host or "/" in host or host != host.strip():
         raise ValueError("must be host:port")
-    return host, int(port)
+    return host, number
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _check_address(address: str) -> str:
-    host, port = host_and_port(address)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return _joined(*host_and_port(address))
 
 
 def _check_zookeeper(connect: str) -> str:
@@ -70,6 +81,10 @@ def _check_zookeeper(connect: str) -> str:
 Address = Annotated[str, AfterValidator(_check_address)]
 
 
+def _free_control_port(fields: dict[str, Any]) -> str:
+    return _joined(host_and_port(fields["listen"])[0], 0)
+
+
 class NodeConfig(BaseModel):
     """Configuration of one controller or agent process. `data` has at least one directory, without duplicates."""
 
@@ -80,9 +95,13 @@ class NodeConfig(BaseModel):
     zookeeper: Annotated[str, AfterValidator(_check_zookeeper)]
     """`host:port[,host:port…][/chroot]`."""
     listen: Address
-    """Port 0 takes a free one."""
+    """Where clients and followers connect. Port 0 takes a free one."""
     advertised: Address | None = None
-    """What others connect to; `listen` with the bound port unless given."""
+    """What they are told; `listen` with the bound port unless given."""
+    control_listen: Address = Field(default_factory=_free_control_port)
+    """Where controllers and brokers send control requests; a free port on the host of `listen` unless given."""
+    control_advertised: Address | None = None
+    """What they are told; the host of `advertised` with the bound port of `control_listen` unless given."""
     metrics_listen: Address | None = None
     """Address of the Prometheus endpoint; None: no endpoint."""
     data: tuple[str, ...]
@@ -95,8 +114,7 @@ class NodeConfig(BaseModel):
         settings = values.get("settings")
         if not isinstance(settings, Mapping):
             return values
-        found = {field: settings[key] for field, key in _KEY_OF_FIELD.items() if key in settings}
-        return found | values
+        return _in_kafka_keys(settings) | values
 
     @field_validator("data", mode="before")
     @classmethod
@@ -118,12 +136,31 @@ class NodeConfig(BaseModel):
     def _no_blank_rack(cls, value: str | None) -> str | None:
         return None if value == "" else value
 
-    def advertised_endpoint(self, bound_port: int) -> Endpoint:
-        """The endpoint to register: port 0 becomes the bound port, an empty host the canonical host name (R1.7)."""
-        host, port = host_and_port(self.listen if self.advertised is None else self.advertised)
-        if host in _WILDCARDS:
-            host = socket.getfqdn()
-        return Endpoint(host, bound_port if port == 0 else port)
+    def endpoints(self, port: int, control_port: int) -> tuple[Endpoint, Endpoint]:
+        """The endpoints to register, for clients and for control requests, with these bound ports.
+
+        Port 0 becomes the bound port, an empty host the canonical host name (R1.7).
+        """
+        names = self.settings.listener_names
+        client = host_and_port(self.listen if self.advertised is None else self.advertised)
+        if self.control_advertised is not None:
+            control = host_and_port(self.control_advertised)
+        else:
+            host, wanted = host_and_port(self.control_listen)
+            control = (host if self.advertised is None else client[0]), wanted
+        return _endpoint(*client, port, names.client), _endpoint(*control, control_port, names.control)
+
+
+def _endpoint(host: str, port: int, bound_port: int, listener: str) -> Endpoint:
+    return Endpoint(socket.getfqdn() if host in _WILDCARDS else host, port or bound_port, listener)
+
+
+def _in_kafka_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that Kafka's keys give."""
+    found = {
+        field: settings[key] for field, key in _KEY_OF_FIELD.items() if key in settings and key not in FIELDS_OF_KEY
+    }
+    return found | fields_in_kafka_keys(settings)
 
 
 class _Environment(BaseSettings):
@@ -135,6 +172,8 @@ class _Environment(BaseSettings):
     zookeeper: Any = None
     listen: Any = None
     advertised: Any = None
+    control_listen: Any = None
+    control_advertised: Any = None
     metrics_listen: Any = None
     data: Any = None
     rack: Any = None
@@ -154,7 +193,8 @@ def load_config(
     settings: dict[str, Any] = {}
     for layer in (in_file, environment, flags):
         settings |= _parse_settings(layer.pop("settings", {}))
-    below = {field: value for field, value in (defaults or {}).items() if _KEY_OF_FIELD.get(field) not in settings}
+    in_settings = _in_kafka_keys(settings)
+    below = {field: value for field, value in (defaults or {}).items() if field not in in_settings}
     try:
         # Settings only in Kafka's spelling: attribute names are for code.
         config = NodeConfig.model_validate(
@@ -162,27 +202,32 @@ def load_config(
         )
     except ValidationError as error:
         raise ConfigError(_errors(error)) from error
-    if further := _disagreements(config) + _misnamed_listeners(config.settings) + _unusable_credentials(config):
+    if further := _disagreements(config) + misnamed_listeners(config.settings) + _unusable_credentials(config):
         raise ConfigError(further)
     return config
 
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_file(path).decode())
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: is not TOML: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{path}: is not TOML: brackets are nested too deeply"]) from error
+    except ValueError as error:
+        # Not only errors of the format: Python refuses numbers of thousands of digits.
+        raise ConfigError([f"{path}: is not TOML: {first_line(error)}"]) from error
 
 
 def _parse_settings(given: object) -> dict[str, Any]:
     try:
         settings = json.loads(given) if isinstance(given, str) else given
-    except json.JSONDecodeError as error:
-        raise ConfigError([f"settings: {given!r}: is not JSON: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"settings: {shortened(given)}: is not JSON: brackets are nested too deeply"]) from error
+    except ValueError as error:
+        raise ConfigError([f"settings: {shortened(given)}: is not JSON: {first_line(error)}"]) from error
     if not isinstance(settings, Mapping):
-        raise ConfigError([f"settings: {given!r}: must be a table or a JSON object"])
+        raise ConfigError([f"settings: {shortened(given)}: must be a table or a JSON object"])
     return dict(settings)
 
 
@@ -190,6 +235,22 @@ def _errors(error: ValidationError) -> list[str]:
     # A default computed from an invalid field is not a second error.
     details = [d for d in error.errors() if d["type"] != "default_factory_not_called"]
     return [_describe(detail) for detail in details]
+
+
+_REASONS: Final = {
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be a string",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be greater than {gt}",
+    "less_than_equal": "must be at most {le}",
+}
+"""What pydantic's kinds of errors are called to people."""
 
 
 def _describe(detail: ErrorDetails) -> str:
@@ -203,9 +264,18 @@ def _describe(detail: ErrorDetails) -> str:
             fields = [f.alias or n for n, f in (Settings if in_settings else NodeConfig).model_fields.items()]
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
+    known = _REASONS.get(detail["type"])
     why = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if known is not None:
+        why = known.format_map(detail.get("ctx", {}))
     # Errors in defaults name the attribute instead of the key.
-    return f"{name.replace('_', '.') if in_settings else name}: {detail['input']!r}: {why}"
+    return f"{name.replace('_', '.') if in_settings else name}: {_shown(detail['input'])}: {why}"
+
+
+def _shown(value: object) -> str:
+    """The value as Python writes it; shortened if it is long."""
+    text = shortened(value) if isinstance(value, int) else repr(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
 
 
 def read_credentials(settings: Settings) -> Credentials | None:
@@ -234,26 +304,10 @@ def _unusable_credentials(config: NodeConfig) -> list[str]:
     return []
 
 
-def _misnamed_listeners(settings: Settings) -> list[str]:
-    """Errors of listener names: a process has one address, for the inter-broker listener."""
-    errors = []
-    for key, given in (("listeners", settings.listeners), ("advertised.listeners", settings.advertised_listeners)):
-        name = None if given is None else _LISTENER.match(given)
-        if name is not None and name[1] != settings.inter_broker_listener_name:
-            expected = settings.inter_broker_listener_name
-            errors.append(f'settings."{key}": {given!r}: must be named {expected}, as inter.broker.listener.name says')
-    return errors
-
-
 def _disagreements(config: NodeConfig) -> list[str]:
-    errors = []
-    for field, key in _KEY_OF_FIELD.items():
-        attribute = key.replace(".", "_")
-        if attribute not in config.settings.model_fields_set:
-            continue
-        at_top, in_settings = getattr(config, field), getattr(config.settings, attribute)
-        if isinstance(in_settings, str):
-            in_settings = _LISTENER.sub("", in_settings)
-        if at_top != in_settings:
-            errors.append(f'settings."{key}": {in_settings!r}: contradicts {field} ({at_top!r})')
-    return errors
+    given = config.settings.model_dump(by_alias=True, exclude_unset=True)
+    return [
+        f'settings."{_KEY_OF_FIELD[field]}": {value!r}: contradicts {field} ({getattr(config, field)!r})'
+        for field, value in _in_kafka_keys(given).items()
+        if getattr(config, field) != value
+    ]

@@ -1,7 +1,8 @@
 """Request rate, size and time metrics per API. Source: Kafka RequestMetrics, RequestChannel.
 
-There are no request and response queues and no throttling; those times are 0, and exposed, because dashboards made for
-Kafka add them up.
+There are no response queues, no throttling, and no request queue but the one for memory (`cluster.rpc.memory_pool`),
+which comes before the time of a request begins. Those times are 0, and exposed, because dashboards made for Kafka add
+them up.
 """
 
 import asyncio
@@ -13,7 +14,6 @@ from cluster.process.metrics import Histogram, Meter, Metrics, Timer
 
 _MBEAN: Final = ("kafka.network", "RequestMetrics")
 _NEVER_SPENT: Final = ("RequestQueueTimeMs", "ThrottleTimeMs", "ResponseQueueTimeMs")
-_QUEUES: Final = ("RequestQueueSize", "ResponseQueueSize")
 
 
 class _OfApi(NamedTuple):
@@ -33,8 +33,7 @@ class RequestMetrics:
         self._metrics = metrics
         self._of_api: dict[str, _OfApi] = {}
         self._errors: dict[tuple[str, ErrorCode], Meter] = {}
-        for name in _QUEUES:
-            metrics.gauge("kafka.network", "RequestChannel", name)
+        metrics.gauge("kafka.network", "RequestChannel", "ResponseQueueSize")
 
     def measure(self, api: str, request_bytes: int) -> "MeasuredRequest":
         """Measure one request, in its context."""

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
+from cluster.broker import DEFAULT_LISTENER
 from cluster.compression import LARGEST_BATCH
+from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
 from cluster.protocol_version import NEWEST, ProtocolVersion
 
 INT64_MAX: Final = 2**63 - 1
@@ -17,6 +19,8 @@ INT32_MAX: Final = 2**31 - 1
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
 _BACKGROUND_THREADS: Final = 10
+_REQUESTS_IN_MEMORY_MIN: Final = 16
+"""The reserve of each kind of requests is an eighth, and has room for one while another one is processed."""
 
 
 def _refuse_bool(value: object) -> object:
@@ -91,9 +95,16 @@ class _ClusterKeys(_Keys):
     broker_rack: str | None = None
     listeners: str | None = None
     advertised_listeners: str | None = None
-    inter_broker_listener_name: ListenerName = "PLAINTEXT"
-    control_plane_listener_name: ListenerName | None = None
-    """The broker listener for controller requests; None: the inter-broker listener."""
+    listener_security_protocol_map: str | None = None
+    """`LISTENER:PROTOCOL,…`; the protocol of both listeners must be PLAINTEXT."""
+    inter_broker_listener_name: ListenerName = DEFAULT_LISTENER
+    """The listener for clients and replication."""
+    control_plane_listener_name: ListenerName = DEFAULT_CONTROL_LISTENER
+    """The listener for requests between controllers and brokers."""
+    socket_request_max_bytes: SizeInt32 = 16_777_216
+    """The largest request at the listener for clients; the control listener takes 128 MiB. Kafka's default is
+    104857600, but gRPC holds each message in memory as a whole.
+    """
     zookeeper_connect: str | None = None
     zookeeper_session_timeout_ms: Positive = 18_000
     zookeeper_connection_timeout_ms: Positive = Field(default_factory=lambda keys: keys["zookeeper_session_timeout_ms"])
@@ -113,6 +124,39 @@ class _ClusterKeys(_Keys):
     num_io_threads: Positive = 8
     background_threads: Annotated[Positive, AfterValidator(_refuse_another_size)] = _BACKGROUND_THREADS
     """Accepted because it occurs in Kafka's configuration files."""
+
+
+class _NetworkKeys(_ClusterKeys):
+    """Bounds of what a process takes from others. Times in ms, sizes in bytes."""
+
+    queued_max_requests: Annotated[_Number, Field(ge=8, le=INT32_MAX)] = 4096
+    """Requests being handled at once; those that wait for records, replicas or the cluster do not count. Kafka's
+    default is 500, of requests that wait for a thread.
+    """
+    queued_max_request_bytes: Positive = 268_435_456
+    """Bytes of requests and responses in memory at once; without a bound in Kafka (-1)."""
+    max_connections: SizeInt32 = INT32_MAX
+    """Connections of each listener."""
+    max_connections_per_ip: SizeInt32 = INT32_MAX
+    """Connections with open requests from one address."""
+    connections_max_idle_ms: SizeInt32 = 600_000
+    """Connections without requests are closed after this time."""
+    klamm_max_open_requests: Annotated[_Number, Field(ge=8, le=INT32_MAX)] = 65_536
+    """Requests being handled or waiting, streams included."""
+    klamm_max_requests_per_connection: SizeInt32 = 2048
+    """Open requests of one connection; a client keeps further ones to itself."""
+    klamm_request_transfer_timeout_ms: Positive = 30_000
+    """Time for a request to arrive, from its headers to its last byte."""
+
+    @field_validator("queued_max_request_bytes")
+    @classmethod
+    def _each_reserve_has_room_for_a_request(cls, value: int, info: ValidationInfo) -> int:
+        request_bytes = info.data.get("socket_request_max_bytes")
+        if request_bytes is not None and value < _REQUESTS_IN_MEMORY_MIN * request_bytes:
+            raise ValueError(
+                f"must be at least {_REQUESTS_IN_MEMORY_MIN} times socket.request.max.bytes ({request_bytes})"
+            )
+        return value
 
 
 class _ControllerKeys(_Keys):
@@ -238,28 +282,28 @@ class _KlammKeys(_Keys):
     """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
+    klamm_log_open_files_max: Positive | None = None
+    """Log files kept open while they are not in use, at most; None: half of what the limit of open files of the
+    process leaves, and connections have the other half.
+    """
     klamm_max_decompressed_batch_bytes: Annotated[_Number, Field(ge=1, le=LARGEST_BATCH)] = 104_857_600
     """A leader refuses a client's batch that decompresses to more."""
     klamm_decompression_memory_bytes: Positive = 268_435_456
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _ClusterKeys):
+class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
     """All settings, validated; see the groups above."""
 
     @property
-    def listener_names(self) -> tuple[str, ...]:
-        """The listener names of an agent's address: the inter-broker listener, and the one for controllers if it
-        differs.
-        """
-        names = (self.inter_broker_listener_name, self.control_plane_listener_name)
-        return tuple(name for name in names if name is not None)
+    def listener_names(self) -> ListenerNames:
+        return ListenerNames(self.inter_broker_listener_name, self.control_plane_listener_name)
 
     @field_validator("control_plane_listener_name")
     @classmethod
-    def _listeners_differ(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None and value == info.data.get("inter_broker_listener_name"):
-            raise ValueError("must not be that of inter.broker.listener.name; leave it out to use the same listener")
+    def _listeners_differ(cls, value: str, info: ValidationInfo) -> str:
+        if value == info.data.get("inter_broker_listener_name"):
+            raise ValueError("must differ from inter.broker.listener.name: control requests have their own listener")
         return value
 
     @field_validator("replica_fetch_wait_max_ms")

@@ -1,16 +1,19 @@
 """Runs a program: supervised tasks, ended by a signal or by the first task that fails."""
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from cluster.errors import ClusterError, ConfigError, StartupError, StoppingError
 from cluster.process.exit_codes import ExitCode
 
+_GARBAGE_THRESHOLDS: Final = (2_000, 10, 1_000)
+"""Full collections are rare: one takes 0.8 s while ten thousand requests wait. Nearly everything is freed without."""
 _T = TypeVar("_T")
 
 
@@ -96,6 +99,7 @@ def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> i
     if not __debug__:
         sys.stderr.write("klamm does not run under python -O: its assertions guard the data\n")
         return ExitCode.USAGE
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_stopped(main))

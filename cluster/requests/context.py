@@ -9,12 +9,16 @@ from msgspec import Struct
 
 
 class RequestContext(Struct, frozen=True):
-    """The caller of a request and its deadline. `timeout_ms` is None without a deadline."""
+    """The caller of a request and its deadline. `timeout_ms` is None without a deadline.
+
+    `listener`: the name of the listener that received it; empty for a request of the process itself.
+    """
 
     peer: str = ""
     principal: str = "ANONYMOUS"
     timeout_ms: int | None = None
     request_id: str = ""
+    listener: str = ""
 
 
 class RequestHandler(Protocol):

@@ -3,11 +3,16 @@
 A node finds a request's API by its type. Source: Kafka ApiKeys, KafkaApis.handle.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
+
+from cluster.broker import Endpoint
+from cluster.errors import ApiError, ErrorCode
+from cluster.listeners import ListenerNames
+from cluster.requests.context import RequestContext
 
 Request = TypeVar("Request")
 
@@ -20,7 +25,7 @@ class ApiKind(Enum):
     MUTATION = "mutation"
     """Changes the cluster; carried out once per `x-request-id`."""
     INTER_NODE = "inter-node"
-    """Between nodes: an error is a code in the response."""
+    """Between controllers and brokers, at the control listener only: an error is a code in the response."""
     LOCAL = "local"
     """About the process itself, which responds whether active or not."""
 
@@ -45,6 +50,22 @@ class Api(Struct, Generic[Request], frozen=True):
     def name(self) -> str:
         """The name of the method in its service."""
         return self.request.__name__.removesuffix("Request")
+
+
+def check_listener(api: Api[Any], context: RequestContext, names: ListenerNames, own: Sequence[Endpoint]) -> None:
+    """Raise ApiError if the request arrived at the wrong one of the process's listeners, and name the right one.
+
+    `own`: the endpoints of the process. Requests of the process itself have no listener.
+    """
+    is_control = api.kind is ApiKind.INTER_NODE
+    right = names.control if is_control else names.client
+    if context.listener in ("", right):
+        return
+    where = next(endpoint.address for endpoint in own if endpoint.listener == right)
+    raise ApiError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"{api.name} is answered at the listener {right} ({where}), not at {context.listener}",
+    )
 
 
 class DirectApi(Api[Request], Generic[Request], frozen=True):

@@ -2,13 +2,20 @@
 
 from typing import Final
 
+from cluster.rpc.admission_limits import AdmissionLimits
+
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Large enough for a LeaderAndIsr with every partition of a large cluster in one message."""
-SERVER_CONCURRENCY_MAX: Final = 4096
-"""Limit of concurrent calls per server; more are refused with RESOURCE_EXHAUSTED."""
 CLIENT_CONCURRENCY_MAX: Final = 512
 """Limit of calls in flight per client and address: grpc.aio loses calls if thousands start at once."""
 
+REPLICA_HEADER: Final = "klamm-replica-id"
+"""Set by followers on their fetches, so that these are known before they have been read."""
+
+_UNCOMPRESSED: Final = 1
+"""The set of compression algorithms with only "identity"."""
+_CONNECTIONS_MAX: Final = 2**31 - 2
+"""The library ends the process for a higher number."""
 _KEEPALIVE_MS: Final = 10_000
 _RECONNECT_MS_MIN: Final = 100
 _RECONNECT_MS_MAX: Final = 1000
@@ -21,7 +28,8 @@ def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
     caller decides what may be sent twice.
     """
     return [
-        *_message_options(),
+        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -37,9 +45,11 @@ def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
     ]
 
 
-def server_options() -> list[tuple[str, int]]:
+def server_options(request_bytes_max: int) -> list[tuple[str, int]]:
+    """Options of a listener's server, which refuses larger requests."""
     return [
-        *_message_options(),
+        ("grpc.max_receive_message_length", request_bytes_max),
+        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
         # Clients also keep idle channels alive; without this option a server closes their connections (GOAWAY).
@@ -50,5 +60,16 @@ def server_options() -> list[tuple[str, int]]:
     ]
 
 
-def _message_options() -> list[tuple[str, int]]:
-    return [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.max_send_message_length", MESSAGE_BYTES_MAX)]
+def admission_options(limits: AdmissionLimits) -> list[tuple[str, int]]:
+    """Options of a server that bound what its clients may open and send."""
+    return [
+        ("grpc.max_allowed_incoming_connections", min(limits.max_connections, _CONNECTIONS_MAX)),
+        ("grpc.max_concurrent_streams", limits.klamm_max_requests_per_connection),
+        ("grpc.max_connection_idle_ms", limits.connections_max_idle_ms),
+        ("grpc.server_handshake_timeout_ms", limits.socket_connection_setup_timeout_ms),
+        # Compressed requests are refused: the library has no bound for what they become.
+        ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
+        # Calls that have arrived and were not yet looked at: by default the library drops them from 1000 on.
+        ("grpc.server.max_pending_requests", limits.klamm_max_open_requests),
+        ("grpc.server.max_pending_requests_hard_limit", limits.klamm_max_open_requests),
+    ]

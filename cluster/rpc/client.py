@@ -6,8 +6,9 @@ from typing import Any
 
 import grpc
 
-from cluster.errors import ApiError, PeerUnreachableError
-from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
+from cluster.errors import ApiError, PeerBusyError, PeerUnreachableError
+from cluster.requests.data import FetchRequest
+from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, REPLICA_HEADER, channel_options
 from cluster.rpc.methods import METHOD_OF_REQUEST, Method, encode_request
 from cluster.rpc.status import error_of
 
@@ -57,14 +58,16 @@ class RpcClient:
         """
         method = METHOD_OF_REQUEST[type(request)]
         connection = self._connection(address)
-        metadata = (("x-request-id", request_id),) if request_id else None
+        metadata: tuple[tuple[str, str], ...] = (("x-request-id", request_id),) if request_id else ()
+        if isinstance(request, FetchRequest) and request.replica_id >= 0:
+            metadata += ((REPLICA_HEADER, str(request.replica_id)),)
         data = encode_request(request)
         try:
             async with connection.turns:
                 answer = await connection.callable(method)(data, timeout=timeout_ms / 1000, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             failure = error_of(error, address)
-            if isinstance(failure, ApiError):
+            if isinstance(failure, ApiError | PeerBusyError):
                 self._take_answer(address, connection)
             elif error.code() is grpc.StatusCode.UNAVAILABLE:
                 await self._on_connection_lost(address, connection)

@@ -4,6 +4,7 @@ ErrorInfo's reason is Kafka's name of the error; its metadata may have `field`, 
 `google.rpc.BadRequest` lists every invalid field.
 """
 
+import re
 from typing import Final
 
 import grpc
@@ -13,7 +14,15 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
-from cluster.errors import ApiError, ClusterError, ErrorCode, FieldViolation, PeerUnreachableError
+from cluster.errors import (
+    ApiError,
+    ClusterError,
+    ErrorCode,
+    FieldViolation,
+    PeerBusyError,
+    PeerUnreachableError,
+    RequestTooLargeError,
+)
 
 DOMAIN: Final = "klamm"
 
@@ -71,6 +80,7 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.ELECTION_NOT_NEEDED: _CONFLICT,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: _CONFLICT,
     ErrorCode.INVALID_RECORD: _INVALID,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ErrorCode.INVALID_UPDATE_VERSION: grpc.StatusCode.ABORTED,
     ErrorCode.FEATURE_UPDATE_FAILED: _CONFLICT,
     ErrorCode.UNKNOWN_TOPIC_ID: _MISSING,
@@ -90,6 +100,12 @@ _REASONS: Final = {
     "Socket closed": "connection closed",
 }
 """What gRPC's details contain, and what messages say instead."""
+
+
+_TOO_LARGE: Final = re.compile(
+    r"(SERVER: Received|CLIENT: Sent) message larger than max \((?P<size>\d+) vs\. (?P<limit>\d+)\)"
+)
+"""gRPC's text for a request that was too large; its status has no details."""
 
 
 def status_of(error: ClusterError) -> grpc.Status:
@@ -118,7 +134,12 @@ def _packed(detail: Message) -> AnyMessage:
 
 
 def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreachableError:
-    """The error of a failed call: ApiError if the peer refused, PeerUnreachableError without a response of klamm."""
+    """The error of a failed call: ApiError if the peer refused, PeerUnreachableError without a response of klamm.
+
+    A request that was too large for the transport of either side is a RequestTooLargeError.
+    """
+    if call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and (found := _TOO_LARGE.search(call.details() or "")):
+        return RequestTooLargeError(address, int(found["size"]), int(found["limit"]))
     status = rpc_status.from_call(call)
     details = () if status is None else status.details
     wrong = BadRequest()
@@ -128,6 +149,8 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
         info = ErrorInfo()
         if detail.Unpack(info) and info.domain == DOMAIN:
             known = ErrorCode.__members__.get(info.reason, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if known is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                return PeerBusyError(address, status.message)
             return ApiError(
                 known,
                 status.message,

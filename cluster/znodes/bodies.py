@@ -1,22 +1,32 @@
-"""Decoding of znode contents, and limits of their numbers.
+"""Decoding of znode contents within the bounds of `cluster.bounds`.
 
-Numbers between nodes have 32 bits; one that does not fit is rejected here, when its znode is read.
+What is beyond them, such as a number that does not fit into a request, is rejected here, when its znode is read.
 """
 
+from collections.abc import Collection
 from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
 
+from cluster import bounds
+from cluster.bounds import Bound, Count, Number, why_not
 from cluster.broker import BrokerId
 from cluster.errors import MalformedZnodeError
 
 _T = TypeVar("_T")
-INT32_MAX: Final = 2**31 - 1
-Int32 = Annotated[int, Meta(ge=-(2**31), le=INT32_MAX)]
-ReplicaId = Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)]
-LeaderId = Annotated[BrokerId, Meta(ge=-1, le=INT32_MAX)]
-Port = Annotated[int, Meta(ge=-1, le=65_535)]
+
+
+def within(bound: Number) -> Meta:
+    """The constraint of a field of a znode."""
+    return Meta(ge=bound.minimum, le=bound.maximum)
+
+
+INT32_MAX: Final = bounds.INT32_MAX
+Int32 = Annotated[int, within(bounds.INT32)]
+ReplicaId = Annotated[BrokerId, within(bounds.BROKER_ID)]
+LeaderId = Annotated[BrokerId, within(bounds.BROKER_ID_OR_NONE)]
+Port = Annotated[int, within(bounds.PORT)]
 
 
 def decode(decoder: msgspec.json.Decoder[_T], path: str, data: bytes) -> _T:
@@ -25,3 +35,16 @@ def decode(decoder: msgspec.json.Decoder[_T], path: str, data: bytes) -> _T:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedZnodeError(path, data, str(error)) from None
+
+
+def require(path: str, data: bytes, bound: Bound, *values: object) -> None:
+    """Raise MalformedZnodeError that names the first value that the bound does not accept."""
+    for value in values:
+        if not bound.accepts(value):
+            raise MalformedZnodeError(path, data, why_not(bound, value))
+
+
+def require_count(path: str, data: bytes, count: Count, items: Collection[object]) -> None:
+    """Raise MalformedZnodeError if there are too many items, or one of them twice where that is not allowed."""
+    if not count.accepts(items):
+        raise MalformedZnodeError(path, data, why_not(count, items if count.distinct else f"{len(items)} items"))

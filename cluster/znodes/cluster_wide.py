@@ -5,9 +5,10 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
+from cluster import bounds
 from cluster.broker import BrokerId
 from cluster.errors import MalformedZnodeError
-from cluster.znodes.bodies import INT32_MAX, Int32, decode
+from cluster.znodes.bodies import INT32_MAX, Int32, decode, require
 from cluster.znodes.paths import CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK
 
 
@@ -24,7 +25,9 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    return decode(_cluster_id_decoder, CLUSTER_ID, data).id
+    cluster_id = decode(_cluster_id_decoder, CLUSTER_ID, data).id
+    require(CLUSTER_ID, data, bounds.CLUSTER_ID, cluster_id)
+    return cluster_id
 
 
 class FinalizedFeatures(Struct, frozen=True):
@@ -70,6 +73,7 @@ def decode_features(data: bytes) -> FinalizedFeatures:
         raise MalformedZnodeError(FEATURE, data, f"version {body.version}, status {body.status}")
     if body.version == 1 and not all(_is_range(feature) for feature in body.features.values()):
         raise MalformedZnodeError(FEATURE, data, "a lowest level is missing, below 1 or above the highest")
+    require(FEATURE, data, bounds.TEXT, *body.features)
     levels = {name: f.max_version_level for name, f in body.features.items()}
     return FinalizedFeatures(body.status == 1, levels, body.version)
 
@@ -83,7 +87,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 class _ProducerIdBlock(Struct):
-    broker: BrokerId
+    broker: Annotated[BrokerId, Meta(ge=-1, le=INT32_MAX)]
     block_start: str
     block_end: str
 
@@ -101,10 +105,10 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
     if not data:
         return None
     body = decode(_producer_id_block_decoder, PRODUCER_ID_BLOCK, data)
-    try:
-        return ProducerIdBlock(body.broker, int(body.block_start), int(body.block_end))
-    except ValueError as error:
-        raise MalformedZnodeError(PRODUCER_ID_BLOCK, data, str(error)) from None
+    start, end = (bounds.parse_number(bounds.PRODUCER_ID, text) for text in (body.block_start, body.block_end))
+    if start is None or end is None:
+        raise MalformedZnodeError(PRODUCER_ID_BLOCK, data, "block_start and block_end must be producer ids")
+    return ProducerIdBlock(body.broker, start, end)
 
 
 def _is_range(feature: _FeatureLevel) -> bool:

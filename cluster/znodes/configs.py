@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from cluster import bounds
 from cluster.errors import MalformedZnodeError
-from cluster.znodes.bodies import decode
+from cluster.znodes.bodies import decode, require
 from cluster.znodes.paths import CONFIG_CHANGES
 
 
@@ -24,7 +25,9 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
     """The overrides of an entity; none for an empty znode."""
-    return decode(_config_decoder, path, data).config if data else {}
+    config = decode(_config_decoder, path, data).config if data else {}
+    require(path, data, bounds.TEXT, *config, *config.values())
+    return config
 
 
 DEFAULT_ENTITY: Final = "<default>"
@@ -68,9 +71,14 @@ def decode_config_change(path: str, data: bytes) -> ConfigEntity:
     topic or client (ZK-3).
     """
     body = decode(_config_change_decoder, path, data)
-    if body.version == 1 and body.entity_type in {"topics", "clients"} and body.entity_name:
-        return ConfigEntity(body.entity_type, body.entity_name)
-    type_, slash, name = body.entity_path.partition("/")
-    if body.version != 2 or not (type_ and slash and name):
+    if body.version == 1 and body.entity_type in {"topics", "clients"}:
+        entity = ConfigEntity(body.entity_type, body.entity_name)
+    elif body.version == 2:
+        type_, _, name = body.entity_path.partition("/")
+        entity = ConfigEntity(type_, name)
+    else:
         raise MalformedZnodeError(path, data, "names no entity")
-    return ConfigEntity(type_, name)
+    require(path, data, bounds.ZNODE_NAME, *entity)
+    if entity.type == "topics":
+        require(path, data, bounds.TOPIC_NAME, entity.name)
+    return entity

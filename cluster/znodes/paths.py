@@ -1,7 +1,9 @@
 """The paths of znodes. Source: Kafka ZkData.scala."""
 
+from functools import lru_cache
 from typing import Final
 
+from cluster import bounds
 from cluster.broker import BrokerId, ControllerId
 from cluster.partition import TopicPartition
 
@@ -48,8 +50,14 @@ def broker_path(broker: BrokerId) -> str:
 
 def broker_of_name(name: str) -> BrokerId | None:
     """The broker id of a child of `/brokers/ids`; None if the name is not a broker id of 31 bits."""
-    is_id = name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 2**31 and str(int(name)) == name
-    return BrokerId(int(name)) if is_id else None
+    broker = bounds.parse_number(bounds.BROKER_ID, name)
+    return None if broker is None else BrokerId(broker)
+
+
+@lru_cache(maxsize=1024)
+def partition_of_name(name: str) -> int | None:
+    """The number of a child of `/brokers/topics/<topic>/partitions`; None if the name is no partition number."""
+    return bounds.parse_number(bounds.PARTITION, name)
 
 
 def controller_registration_path(controller: ControllerId) -> str:
@@ -75,8 +83,9 @@ def state_path(tp: TopicPartition) -> str:
 def partition_of_state_path(path: str) -> TopicPartition | None:
     """The inverse of `state_path`; None for any other path."""
     match path.split("/"):
-        case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
-            return TopicPartition(topic, int(partition))
+        case ["", "brokers", "topics", topic, "partitions", name, "state"]:
+            partition = partition_of_name(name)
+            return None if partition is None else TopicPartition(topic, partition)
         case _:
             return None
 

@@ -1,14 +1,15 @@
 """`/brokers/ids/<id>` and `/controllers/ids/<id>`: registrations of live processes and their addresses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from cluster import bounds
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint, FeatureRange
 from cluster.errors import MalformedZnodeError
-from cluster.znodes.bodies import Port, decode
+from cluster.znodes.bodies import Port, decode, require
 from cluster.znodes.paths import broker_path, controller_registration_path
 
 
@@ -62,6 +63,12 @@ def decode_broker(broker: BrokerId, data: bytes) -> Broker:
         raise MalformedZnodeError(path, data, "endpoints are missing")
     else:
         endpoints = tuple(_endpoint(path, data, text, protocols) for text in body.endpoints)
+    _require_endpoints(path, data, endpoints)
+    if body.rack is not None:
+        require(path, data, bounds.TEXT, body.rack)
+    for feature, levels in (body.features or {}).items():
+        require(path, data, bounds.TEXT, feature)
+        require(path, data, bounds.FEATURE_LEVEL, levels.min_version, levels.max_version)
     listeners = [e.listener for e in endpoints]
     if len(set(listeners)) != len(listeners):
         raise MalformedZnodeError(path, data, "two endpoints have the same listener name")
@@ -88,19 +95,33 @@ def _endpoint(path: str, data: bytes, text: str, protocols: Mapping[str, str]) -
     return Endpoint(host.strip("[]"), int(port), listener, protocols.get(listener, listener))
 
 
-def encode_controller_registration(controller: ControllerId, endpoint: Endpoint, now_ms: int) -> bytes:
-    """Like a broker registration, with only the fields needed to find the process."""
+def encode_controller_registration(controller: ControllerId, endpoints: Sequence[Endpoint], now_ms: int) -> bytes:
+    """Like a broker registration, with only the fields needed to find the process. The first is for clients."""
     return msgspec.json.encode(
         {
             "version": 1,
-            "host": endpoint.host,
-            "port": endpoint.port,
-            "endpoints": [f"{endpoint.listener}://{endpoint.address}"],
+            "host": endpoints[0].host,
+            "port": endpoints[0].port,
+            "endpoints": [f"{e.listener}://{e.address}" for e in endpoints],
+            "listener_security_protocol_map": {e.listener: e.security_protocol for e in endpoints},
             "timestamp": str(now_ms),
         }
     )
 
 
-def decode_controller_registration(controller: ControllerId, data: bytes) -> Endpoint:
+def decode_controller_registration(controller: ControllerId, data: bytes) -> tuple[Endpoint, ...]:
+    """The endpoints of a controller, at least one; the first is for clients."""
     path = controller_registration_path(controller)
-    return _host_and_port(path, data, decode(_registration_decoder, path, data))
+    body = decode(_registration_decoder, path, data)
+    protocols = body.listener_security_protocol_map or {}
+    endpoints = tuple(_endpoint(path, data, text, protocols) for text in body.endpoints or ())
+    if not endpoints:
+        endpoints = (_host_and_port(path, data, body),)
+    _require_endpoints(path, data, endpoints)
+    return endpoints
+
+
+def _require_endpoints(path: str, data: bytes, endpoints: Sequence[Endpoint]) -> None:
+    for endpoint in endpoints:
+        require(path, data, bounds.HOST, endpoint.host)
+        require(path, data, bounds.LISTENER, endpoint.listener, endpoint.security_protocol)

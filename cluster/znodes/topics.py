@@ -5,13 +5,15 @@ ids).
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
+from cluster import bounds
+from cluster.bounds import why_not
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.errors import MalformedZnodeError
-from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.znodes.bodies import INT32_MAX, LeaderId, ReplicaId, decode
-from cluster.znodes.paths import state_path, topic_path
+from cluster.partition import RECOVERED, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.znodes.bodies import LeaderId, ReplicaId, decode, require, require_count, within
+from cluster.znodes.paths import partition_of_name, state_path, topic_path
 
 
 class _Topic(Struct):
@@ -38,26 +40,31 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
+    """Decode a topic znode. Raises MalformedZnodeError, also for the name of the topic, which is the znode's."""
     path = topic_path(topic)
+    require(path, data, bounds.TOPIC_NAME, topic)
     body = decode(_topic_decoder, path, data)
+    require_count(path, data, bounds.PARTITIONS, body.partitions)
+    if body.topic_id is not None:
+        require(path, data, bounds.TOPIC_ID, body.topic_id)
     partitions: dict[int, ReplicaAssignment] = {}
     for name, replicas in body.partitions.items():
-        if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX):
-            raise MalformedZnodeError(path, data, f"partition {name!r} is not a number of 31 bits")
-        if len(set(replicas)) != len(replicas):
-            raise MalformedZnodeError(path, data, f"partition {name} names a broker twice")
-        partitions[int(name)] = ReplicaAssignment(
-            replicas, body.adding_replicas.get(name, ()), body.removing_replicas.get(name, ())
-        )
+        partition = partition_of_name(name)
+        if partition is None:
+            raise MalformedZnodeError(path, data, why_not(bounds.PARTITION, name))
+        lists = replicas, body.adding_replicas.get(name, ()), body.removing_replicas.get(name, ())
+        for replica_list in filter(None, lists):
+            require_count(path, data, bounds.REPLICAS, replica_list)
+        partitions[partition] = ReplicaAssignment(*lists)
     return TopicAssignment(partitions, body.topic_id)
 
 
 class _State(Struct):
     leader: LeaderId
-    leader_epoch: Annotated[LeaderEpoch, Meta(ge=0, le=INT32_MAX - 1)]
+    leader_epoch: Annotated[LeaderEpoch, within(bounds.LEADER_EPOCH_IN_ZNODE)]
     isr: tuple[ReplicaId, ...]
-    controller_epoch: Annotated[ControllerEpoch, Meta(ge=-1, le=INT32_MAX)]
-    leader_recovery_state: Annotated[int, Meta(ge=RECOVERED, le=RECOVERING)] = RECOVERED
+    controller_epoch: Annotated[ControllerEpoch, within(bounds.CONTROLLER_EPOCH)]
+    leader_recovery_state: Annotated[int, within(bounds.RECOVERY_STATE)] = RECOVERED
 
 
 _state_decoder = msgspec.json.Decoder(_State)
@@ -92,6 +99,8 @@ def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoc
     """
     try:
         body = _state_decoder.decode(data)
+        if len(body.isr) > bounds.REPLICAS.maximum:
+            raise MalformedZnodeError(state_path(tp), data, why_not(bounds.REPLICAS, f"{len(body.isr)} items"))
     except msgspec.ValidationError as error:
         raise MalformedZnodeError(state_path(tp), data, str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -20,6 +20,8 @@ from cluster.zookeeper.recipes import watched_children
 EXPIRY_MS: Final = 15 * 60 * 1000
 """After this time every listener has processed a change, or reads everything on its return (EP-34)."""
 _NEXT_ATTEMPT_S: Final = 1
+_SEQUENCE_DIGITS: Final = 10
+"""As ZooKeeper numbers sequential znodes."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -100,7 +102,8 @@ class ConfigChanges:
 
 def _sequence(name: str) -> int | None:
     digits = name.removeprefix(CONFIG_CHANGE_PREFIX.rpartition("/")[2])
-    return int(digits) if digits != name and digits.isdecimal() else None
+    is_number = digits != name and digits.isascii() and digits.isdecimal() and len(digits) == _SEQUENCE_DIGITS
+    return int(digits) if is_number else None
 
 
 def _entities(changes: Sequence[tuple[str, Znode]]) -> tuple[ConfigEntity, ...]:

@@ -1,8 +1,16 @@
 """Reads the current registrations of brokers and of controller candidates."""
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerId, RegisteredBroker
+from cluster.broker import NO_CONTROLLER, BrokerEpoch, BrokerId, ControllerId, Endpoint, RegisteredBroker
 from cluster.requests.cluster import DescribedController
-from cluster.znodes.paths import BROKERS_IDS, CONTROLLERS_IDS, broker_of_name, broker_path, controller_registration_path
+from cluster.znodes.controller import decode_controller
+from cluster.znodes.paths import (
+    BROKERS_IDS,
+    CONTROLLER,
+    CONTROLLERS_IDS,
+    broker_of_name,
+    broker_path,
+    controller_registration_path,
+)
 from cluster.znodes.registrations import decode_broker, decode_controller_registration
 from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Znode, ZooKeeper
@@ -27,5 +35,21 @@ async def registered_controllers(zookeeper: ZooKeeper) -> tuple[DescribedControl
     # They share the number space of broker ids.
     ids = [ControllerId(number) for name in names if (number := broker_of_name(name)) is not None]
     znodes = await zookeeper.get_many([controller_registration_path(controller) for controller in ids])
-    found = decode_each(ids, znodes, lambda id_, znode: decode_controller_registration(id_, znode.data).address)
+    found = decode_each(ids, znodes, lambda id_, znode: decode_controller_registration(id_, znode.data)[0].address)
     return tuple(DescribedController(controller, found[controller]) for controller in sorted(found))
+
+
+async def active_controller(zookeeper: ZooKeeper, *, watch: bool = False) -> tuple[ControllerId, tuple[Endpoint, ...]]:
+    """Id and endpoints of the active controller, (-1, ()) if there is none; no endpoints if it is not registered.
+
+    `watch`: arm watches on both znodes. Raises ZooKeeperError.
+    """
+    znode = await zookeeper.get(CONTROLLER, watch=watch)
+    controller = None if znode is None else decode_controller(znode.data)
+    if controller is None:
+        return NO_CONTROLLER, ()
+    registration = await zookeeper.get(controller_registration_path(controller), watch=watch)
+    found = decode_each(
+        [controller], [registration], lambda id_, znode: decode_controller_registration(id_, znode.data)
+    )
+    return controller, found.get(controller, ())

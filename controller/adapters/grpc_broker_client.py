@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from cluster.broker import Broker
-from cluster.errors import ApiError, PeerUnreachableError
+from cluster.errors import ApiError, PeerUnreachableError, RequestTooLargeError
 from cluster.process.settings import Settings
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasRequest, DescribeReplicasResponse
@@ -26,15 +26,15 @@ class GrpcBrokerClient:
             connect_timeout_max_ms=min(settings.socket_connection_setup_timeout_max_ms, timeout_ms),
         )
         self._timeout_ms = settings.request_timeout_ms
-        control_plane = settings.control_plane_listener_name
-        self._listener = settings.inter_broker_listener_name if control_plane is None else control_plane
+        self._listeners = settings.listener_names
 
     async def send(self, broker: Broker, request: control.ControlRequest) -> control.ControlResponse:
-        address = self._address(broker)
-        if address is None:
-            raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {self._listener}")
+        address = self._reachable_address(broker)
         try:
             response: control.ControlResponse = await self._client.call(address, request, self._timeout_ms)
+        except RequestTooLargeError as error:
+            # The broker has not seen it, so it must not count as answered.
+            raise PeerUnreachableError(address, str(error)) from error
         except ApiError as error:
             # An error for the whole request is a response, like Kafka's top-level error code.
             return _RESPONSE_OF[type(request)](error_code=error.code)
@@ -45,9 +45,7 @@ class GrpcBrokerClient:
         return response
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
-        address = self._address(broker)
-        if address is None:
-            raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {self._listener}")
+        address = self._reachable_address(broker)
         response = await self._client.call(address, DescribeReplicasRequest(recovers), self._timeout_ms)
         assert isinstance(response, DescribeReplicasResponse)
         return response
@@ -60,6 +58,13 @@ class GrpcBrokerClient:
     async def close(self) -> None:
         await self._client.close()
 
+    def _reachable_address(self, broker: Broker) -> str:
+        address = self._address(broker)
+        if address is None:
+            names = self._listeners
+            raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {names.control} or {names.client}")
+        return address
+
     def _address(self, broker: Broker) -> str | None:
-        endpoint = broker.endpoint(self._listener)
+        endpoint = self._listeners.control_endpoint(broker.endpoints)
         return None if endpoint is None else endpoint.address

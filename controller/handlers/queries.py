@@ -26,6 +26,7 @@ from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.findings import findings
 from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
+from controller.handlers.malformed_znode_findings import malformed_znodes
 
 
 async def describe_cluster(active: ActiveController, _request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -34,14 +35,14 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
     brokers: list[DescribedBroker] = []
     for broker_id in sorted(context.live_or_shutting_down_ids):
         broker = context.brokers[broker_id]
-        endpoint = broker.endpoint(config.inter_broker_listener)
+        endpoint = config.listeners.client_endpoint(broker.endpoints)
         if endpoint is not None:
             state = "shutting_down" if broker_id in context.shutting_down else "running"
             brokers.append(DescribedBroker(broker_id, endpoint, context.broker_epochs[broker_id], broker.rack, state))
     return DescribeClusterResponse(
         cluster_id="" if data is None else decode_cluster_id(data),
         controller_id=config.id,
-        controller_address=config.endpoint.address,
+        controller_address=config.endpoints[0].address,
         controller_epoch=context.epoch,
         brokers=tuple(brokers),
         node_id=config.id,
@@ -51,7 +52,7 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
 
 async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
     found = findings(active.context, active.channels.states(), active.clock.now_ms())
-    return DescribeFindingsResponse(tuple(found))
+    return DescribeFindingsResponse((*found, *await malformed_znodes(active)))
 
 
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:

@@ -211,7 +211,7 @@ class LocalCluster:
     def _start(self, member: Member) -> None:
         if self.state_of(member.name) != GONE:
             return
-        for port in (member.port, member.metrics_port):
+        for port in (member.port, member.metrics_port, member.control_port):
             if port and not processes.wait_until_free(port, _PORT_TIMEOUT_S):
                 raise StartupError(
                     f"port {port} of {member.name} is in use by another program; free it, or use another --data folder"
@@ -240,11 +240,12 @@ class LocalCluster:
                 f"the cluster in {self.folder} has {len(present)} {role}s: {wanted} would abandon the others' data"
             )
         missing = wanted - len(present)
-        taken = [p for m in self.state.members for p in (m.port, m.metrics_port)]
-        ports = processes.choose_free_ports(missing * 2, taken)
+        taken = [p for m in self.state.members for p in (m.port, m.metrics_port, m.control_port)]
+        ports = iter(processes.choose_free_ports(missing * 3, taken))
         first = (FIRST_CONTROLLER_ID if role == CONTROLLER else 1) + len(present)
         for number in range(missing):
-            self.state.members.append(Member(role, first + number, ports[2 * number], ports[2 * number + 1]))
+            member = Member(role, first + number, next(ports), next(ports), control_port=next(ports))
+            self.state.members.append(member)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -86,6 +86,7 @@ class ClusterFolder:
             "id": member.id,
             "zookeeper": state.zookeeper,
             "listen": member.address,
+            "control_listen": f"127.0.0.1:{member.control_port}",
             "metrics_listen": f"127.0.0.1:{member.metrics_port}",
             "data": str(data),
         }

@@ -28,6 +28,9 @@ REQUESTS: Final = {
     ),
     "kafka.network:type=RequestMetrics,error,request": ("ErrorsPerSec",),
     "kafka.network:type=RequestChannel": ("RequestQueueSize", "ResponseQueueSize"),
+    "kafka.network:type=SocketServer": ("MemoryPoolUsed", "MemoryPoolAvailable"),
+    "kafka.server:type=socket-server-metrics": ("connection-count",),
+    "klamm.network:type=Admission,kind": ("HandledRequests", "OpenRequests", "RefusedRequestsPerSec"),
 }
 CONTROLLER: Final = (
     SESSION

@@ -71,8 +71,8 @@ def test_status_names_every_process_and_one_is_active(cluster: LocalCluster) -> 
     assert isinstance(status["zookeeper_pid"], int)
     assert [c["id"] for c in status["controllers"]] == [1001, 1002, 1003]
     assert [b["id"] for b in status["brokers"]] == [1, 2, 3]
-    assert {"id", "pid", "address", "metrics", "active", "epoch"} <= set(status["controllers"][0])
-    assert {"id", "pid", "address", "metrics", "log_dirs", "state"} <= set(status["brokers"][0])
+    assert {"id", "pid", "address", "metrics", "control", "active", "epoch"} <= set(status["controllers"][0])
+    assert {"id", "pid", "address", "metrics", "control", "log_dirs", "state"} <= set(status["brokers"][0])
     assert all(Path(folder).is_dir() for folder in status["state_change_logs"])
     # A process that is busy just now may be silent for once.
     eventually(

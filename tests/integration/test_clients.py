@@ -48,7 +48,7 @@ from cluster.requests.topics import (
     ListTopicsRequest,
     ListTopicsResponse,
 )
-from cluster.rpc.serving import RpcServer
+from cluster.rpc.serving import Listener, RpcServer
 from controller.adapters.grpc_server import serve_controller
 from tests.timeouts import TIMEOUT_S
 
@@ -187,10 +187,10 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
     scripted = ScriptedCluster(partitions=12)
     async with AsyncExitStack() as stack:
         for node in range(3):
-            server = await serve_broker_agent("127.0.0.1:0", ScriptedNode(scripted, node), Metrics())
+            server = await serve_broker_agent(Listener("127.0.0.1:0"), ScriptedNode(scripted, node), Metrics())
             scripted.servers[node] = server
             stack.push_async_callback(server.stop, 0)
-        server = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, FIRST_CONTROLLER), Metrics())
+        server = await serve_controller(Listener("127.0.0.1:0"), ScriptedNode(scripted, FIRST_CONTROLLER), Metrics())
         scripted.servers[FIRST_CONTROLLER] = server
         stack.push_async_callback(server.stop, 0)
         yield scripted
@@ -385,6 +385,7 @@ async def test_an_offset_outside_of_the_log_is_raised_to_the_reader(
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.rule("R7.19")
 async def test_a_bad_batch_ends_the_reading_with_what_it_is_and_how_to_pass_it(
     cluster: ScriptedCluster, client: AdminClient
 ) -> None:
@@ -409,7 +410,7 @@ async def test_the_client_follows_a_controller_that_moved() -> None:
     scripted = ScriptedCluster(partitions=1)
     async with AsyncExitStack() as stack:
         for node in (FIRST_CONTROLLER, FIRST_CONTROLLER + 1):
-            server = await serve_controller("127.0.0.1:0", ScriptedNode(scripted, node), Metrics())
+            server = await serve_controller(Listener("127.0.0.1:0"), ScriptedNode(scripted, node), Metrics())
             scripted.servers[node] = server
             stack.push_async_callback(server.stop, 0)
         async with AdminClient([scripted.servers[FIRST_CONTROLLER].address], timeout_ms=TIMEOUT_S * 1000) as client:

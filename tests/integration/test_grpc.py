@@ -30,6 +30,7 @@ from cluster.errors import (
     ErrorCode,
     FieldViolation,
     PeerUnreachableError,
+    RequestTooLargeError,
     StartupError,
 )
 from cluster.process.metrics import Metrics
@@ -58,7 +59,7 @@ from cluster.requests.data import (
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from cluster.rpc.channels import MESSAGE_BYTES_MAX
 from cluster.rpc.client import RpcClient
-from cluster.rpc.serving import RpcServer
+from cluster.rpc.serving import Listener, RpcServer
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from deploy.local.processes import choose_free_ports
@@ -93,7 +94,7 @@ def refuse(error: Exception) -> Callable[[Any], Any]:
 @asynccontextmanager
 async def controller(answer: Callable[[Any], Any]) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
     handler = Scripted(answer)
-    server, client = await serve_controller("127.0.0.1:0", handler, Metrics()), RpcClient()
+    server, client = await serve_controller(Listener("127.0.0.1:0"), handler, Metrics()), RpcClient()
     try:
         yield server, handler, client
     finally:
@@ -106,7 +107,7 @@ async def agent(
     answer: Callable[[Any], Any], metrics: Metrics | None = None
 ) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
     handler = Scripted(answer)
-    server, client = await serve_broker_agent("127.0.0.1:0", handler, metrics or Metrics()), RpcClient()
+    server, client = await serve_broker_agent(Listener("127.0.0.1:0"), handler, metrics or Metrics()), RpcClient()
     try:
         yield server, handler, client
     finally:
@@ -232,10 +233,27 @@ async def test_twenty_megabytes_pass_both_ways() -> None:
 async def test_a_message_above_the_limit_fails_its_call_and_nothing_else() -> None:
     async with agent(lambda _: ProduceResponse(())) as (server, _, client):
         too_large = ProduceRequest(1, 1000, (ProducePartition("t", 0, bytes(MESSAGE_BYTES_MAX)),))
-        with pytest.raises(PeerUnreachableError, match="RESOURCE_EXHAUSTED"):
+        with pytest.raises(RequestTooLargeError):
             await client.call(server.address, too_large, TIMEOUT_MS)
         small = ProduceRequest(1, 1000, (ProducePartition("t", 0, b"x"),))
         assert await client.call(server.address, small, TIMEOUT_MS) == ProduceResponse(())
+
+
+async def test_each_listener_has_its_own_limit_and_names_itself_to_the_handler() -> None:
+    handler, client = Scripted(lambda _: ProduceResponse(())), RpcClient()
+    narrow = await serve_broker_agent(Listener("127.0.0.1:0", "PLAINTEXT", 2048), handler, Metrics())
+    wide = await serve_broker_agent(Listener("127.0.0.1:0", "CONTROL", 8192), handler, Metrics())
+    produce = ProduceRequest(1, 1000, (ProducePartition("t", 0, bytes(4096)),))
+    try:
+        with pytest.raises(RequestTooLargeError, match="at most 2048 bytes"):
+            await client.call(narrow.address, produce, TIMEOUT_MS)
+        await client.call(wide.address, produce, TIMEOUT_MS)
+        await client.call(narrow.address, ProduceRequest(1, 1000, ()), TIMEOUT_MS)
+        assert [context.listener for context, _ in handler.asked] == ["CONTROL", "PLAINTEXT"]
+    finally:
+        await client.close()
+        await narrow.stop(0)
+        await wide.stop(0)
 
 
 async def test_produce_without_acknowledgement_answers_nothing_or_fails() -> None:
@@ -271,7 +289,7 @@ async def test_health_and_reflection_are_served() -> None:
 async def test_a_port_in_use_is_a_startup_error_that_names_it() -> None:
     async with controller(lambda _: DESCRIPTION) as (server, _, _client):
         with pytest.raises(StartupError, match=server.address):
-            await serve_controller(server.address, Scripted(lambda _: None), Metrics())
+            await serve_controller(Listener(server.address), Scripted(lambda _: None), Metrics())
 
 
 async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
@@ -285,13 +303,13 @@ async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
 
 async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> None:
     address, client = f"127.0.0.1:{choose_free_ports(1)[0]}", RpcClient()
-    server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
+    server = await serve_controller(Listener(address), Scripted(lambda _: DESCRIPTION), Metrics())
     try:
         await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
         await server.stop(0)
         with pytest.raises(PeerUnreachableError):
             await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
-        server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
+        server = await serve_controller(Listener(address), Scripted(lambda _: DESCRIPTION), Metrics())
         async with asyncio.timeout(TIMEOUT_S):
             while True:
                 try:
@@ -317,7 +335,7 @@ async def test_each_attempt_to_connect_may_take_twice_as_long_as_the_one_before_
                 await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
         assert timeouts == [1000, 2000, 3000, 3000]
         assert client.connect_timeout_ms("127.0.0.1:1") == 1000
-        server = await serve_controller(address, Scripted(lambda _: DESCRIPTION), Metrics())
+        server = await serve_controller(Listener(address), Scripted(lambda _: DESCRIPTION), Metrics())
         await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
         assert client.connect_timeout_ms(address) == 1000
         await server.stop(0)
@@ -417,7 +435,7 @@ async def test_a_broker_that_returns_gets_its_request_at_the_next_attempt() -> N
         for _ in range(5):
             with pytest.raises(PeerUnreachableError):
                 await client.send(at_port, stop)
-        server = await serve_broker_agent(f"127.0.0.1:{port}", Scripted(lambda _: answer), Metrics())
+        server = await serve_broker_agent(Listener(f"127.0.0.1:{port}"), Scripted(lambda _: answer), Metrics())
         assert await client.send(at_port, stop) == answer
         await server.stop(0)
     finally:

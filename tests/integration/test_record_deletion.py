@@ -26,7 +26,7 @@ from cluster.requests.data import (
     MetadataTopic,
 )
 from cluster.requests.topics import DescribedTopic, DescribeTopicsRequest, DescribeTopicsResponse
-from cluster.rpc.serving import RpcServer
+from cluster.rpc.serving import Listener, RpcServer
 from controller.adapters.grpc_server import serve_controller
 from tests.timeouts import TIMEOUT_S
 
@@ -97,9 +97,9 @@ async def script() -> AsyncIterator[Script]:
     script = Script()
     async with AsyncExitStack() as stack:
         for node in range(2):
-            script.servers[node] = await serve_broker_agent("127.0.0.1:0", Node(script, node), Metrics())
+            script.servers[node] = await serve_broker_agent(Listener("127.0.0.1:0"), Node(script, node), Metrics())
             stack.push_async_callback(script.servers[node].stop, 0)
-        server = await serve_controller("127.0.0.1:0", Node(script, CONTROLLER), Metrics())
+        server = await serve_controller(Listener("127.0.0.1:0"), Node(script, CONTROLLER), Metrics())
         script.servers[CONTROLLER] = server
         stack.push_async_callback(server.stop, 0)
         yield script

@@ -20,7 +20,7 @@ from cluster.requests.cluster import (
 )
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from cluster.rpc.serving import RpcServer
+from cluster.rpc.serving import Listener, RpcServer
 from controller.adapters.grpc_server import serve_controller
 from tests.timeouts import TIMEOUT_S
 
@@ -88,7 +88,9 @@ class Script:
 async def script() -> AsyncIterator[Script]:
     script = Script()
     for number in range(2):
-        script.servers.append(await serve_controller("127.0.0.1:0", ScriptedController(script, number), Metrics()))
+        script.servers.append(
+            await serve_controller(Listener("127.0.0.1:0"), ScriptedController(script, number), Metrics())
+        )
     yield script
     for number, server in enumerate(script.servers):
         await (script.stopping[number] if number in script.stopping else server.stop(0))

@@ -17,8 +17,8 @@ from cluster.requests.topics import (
 from cluster.znodes.paths import delete_topic_path, topic_config_path, topic_path
 from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
+from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.invariants import check_all
 from tests.controller_crashes import SAFETY_LIMIT, DyingController
 
 DOOMED = ("a", "b")

@@ -97,7 +97,7 @@ def _place(
                 ErrorCode.INVALID_REQUEST,
                 "an explicit assignment and counts exclude each other",
                 field="assignments",
-                value=sorted(topic.assignments),
+                value=",".join(map(str, sorted(topic.assignments))),
             )
         check_assignments(topic.assignments)
         placed = topic.assignments
@@ -119,7 +119,7 @@ def check_topic_name(name: str, taken: TakenNames) -> None:
     if name in {".", ".."} or not _NAME.fullmatch(name):
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name!r} is no name: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-' are, '.' and '..' are not",
+            f"invalid topic name {name!r}: use 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'; '.' and '..' are reserved",
             field="name",
             value=name,
         )
@@ -136,20 +136,30 @@ def check_topic_name(name: str, taken: TakenNames) -> None:
 
 
 def check_assignments(assignments: Mapping[int, Sequence[BrokerId]]) -> None:
-    """Raise ApiError unless partitions are 0..n-1 with the same number of distinct replicas, at least one."""
+    """Raise ApiError unless partitions are 0..n-1 with the same number of distinct replicas, at least one.
+
+    It names everything that is wrong.
+    """
     if sorted(assignments) != list(range(len(assignments))):
         raise _bad_assignment("partitions must be numbered from 0 without gaps", sorted(assignments))
     factor = len(assignments[0])
+    errors: list[ApiError] = []
     for partition in sorted(assignments):
         replicas = assignments[partition]
         if not replicas or len(set(replicas)) != len(replicas) or min(replicas) < 0:
-            raise _bad_assignment(f"partition {partition} needs at least one replica, each broker once", replicas)
-        if len(replicas) != factor:
-            raise _bad_assignment(f"partition {partition} has not as many replicas as partition 0", replicas)
+            errors.append(
+                _bad_assignment(f"partition {partition} needs at least one replica, each broker once", replicas)
+            )
+        elif len(replicas) != factor:
+            why = f"partition {partition} needs as many replicas as partition 0, {factor}"
+            errors.append(_bad_assignment(why, replicas))
+    if errors:
+        raise all_refusals(errors)
 
 
-def _bad_assignment(why: str, value: object) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why, field="assignments", value=value)
+def _bad_assignment(why: str, numbers: Sequence[int]) -> ApiError:
+    value = ":".join(map(str, numbers))
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{why}: {value}", field="assignments", value=value)
 
 
 def new_topic_id(random: "Random") -> TopicId:

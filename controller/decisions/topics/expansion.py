@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 
 from cluster.broker import Broker, BrokerId
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError, ErrorCode, all_refusals
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.replica_placement import place_replicas
 from cluster.requests.topics import NewPartitions
@@ -57,17 +57,20 @@ def _place(
 
 
 def _check(assignments: Sequence[tuple[BrokerId, ...]], count: int, factor: int, known: Collection[BrokerId]) -> None:
+    """Raise ApiError that names everything that is wrong with the assignments of `count` new partitions."""
     if len(assignments) != count:
-        raise _bad(f"{count} partitions are added, but {len(assignments)} assignments given", len(assignments))
+        raise _bad(f"{count} partitions are added, but {len(assignments)} assignments given", [len(assignments)])
     unknown = sorted({broker for brokers in assignments for broker in brokers}.difference(known))
-    if unknown:
-        raise _bad("some brokers are not registered", unknown)
+    errors = [_bad("some brokers are not registered", unknown)] if unknown else []
     for brokers in assignments:
         if len(set(brokers)) != len(brokers):
-            raise _bad("an assignment names a broker twice", list(brokers))
+            errors.append(_bad("an assignment names a broker twice", brokers))
         if len(brokers) != factor:
-            raise _bad(f"an assignment has not as many replicas as partition 0, which has {factor}", list(brokers))
+            errors.append(_bad(f"an assignment has not as many replicas as partition 0, which has {factor}", brokers))
+    if errors:
+        raise all_refusals(errors)
 
 
-def _bad(why: str, value: object) -> ApiError:
+def _bad(why: str, numbers: Sequence[int]) -> ApiError:
+    value = ":".join(map(str, numbers))
     return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{why}: {value}", field="assignments", value=value)

@@ -30,6 +30,10 @@ async def broker_change(active: ActiveController) -> None:
     admitted = {r.broker.id for r in await admissible_brokers(active, listed)}
     # Admission applies to new incarnations only: a known broker stays, whatever listeners and features it has now.
     registered = {r.broker.id: r for r in listed if r.broker.id in admitted or known.get(r.broker.id) == r.epoch}
+    for broker, epoch in active.store.unreadable_brokers.items():
+        # It is still registered: a znode that somebody damaged must not take a running broker out of the cluster.
+        if known.get(broker) == epoch:
+            registered[broker] = RegisteredBroker(active.context.brokers[broker], epoch)
     changes = plan_broker_changes(registered, known)
     for broker in changes.new:
         active.channels.add(registered[broker].broker)
@@ -78,18 +82,21 @@ async def admissible_brokers(
 ) -> list[RegisteredBroker]:
     """The registrations that can join the cluster; the others are skipped with a warning.
 
-    A broker can join if it has the listener that the controller connects to (RQ-30) and supports every finalized
+    A broker can join if it has a listener that the controller connects to (RQ-30) and supports every finalized
     feature (FT-2).
     """
-    listener = active.config.listener_of_channels
+    listeners = active.config.listeners
     levels = await _finalized_levels(active)
     admitted: list[RegisteredBroker] = []
     for candidate in registered:
         broker = candidate.broker
         unsupported = incompatible_features(broker, levels)
-        if broker.endpoint(listener) is None:
+        if listeners.control_endpoint(broker.endpoints) is None:
             _log.warning(
-                "Skipped a broker without the listener for controller requests", broker=broker.id, listener=listener
+                "Skipped a broker without a listener for control requests",
+                broker=broker.id,
+                listeners=[endpoint.listener for endpoint in broker.endpoints],
+                needed=f"{listeners.control} or {listeners.client}",
             )
         elif unsupported:
             _log.warning(

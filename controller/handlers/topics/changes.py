@@ -11,14 +11,27 @@ from msgspec.structs import replace
 from cluster.broker import TopicId
 from cluster.partition import TopicAssignment, TopicPartition
 from cluster.state_machines import PartitionState, ReplicaState
+from cluster.znodes.paths import BROKERS_TOPICS
 from controller.active_controller import ActiveController
-from controller.changes import AssignmentsRead, TopicIdRead, TopicsCreated, TopicsListed, TopicsRemoved
+from controller.changes import (
+    AssignmentsRead,
+    LeadershipsWritten,
+    PartitionStatesDerived,
+    ReplicaStatesDerived,
+    TopicIdRead,
+    TopicsCreated,
+    TopicsListed,
+    TopicsRemoved,
+)
+from controller.context import ControllerContext
 from controller.decisions.partitions.leader_election import Offline
+from controller.decisions.partitions.partition_states import initial_partition_state
 from controller.decisions.topics.creation import new_topic_id
 from controller.events import PartitionModifications
 from controller.fenced_writes import Written
-from controller.handlers.partitions.partition_transitions import move_partitions
+from controller.handlers.partitions.partition_transitions import move_partitions, trigger_online_elections
 from controller.handlers.partitions.replica_transitions import move_replicas, replicas_of
+from controller.handlers.reassignment.engine import reassign
 from controller.handlers.reassignment.reassignment_znode import drop_reassignments_of_topics
 from controller.partition_image import TopicIdConflictError
 
@@ -29,7 +42,7 @@ async def topic_change(active: ActiveController) -> None:
     """Compare `/brokers/topics` with the known topics; create the partitions of new ones (TP-10 to TP-14)."""
     context = active.context
     listed = await active.store.list_topics()
-    for topic in sorted(active.store.malformed_topics):
+    for topic in active.store.malformed.below(BROKERS_TOPICS):
         # The topic may have been deleted and created again in between, which used up the watch on its znode.
         active.enqueue(PartitionModifications(topic))
     new = [topic for topic in listed if topic not in context.topics]
@@ -65,8 +78,54 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
         # Its znode was malformed before, or topic ids are not in use.
         await _record_ids(active, {topic: found})
     _record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
-    await create_partitions(active, [TopicPartition(topic, p) for p in added])
+    partitions = [TopicPartition(topic, p) for p in added]
+    await (create_partitions if known else take_over_partitions)(active, partitions)
     active.topic_calls.drop([topic])
+
+
+async def partition_state_change(active: ActiveController, tp: TopicPartition) -> None:
+    """A state znode that was malformed has changed: take it over if it is sound now, as a failover would (BD-6)."""
+    if not active.context.assignment(tp).replicas or tp.topic in active.context.topics_to_be_deleted:
+        await active.store.read_states([tp])
+        return
+    await take_over_partitions(active, [tp])
+
+
+async def take_over_partitions(active: ActiveController, partitions: Sequence[TopicPartition]) -> None:
+    """Take over partitions that have become readable: those with a state as a failover does, the others as new ones.
+
+    Their topic znode may have been malformed when this controller became active, while brokers serve them (BD-6).
+    """
+    context = active.context
+    states = {
+        tp: leadership
+        for tp, leadership in (await active.store.read_states(partitions)).items()
+        # A state without an assigned replica in sync is of an earlier topic of that name.
+        if not set(leadership.isr).isdisjoint(context.assignment(tp).replicas)
+    }
+    unknown = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.get(tp)}
+    active.commit(LeadershipsWritten(unknown, "read after a repair"))
+    await create_partitions(active, [tp for tp in partitions if tp not in states and is_unknown(context, tp)])
+    if not states:
+        return
+    replicas = replicas_of(context, states)
+    live = {broker: hosted for broker, hosted in replicas.items() if broker in context.live_broker_ids}
+    dead = {broker: hosted for broker, hosted in replicas.items() if broker not in live}
+    for broker, hosted in replicas.items():
+        # Also of dead brokers: if a write is refused, the retry takes offline what is still online on them.
+        active.commit(ReplicaStatesDerived(broker, tuple(hosted), ReplicaState.ONLINE))
+    active.commit(PartitionStatesDerived({tp: initial_partition_state(context, tp) for tp in states}))
+    await move_replicas(active, live, ReplicaState.ONLINE)
+    await move_replicas(active, dead, ReplicaState.OFFLINE)
+    for topic in dict.fromkeys(tp.topic for tp in states):
+        await trigger_online_elections(active, topic)
+    moving = [tp for tp in states if tp in context.partitions_being_reassigned]
+    await reassign(active, {tp: context.assignment(tp) for tp in moving})
+
+
+def is_unknown(context: ControllerContext, tp: TopicPartition) -> bool:
+    """Whether a partition is not known yet, or still waits for its first leader."""
+    return context.partition_state(tp) in {PartitionState.NON_EXISTENT, PartitionState.NEW}
 
 
 async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:

@@ -10,6 +10,8 @@ from typing import Final
 
 import structlog
 
+from cluster import bounds
+from cluster.bounds import shortened
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
@@ -38,10 +40,11 @@ _log = structlog.stdlib.get_logger()
 async def initialise_deletions(active: ActiveController) -> None:
     """Queue the topics marked for deletion on controller failover; no deletion starts yet (FO-7, FO-8, TD-1)."""
     context = active.context
-    marked = await active.store.list_deletion_markers()
+    listed = await active.store.list_deletion_markers()
     if not active.config.delete_topic_enable:
-        await _drop_markers(active, marked)
+        await _drop_markers(active, listed)
         return
+    marked = await _delete_unacceptable(active, listed)
     moving = _queue(active, marked, recorded=False)
     held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
     active.commit(changes.DeletionsIneligible(frozenset(held)))
@@ -52,10 +55,11 @@ async def initialise_deletions(active: ActiveController) -> None:
 async def topic_deletion(active: ActiveController) -> None:
     """Handle topics newly marked for deletion and markers that were removed (TD-10 to TD-12)."""
     context = active.context
-    marked = await active.store.list_deletion_markers()
+    listed = await active.store.list_deletion_markers()
     if not active.config.delete_topic_enable:
-        await _drop_markers(active, marked)
+        await _drop_markers(active, listed)
         return
+    marked = await _delete_unacceptable(active, listed)
     await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
     withdrawn = tuple(context.deletions_postponed.difference(marked))
     active.commit(changes.DeletionsWithdrawn(withdrawn))
@@ -195,6 +199,15 @@ def _some(topics: Iterable[str]) -> dict[str, object]:
     """Number of topics and the first names, as fields of a log line."""
     names = sorted(topics)
     return {"count": len(names), "first": names[:_NAMES_IN_LOG]}
+
+
+async def _delete_unacceptable(active: ActiveController, marked: Collection[str]) -> list[str]:
+    """Delete the znodes of marked topics whose name no topic can have; returns the others. No broker has replicas."""
+    unacceptable = [topic for topic in marked if not bounds.TOPIC_NAME.accepts(topic)]
+    if unacceptable:
+        _log.warning("Deleting topics with unacceptable names", **_some(map(shortened, unacceptable)))
+        await active.store.delete_topics(unacceptable)
+    return [topic for topic in marked if bounds.TOPIC_NAME.accepts(topic)]
 
 
 async def _drop_markers(active: ActiveController, topics: Collection[str]) -> None:

@@ -32,9 +32,8 @@ async def following() -> tuple[AgentWorld, Doorkeeper]:
     world = AgentWorld(replica_fetch_backoff_ms=50)
     await world.start(1, 2)
     endpoint = Doorkeeper(world.agents[1].node)
-    address = world.agents[1].endpoint.address
-    world.network.detach(address)
-    world.network.attach(address, endpoint)
+    world.network.detach(world.agents[1].endpoint)
+    world.network.attach(world.agents[1].endpoint, endpoint)
     for tp in PARTITIONS:
         world.decide(1, (1, 2), tp=tp)
     await world.update_metadata()

@@ -31,7 +31,7 @@ async def send(leader: AgentProcess, *batches: bytes, acks: int = 1) -> list[Pro
     return list((await leader.handle(ProduceRequest(acks, 1000, items))).partitions)
 
 
-@pytest.mark.rule("D-R7.5", "R7.3")
+@pytest.mark.rule("R7.16", "R7.3")
 @virtually
 async def test_batches_whose_records_are_rubbish_are_refused_and_leave_no_offset() -> None:
     world = AgentWorld()
@@ -59,7 +59,7 @@ async def test_batches_whose_records_are_rubbish_are_refused_and_leave_no_offset
     await world.stop()
 
 
-@pytest.mark.rule("D-R7.5")
+@pytest.mark.rule("R7.17")
 @virtually
 async def test_a_bomb_is_too_large() -> None:
     world = AgentWorld(klamm_max_decompressed_batch_bytes=10_000)
@@ -71,7 +71,7 @@ async def test_a_bomb_is_too_large() -> None:
     await world.stop()
 
 
-@pytest.mark.rule("D-R7.5")
+@pytest.mark.rule("R7.16")
 @virtually
 async def test_records_without_keys_are_counted_on_a_compacted_topic() -> None:
     world = AgentWorld()
@@ -94,7 +94,7 @@ def numbered(sequence: int, kind: int) -> bytes:
     return encode_client_batch(value, producer_id=9, producer_epoch=0, base_sequence=sequence, gzip=kind == 1)
 
 
-@pytest.mark.rule("D-R7.5", "R7.6")
+@pytest.mark.rule("R7.18", "R7.6")
 @pytest.mark.parametrize("seed", range(5))
 def test_the_batches_of_an_idempotent_producer_are_appended_as_they_arrive(seed: int) -> None:
     @virtually
@@ -110,7 +110,7 @@ def test_the_batches_of_an_idempotent_producer_are_appended_as_they_arrive(seed:
     check()
 
 
-@pytest.mark.rule("D-R7.5", "R7.6")
+@pytest.mark.rule("R7.18", "R7.6")
 @virtually
 async def test_a_request_given_up_while_it_waits_lets_nobody_pass_those_before_it() -> None:
     world = AgentWorld()
@@ -126,7 +126,7 @@ async def test_a_request_given_up_while_it_waits_lets_nobody_pass_those_before_i
     await world.stop()
 
 
-@pytest.mark.rule("D-R7.5", "R7.4")
+@pytest.mark.rule("R7.18", "R7.4")
 @virtually
 async def test_leadership_lost_while_a_batch_is_validated_refuses_it() -> None:
     world = AgentWorld()

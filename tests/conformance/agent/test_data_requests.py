@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from broker_agent import fetch_requests
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
@@ -53,6 +54,25 @@ async def test_fetches_are_admitted_by_topic_then_epoch_then_leadership_then_rep
     assert (await leader.fetch(0, replica=2, epoch=1)).error_code is ErrorCode.NONE
     assert (await leader.fetch(0, replica=3, epoch=1)).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert (await leader.fetch(0, replica=3)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await world.stop()
+
+
+@pytest.mark.rule("R6.9", "LS-4")
+@virtually
+async def test_a_response_fits_a_message_whatever_was_configured_and_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_requests, "_RESPONSE_BYTES_MAX", 300)
+    world = AgentWorld(fetch_max_bytes=2**31 - 1)
+    leader = await lead_alone(world, 2)
+    for _ in range(10):
+        await leader.produce()
+    for replica in (2, -1):
+        item = FetchPartition(TOPIC, TOPIC_ID, 0, Offset(0), 2**31 - 1)
+        response = await leader.handle(FetchRequest(BrokerId(replica), (item,), 0, 1, 2**31 - 1))
+        records = response.partitions[0].records
+        assert len(records) <= 300
+        assert records or replica == -1
     await world.stop()
 
 

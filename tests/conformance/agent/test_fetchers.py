@@ -23,7 +23,7 @@ from cluster.zookeeper.port import Create, SetData
 from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
-from tests.followers import PlayedLeader, data, error, follow, tell_again
+from tests.followers import LEADER_ENDPOINT, PlayedLeader, data, error, follow, tell_again
 
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(6)]
 OTHER = PARTITIONS[1]
@@ -61,7 +61,7 @@ async def test_a_leader_at_another_address_is_fetched_there_with_everything_that
     follower, leader = await follow(world)
     leader.answers.put_nowait(data(0, 5))
     await until(lambda: follower.offsets()[1] == 5)
-    moved = PlayedLeader(world, "broker-2:9999")
+    moved = PlayedLeader(world, Endpoint("broker-2", 9999))
     world.decide(2, [2], replicas=[1, 2], tp=OTHER)
     request = world.metadata(1)
     brokers = (*request.live_brokers, Broker(BrokerId(2), (Endpoint("broker-2", 9999),)))
@@ -270,7 +270,7 @@ async def test_a_leader_that_does_not_answer_delays_all_partitions_and_loses_no_
         leader.answers.put_nowait(())
     leader.answers.put_nowait(tuple(replace(data(0, 2), partition=tp.partition) for tp in PARTITIONS))
     await until(lambda: all(follower.offsets(tp)[1] == 2 for tp in PARTITIONS))
-    world.network.detach("broker-2:9092")
+    world.network.detach(LEADER_ENDPOINT)
     await asyncio.sleep(20)
     returned = PlayedLeader(world)
     await until(lambda: {p for fetch in returned.fetches for p in partitions_of(fetch)} == set(range(6)), within_s=3)

@@ -11,7 +11,7 @@ from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from simulator.network import SimulatedClusterClient
-from tests.agents import CONTROLLER_ENDPOINT, TOPIC_ID, AgentWorld, refuse, until, virtually
+from tests.agents import CONTROLLER_ENDPOINTS, TOPIC_ID, AgentWorld, refuse, until, virtually
 
 
 @pytest.mark.rule("R8.10", "R8.13", "R8.15", "P22", "P38", "AG-7")
@@ -127,7 +127,7 @@ async def test_one_request_is_in_flight_and_everything_that_waits_goes_into_the_
     proposals = IsrProposals(
         BrokerId(1),
         broker_epoch=lambda: BrokerEpoch(5),
-        controller=lambda: CONTROLLER_ENDPOINT,
+        controller=lambda: CONTROLLER_ENDPOINTS[1],
         client=SimulatedClusterClient(world.network, "broker-1:9092"),
         timeout_ms=1000,
     )

@@ -185,19 +185,19 @@ async def test_an_agent_registers_and_finds_its_peers_by_the_names_of_its_listen
     znode = world.zookeeper.tree.get(broker_path(BrokerId(1)))
     assert znode is not None
     body = json.loads(znode.data)
-    address = body["endpoints"][0].removeprefix("INTERNAL://")
-    assert body["endpoints"] == [f"INTERNAL://{address}", f"CONTROLLER://{address}"]
+    address = "broker-1:9092"
+    assert body["endpoints"] == [f"INTERNAL://{address}", "CONTROLLER://broker-1:9093"]
     assert body["listener_security_protocol_map"] == {"INTERNAL": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
     assert f"{body['host']}:{body['port']}" == address
     agent = world.agents[1].agent
     peers = (
-        Broker(BrokerId(1), (Endpoint("host-1", 9092, "INTERNAL"),)),
+        Broker(BrokerId(1), (Endpoint("host-1", 9093, "CONTROLLER"), Endpoint("host-1", 9092, "INTERNAL"))),
         Broker(BrokerId(2), (Endpoint("host-2", 9092, "PLAINTEXT"),)),
     )
     agent.metadata.apply(structs.replace(world.metadata(1), live_brokers=peers))
-    assert agent.metadata.endpoint(BrokerId(1)) == peers[0].endpoints[0]
+    assert agent.metadata.endpoint(BrokerId(1)) == peers[0].endpoints[1]
     assert agent.metadata.endpoint(BrokerId(2)) is None
-    assert [broker.node_id for broker in agent.metadata.describe_brokers()] == [1]
+    assert [(broker.node_id, broker.port) for broker in agent.metadata.describe_brokers()] == [(1, 9092)]
     described = await world.agents[1].handle(DescribeClusterRequest())
     assert [broker.endpoint.address for broker in described.brokers] == [address]
     await world.stop()

@@ -107,14 +107,15 @@ async def test_the_controller_is_found_anew_for_each_attempt() -> None:
     world = AgentWorld()
     world.controller.shutdown_answers = [ControlledShutdownResponse(ErrorCode.STALE_CONTROLLER_EPOCH)]
     await start(world, 1)
-    successor, endpoint = PlayedController(world), Endpoint("controller-2", 9000)
-    world.network.attach(endpoint.address, successor)
+    successor = PlayedController(world)
+    endpoints = Endpoint("controller-2", 9000), Endpoint("controller-2", 9001, "CONTROL")
+    world.network.attach(endpoints[1], successor)
     leaving = asyncio.ensure_future(leave(world.agents[1]))
     await until(lambda: len(world.controller.shutdown_requests) == 1)
     client = SimulatedZooKeeperClient(world.zookeeper)
     client.listen(lambda _: None)
     await client.start_session()
-    registration = encode_controller_registration(ControllerId(1002), endpoint, 0)
+    registration = encode_controller_registration(ControllerId(1002), endpoints, 0)
     await client.multi(
         [
             Create(controller_registration_path(ControllerId(1002)), registration, ephemeral=True),

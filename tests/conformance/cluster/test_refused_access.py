@@ -43,7 +43,7 @@ async def owned_cluster() -> SimulatedZooKeeper:
 
 def controller(client: ZooKeeper, number: int = 1001) -> Controller:
     return Controller(
-        config=ControllerConfig.from_settings(ControllerId(number), Endpoint("c", 9092), Settings()),
+        config=ControllerConfig.from_settings(ControllerId(number), (Endpoint("c", 9092),), Settings()),
         zookeeper=client,
         broker_client=RecordingBrokers(),
         sink=MemorySink(),

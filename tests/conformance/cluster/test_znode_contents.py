@@ -395,16 +395,20 @@ def test_a_finalized_range_of_the_older_feature_node_must_be_one(lowest: str) ->
 
 
 def test_controller_registration_finds_the_process() -> None:
-    endpoint = Endpoint("127.0.0.1", 19092)
-    body = encode_controller_registration(ControllerId(1001), endpoint, 5)
+    endpoints = (Endpoint("127.0.0.1", 19092), Endpoint("127.0.0.1", 19093, "CONTROL"))
+    body = encode_controller_registration(ControllerId(1001), endpoints, 5)
     assert json.loads(body) == {
         "version": 1,
         "host": "127.0.0.1",
         "port": 19092,
-        "endpoints": ["PLAINTEXT://127.0.0.1:19092"],
+        "endpoints": ["PLAINTEXT://127.0.0.1:19092", "CONTROL://127.0.0.1:19093"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT", "CONTROL": "PLAINTEXT"},
         "timestamp": "5",
     }
-    assert decode_controller_registration(ControllerId(1001), body) == endpoint
+    assert decode_controller_registration(ControllerId(1001), body) == endpoints
+    # As written by klamm 0.2.
+    old = b'{"version":1,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"],"timestamp":"5"}'
+    assert decode_controller_registration(ControllerId(1001), old) == (Endpoint("h", 1),)
 
 
 def test_every_path_is_kafkas() -> None:

@@ -346,7 +346,7 @@ def test_a_preview_for_an_unknown_broker_names_it() -> None:
         _, c = await running_cluster(1)
         with pytest.raises(ApiError, match="broker 9 is not registered") as caught:
             await c.ask(PlanControlledShutdownRequest(BrokerId(9)))
-        assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+        assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
         await c.stop()
 
     run_virtually(main)

@@ -32,8 +32,9 @@ def test_the_first_controller_makes_the_paths_and_takes_epoch_one() -> None:
         assert len(decode_cluster_id(znode.data)) == 22
         registration = await world.tool.get("/controllers/ids/1001")
         assert registration is not None
-        assert decode_controller_registration(c.controller.config.id, registration.data) == Endpoint(
-            "controller", 10001
+        assert decode_controller_registration(c.controller.config.id, registration.data) == (
+            Endpoint("controller", 10001),
+            Endpoint("controller", 20001, "CONTROL"),
         )
         assert c.metrics.gauge("kafka.server", "MetadataLoader", "CurrentControllerId").value == 1001
         await c.stop()

@@ -186,6 +186,16 @@ async def grow(world: World, c: RunningController) -> None:
     await world.write(SetData(topic_path("t"), encode_topic(TopicAssignment(grown, known.topic_id))))
 
 
+async def damage_states(world: World, c: RunningController) -> None:
+    for tp in T:
+        await world.write(SetData(state_path(tp), b"{"))
+
+
+async def repair_states(world: World, c: RunningController) -> None:
+    for tp in T:
+        await world.write(SetData(state_path(tp), encode_state(c.context.leaderships[tp])))
+
+
 async def moved_by_tool(world: World, c: RunningController) -> None:
     await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp: ids(1, 3) for tp in T}))
 
@@ -307,6 +317,12 @@ PROCEDURES = [
     ),
     Procedure(
         "recover", ("RecoverClusterReceived",), brokers_know_more, asking(RecoverClusterRequest()), always_ends=False
+    ),
+    Procedure(
+        "repair partition states",
+        ("PartitionStateChange",),
+        after(topic, damage_states, broker_dies),
+        repair_states,
     ),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]

@@ -13,7 +13,7 @@ from admin.cli.plans import join_plans, plan_document, write_plan
 from admin.cli.topics import _document
 from admin.cli.watch import event_document, event_line
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode, StartupError
+from cluster.errors import ConfigError, ErrorCode
 from cluster.process.documents import Format
 from cluster.requests.cluster import ClusterEvent, DescribedBroker
 from cluster.requests.plans import DescribedPartition, Plan, PlannedChange, PlannedRequest, PlannedSetting
@@ -54,7 +54,7 @@ def test_a_broker_has_the_keys_that_programs_read() -> None:
 def test_tables_are_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
     write_table(("name", "isr"), [("x" * 300, (1, 2)), ("y", ())])
     lines = capsys.readouterr().out.splitlines()
-    assert lines == [f"{'NAME':300}   ISR", f"{'x' * 300}   1,2", f"{'y':300}   -"]
+    assert lines == [f"{'NAME':300}  ISR", f"{'x' * 300}  1,2", f"{'y':300}  -"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_lines_of_a_file_come_whole_and_the_last_needs_no_newline(tmp_path
 
 
 async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match="no-such-file"):
+    with pytest.raises(ConfigError, match="no-such-file"):
         [line async for line in read_lines(tmp_path / "no-such-file")]
 
 
@@ -181,8 +181,8 @@ def test_a_plan_shows_settings_that_are_made_changed_and_removed(capsys: pytest.
     write_plan(plan)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:] == [
-        "topic t          retention.ms   not set -> 5",
-        "broker default   a.b            x -> not set",
+        "topic t         retention.ms  not set -> 5",
+        "broker default  a.b           x -> not set",
     ]
     assert plan_document(plan)["settings"] == [
         {"resource": "topic", "name": "t", "config": "retention.ms", "before": None, "after": "5"},

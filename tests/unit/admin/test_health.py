@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
@@ -108,4 +110,14 @@ def test_findings_of_processes_are_sorted_among_the_others_and_a_silent_broker_i
         (Trouble.REFUSES_CONTROLLER, 3),
         (Trouble.SILENT_BROKER, 2),
         ("of a later version", -1),
+    ]
+
+
+@pytest.mark.rule("BD-4", "BD-5")
+def test_a_malformed_znode_is_the_first_issue_and_a_directory_that_is_left_alone_one_of_the_last() -> None:
+    directory = Finding("unacceptable_directory", "/data: '-0' cannot be a partition", broker=BrokerId(3))
+    znode = Finding("malformed_znode", "/brokers/topics/t/partitions/0/state: not JSON", "t", 0)
+    assert [(f.trouble, f.topic, f.partition, f.broker) for f in find_trouble((), (), (), (), (directory, znode))] == [
+        (Trouble.MALFORMED_ZNODE, "t", 0, -1),
+        (Trouble.UNACCEPTABLE_DIRECTORY, "", -1, 3),
     ]

@@ -99,6 +99,7 @@ GARBAGE = {
 }
 
 
+@pytest.mark.rule("R7.19")
 @pytest.mark.parametrize("case", GARBAGE)
 def test_a_bad_batch_names_itself_and_what_follows_it(case: str) -> None:
     data = GARBAGE[case]
@@ -109,6 +110,7 @@ def test_a_bad_batch_names_itself_and_what_follows_it(case: str) -> None:
     assert refused.value.why
 
 
+@pytest.mark.rule("R7.19")
 def test_the_records_before_a_bad_batch_are_not_lost() -> None:
     data = at_offset(batch_of(b"a", b"b"), 10) + at_offset(GARBAGE["records"], 12) + at_offset(batch_of(b"c"), 14)
     assert [r.value for r in decode_records(data, Offset(10)).records] == [b"a", b"b"]
@@ -128,6 +130,7 @@ def test_the_next_batch_says_where_it_begins_when_the_bad_ones_offsets_are_wrong
 encoders = st.sampled_from([(0, bytes), (1, gzip_encode), (2, snappy_encode), (3, lz4_encode), (4, zstd_encode)])
 
 
+@pytest.mark.rule("R7.19")
 @settings(max_examples=500, deadline=None)
 @given(encoders, st.lists(st.binary(max_size=30), min_size=1, max_size=5), st.data())
 def test_any_damage_is_read_or_named(encoder: tuple[int, Any], values: list[bytes], data: st.DataObject) -> None:

@@ -12,6 +12,7 @@ from simulator.virtual_time_loop import VirtualTimeLoop
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 
 
+@pytest.mark.rule("R7.18")
 @pytest.mark.parametrize("seed", range(30))
 def test_turns_of_a_partition_begin_as_they_were_taken_and_never_overlap(seed: int) -> None:
     random, order = Random(seed), ArrivalOrder()

@@ -2,9 +2,10 @@ import asyncio
 
 import pytest
 
-from broker_agent.purgatory import Purgatory
+from broker_agent.purgatory import CHECKED_AT_ONCE, Purgatory, Test
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
+from cluster.process.parking import CURRENT
 from tests.agents import virtually
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -96,3 +97,58 @@ async def test_whoever_gives_up_or_is_shut_out_leaves_nothing_behind() -> None:
     assert await waiting[1] is False
     assert world.gauges == (0, 0)
     assert await world.purgatory.wait(lambda _: True, (A,), 10_000) is False
+
+
+class Parked:
+    """A request that records what becomes of it."""
+
+    def __init__(self) -> None:
+        self.seen = list[str]()
+
+    def park(self) -> None:
+        self.seen.append("parked")
+
+    async def resume(self) -> None:
+        self.seen.append("resumed")
+
+
+@pytest.mark.rule("AD-4")
+@virtually
+async def test_a_request_that_waits_is_parked() -> None:
+    world, request = World(), Parked()
+    CURRENT.set(request)
+    assert await world.purgatory.wait(lambda _: True, (A,), 0) is False
+    assert request.seen == []
+    waiting = asyncio.ensure_future(world.purgatory.wait(lambda _: True, (A,), 700))
+    await asyncio.sleep(0)
+    assert request.seen == ["parked"]
+    world.purgatory.check_and_complete(A)
+    assert await waiting is True
+    assert request.seen == ["parked", "resumed"]
+
+
+@pytest.mark.rule("R13.4", "AD-6")
+@virtually
+async def test_of_many_operations_each_is_tested_once_per_change_in_parts() -> None:
+    purgatory, tested = Purgatory("Fetch", Metrics(), in_parts=True), list[int]()
+    count = 5 * CHECKED_AT_ONCE
+
+    def test_of(number: int) -> Test:
+        def is_satisfied(_: TopicPartition) -> bool:
+            tested.append(number)
+            return number % 2 == 0
+
+        return is_satisfied
+
+    waiting = [asyncio.ensure_future(purgatory.wait(test_of(number), (A,), 10_000)) for number in range(count)]
+    await asyncio.sleep(0)
+    assert purgatory.check_and_complete(A) == CHECKED_AT_ONCE // 2
+    assert tested == list(range(CHECKED_AT_ONCE))
+    # A change during the tests is seen by those tested before it as well, once.
+    assert purgatory.check_and_complete(A) == 0
+    assert purgatory.check_and_complete(A) == 0
+    await asyncio.sleep(1)
+    assert sorted(tested) == sorted([*range(count), *range(1, count, 2)])
+    assert sum(task.done() for task in waiting) == count / 2
+    purgatory.close()
+    assert [await task for task in waiting] == [number % 2 == 0 for number in range(count)]

@@ -62,12 +62,14 @@ BOMBS = {
 }
 
 
+@pytest.mark.rule("R7.17")
 @pytest.mark.parametrize("codec", BOMBS)
 def test_a_bomb_is_stopped_at_the_bound(codec: Codec) -> None:
     with pytest.raises(TooLargeError):
         decompress(codec, BOMBS[codec], 1 << 24)
 
 
+@pytest.mark.rule("R7.17")
 def test_a_size_that_the_format_cannot_reach_is_refused_before_it_is_reserved() -> None:
     claims_4_gb = b"\xff\xff\xff\xff\x0f" + b"\0" * 20
     with pytest.raises(CompressionError, match="claims more bytes than the format allows"):

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import fields
 
 from cluster.errors import ApiError, ErrorCode
-from cluster.requests.cluster import DescribeClusterRequest, WatchRequest
+from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest, WatchRequest
 from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import CreateTopicsRequest
@@ -91,7 +91,7 @@ def test_what_a_controller_answers_active_or_not_is_local() -> None:
         _, c = await running_cluster(1)
         local = {request for request, api in c.node.apis.items() if api.kind is ApiKind.LOCAL}
         assert local == {request for request, api in c.node.apis.items() if isinstance(api, DirectApi)}
-        assert local == {DescribeClusterRequest, WatchRequest}
+        assert local == {DescribeClusterRequest, DescribeFindingsRequest, WatchRequest}
         await c.stop()
 
     run_virtually(main)

@@ -161,8 +161,8 @@ def test_a_refused_move_says_why(target: tuple[int, ...], message: str | None) -
         assert refused.message == message
 
 
-NO_NAME = "'a b' is no name: 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-' are, '.' and '..' are not"
-ONCE = "partition 0 needs at least one replica, each broker once"
+NO_NAME = "invalid topic name 'a b': use 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'; '.' and '..' are reserved"
+ONCE = "partition 0 needs at least one replica, each broker once: 1:1"
 
 
 @pytest.mark.rule("TP-1")
@@ -176,15 +176,27 @@ ONCE = "partition 0 needs at least one replica, each broker once"
             NewTopic("t", 1, assignments={0: ids(1)}),
             "an explicit assignment and counts exclude each other",
             "assignments",
-            [0],
+            "0",
         ),
-        (NewTopic("t", assignments={1: ids(1)}), "partitions must be numbered from 0 without gaps", "assignments", [1]),
-        (NewTopic("t", assignments={0: ids(1, 1)}), ONCE, "assignments", (1, 1)),
+        (
+            NewTopic("t", assignments={1: ids(1)}),
+            "partitions must be numbered from 0 without gaps: 1",
+            "assignments",
+            "1",
+        ),
+        (NewTopic("t", assignments={0: ids(1, 1)}), ONCE, "assignments", "1:1"),
+        (
+            NewTopic("t", assignments={0: ids(1, 1), 1: ids(2), 2: ids()}),
+            f"{ONCE}; partition 1 needs as many replicas as partition 0, 2: 2;"
+            " partition 2 needs at least one replica, each broker once: ",
+            "assignments",
+            "1:1",
+        ),
         (
             NewTopic("t", assignments={0: ids(1), 1: ids(1, 2)}),
-            "partition 1 has not as many replicas as partition 0",
+            "partition 1 needs as many replicas as partition 0, 1: 1:2",
             "assignments",
-            (1, 2),
+            "1:2",
         ),
     ],
 )

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from cluster.broker import Endpoint
 from cluster.errors import ConfigError
+from cluster.listeners import ListenerNames
 from cluster.process.config import NodeConfig, host_and_port, load_config, read_credentials
 from cluster.process.settings import Settings
 from cluster.zookeeper.login import Credentials, Scheme
@@ -84,11 +86,11 @@ def test_all_errors_are_reported_at_once_with_their_fields(write: Any) -> None:
     assert sorted(found) == [
         "colour: is not a known key",
         "data: ['/a', '/a']: must not name a folder twice",
-        "id: 'x': must be a valid integer, unable to parse string as an integer",
+        "id: 'x': must be a whole number",
         "listen: 'nope': must be host:port",
         "settings.\"inter.broker.protocol.version\": '9.9': must not be newer than 3.9-IV0",
         "settings.\"log.cleanup.policy\": 'compact': must be 'delete'",
-        "settings.\"log.roll.hours\": 'y': must be a valid integer, unable to parse string as an integer",
+        "settings.\"log.roll.hours\": 'y': must be a whole number",
         'settings."num.partition": is not a known key; did you mean num.partitions?',
         'settings."replica.fetch.wait.max.ms": 500: must not exceed replica.lag.time.max.ms (100)',
         'settings."zookeeper.session.timeout.ms": True: must be a number',
@@ -224,27 +226,59 @@ def test_a_finer_unit_wins_and_defaults_follow_others(settings: dict[str, int], 
 
 
 @pytest.mark.rule("RQ-30")
-def test_the_one_address_of_an_agent_bears_the_names_that_peers_and_controllers_want(write: Any) -> None:
-    assert Settings().listener_names == ("PLAINTEXT",)
+def test_kafkas_keys_give_both_listeners_their_addresses_names_and_protocol(write: Any) -> None:
+    assert Settings().listener_names == ListenerNames("PLAINTEXT", "CONTROL")
     config = load_config(
         write(
-            'id = 1\nzookeeper = "z:1"\ndata = "/a"\n[settings]\n"listeners" = "INTERNAL://h:9092"\n'
+            'id = 1\nzookeeper = "z:1"\ndata = "/a"\n[settings]\n'
+            '"listeners" = "controller://h:9093, INTERNAL://h:9092"\n'
+            '"advertised.listeners" = "INTERNAL://outside:19092,CONTROLLER://outside:19093"\n'
+            '"listener.security.protocol.map" = "INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTERNAL:SSL"\n'
             '"inter.broker.listener.name" = "internal"\n"control.plane.listener.name" = "CONTROLLER"\n'
         )
     )
-    assert config.listen == "h:9092"
-    assert config.settings.listener_names == ("INTERNAL", "CONTROLLER")
+    assert (config.listen, config.control_listen) == ("h:9092", "h:9093")
+    client, control = config.endpoints(9092, 9093)
+    assert client == Endpoint("outside", 19092, "INTERNAL")
+    assert control == Endpoint("outside", 19093, "CONTROLLER")
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "part"),
+    [
+        ('"listeners" = "PLAINTEXT://127.0.0.1:9092,EXTERNAL://h:1"', "listeners", "one address named PLAINTEXT"),
+        ('"listeners" = "PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:9092"', "listeners", "at most one named"),
+        ('"listener.security.protocol.map" = "CONTROL:SSL"', "listener.security.protocol.map", "must be PLAINTEXT"),
+    ],
+)
+def test_listeners_with_other_names_and_protocols_are_refused(write: Any, settings: str, key: str, part: str) -> None:
+    (error,) = errors(write(f"{FILE}{settings}\n"))
+    assert error.startswith(f'settings."{key}": ')
+    assert part in error
+
+
+def test_a_control_address_in_kafkas_key_must_agree_with_the_field(write: Any) -> None:
+    text = FILE.replace("rack", 'control_listen = "127.0.0.1:9094"\nrack')
+    (error,) = errors(write(f'{text}"listeners" = "PLAINTEXT://127.0.0.1:9092,CONTROL://127.0.0.1:9093"\n'))
+    assert error == "settings.\"listeners\": '127.0.0.1:9093': contradicts control_listen ('127.0.0.1:9094')"
 
 
 @pytest.mark.rule("R1.7")
 def test_a_free_port_is_advertised_as_bound_and_a_blank_host_by_its_name() -> None:
-    def config(listen: str, advertised: str | None = None) -> NodeConfig:
-        return NodeConfig(zookeeper="z:1", listen=listen, advertised=advertised, data=("/a",))
+    def addresses(listen: str, **fields: str) -> tuple[str, str]:
+        config = NodeConfig.model_validate({"zookeeper": "z:1", "listen": listen, "data": ["/a"], **fields})
+        client, control = config.endpoints(4711, 4712)
+        assert (client.listener, control.listener) == ("PLAINTEXT", "CONTROL")
+        return client.address, control.address
 
-    assert config("127.0.0.1:0").advertised_endpoint(4711).address == "127.0.0.1:4711"
-    assert config("127.0.0.1:5").advertised_endpoint(5).address == "127.0.0.1:5"
-    assert config("0.0.0.0:5", "example.org:7").advertised_endpoint(5).address == "example.org:7"
-    assert config(":5").advertised_endpoint(5).host not in ("", "0.0.0.0")
+    assert addresses("127.0.0.1:0") == ("127.0.0.1:4711", "127.0.0.1:4712")
+    assert addresses("127.0.0.1:5", control_listen="127.0.0.2:6") == ("127.0.0.1:5", "127.0.0.2:6")
+    assert addresses("[::1]:0") == ("[::1]:4711", "[::1]:4712")
+    outside = {"advertised": "example.org:7"}
+    assert addresses("0.0.0.0:5", **outside) == ("example.org:7", "example.org:4712")
+    assert addresses("0.0.0.0:5", **outside, control_listen="0.0.0.0:6") == ("example.org:7", "example.org:6")
+    assert addresses("0.0.0.0:5", **outside, control_advertised="inside:8") == ("example.org:7", "inside:8")
+    assert not any(address.startswith((":", "0.0.0.0")) for address in addresses(":5"))
 
 
 @pytest.mark.parametrize(

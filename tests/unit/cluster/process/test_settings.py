@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cluster.process.settings import INT64_MAX, Settings
+from cluster.process.settings import INT32_MAX, INT64_MAX, Settings
 
 DEFAULTS: dict[str, Any] = {
     "broker.id": -1,
@@ -21,7 +21,6 @@ DEFAULTS: dict[str, Any] = {
     "request.timeout.ms": 30_000,
     "socket.connection.setup.timeout.ms": 10_000,
     "socket.connection.setup.timeout.max.ms": 30_000,
-    "control.plane.listener.name": None,
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.leader.rebalance.enable": True,
     "leader.imbalance.per.broker.percentage": 10,
@@ -70,8 +69,19 @@ DEFAULTS: dict[str, Any] = {
     "num.recovery.threads.per.data.dir": 1,
     "num.io.threads": 8,
     "background.threads": 10,
+    "max.connections": INT32_MAX,
+    "max.connections.per.ip": INT32_MAX,
+    "connections.max.idle.ms": 600_000,
 }
+OTHER_DEFAULTS = {
+    "control.plane.listener.name": "CONTROL",
+    "socket.request.max.bytes": 16_777_216,
+    "queued.max.requests": 4096,
+    "queued.max.request.bytes": 268_435_456,
+}
+"""Kafka's are: none, 104857600, 500 and -1."""
 WITHOUT_DEFAULT = {
+    "listener.security.protocol.map",
     "zookeeper.connect",
     "listeners",
     "advertised.listeners",
@@ -90,9 +100,10 @@ def test_the_keys_and_their_defaults_are_kafkas() -> None:
     settings = Settings()
     found = {field.alias: getattr(settings, name) for name, field in Settings.model_fields.items()}
     assert {key: found[key] for key in DEFAULTS} == DEFAULTS
+    assert {key: found[key] for key in OTHER_DEFAULTS} == OTHER_DEFAULTS
     # Kafka sets the levels of its loggers in a file of log4j.
     of_our_own = {key for key in found if key.startswith("klamm.")} | {"log.level"}
-    assert found.keys() - DEFAULTS.keys() - of_our_own == WITHOUT_DEFAULT
+    assert found.keys() - DEFAULTS.keys() - OTHER_DEFAULTS.keys() - of_our_own == WITHOUT_DEFAULT
 
 
 @pytest.mark.parametrize(

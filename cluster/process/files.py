@@ -1,0 +1,29 @@
+"""Reading files that people write, within the bound of their size (BD-7)."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from cluster import bounds
+from cluster.errors import ConfigError
+
+_SHOWN_LENGTH: Final = 200
+
+
+def read_file(path: Path | str) -> bytes:
+    """The content of a file, or of the standard input for `-`. Raises OSError; ConfigError if it is too large."""
+    limit = bounds.FILE_BYTES.maximum
+    if str(path) == "-":
+        content = sys.stdin.buffer.read(limit + 1)
+    else:
+        with open(path, "rb") as file:
+            content = file.read(limit + 1)
+    if len(content) > limit:
+        raise ConfigError([f"{path}: has more than {limit >> 20} MiB"])
+    return content
+
+
+def first_line(error: Exception) -> str:
+    """The message of an error about a file, on one line and not as long as the file."""
+    line = (str(error) or type(error).__name__).splitlines()[0]
+    return line if len(line) <= _SHOWN_LENGTH else f"{line[:_SHOWN_LENGTH]}…"

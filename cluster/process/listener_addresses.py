@@ -1,0 +1,70 @@
+"""Addresses of the two listeners in Kafka's keys: `listeners`, `advertised.listeners` and the map of protocols.
+
+Source: Kafka KafkaConfig.effectiveListenerSecurityProtocolMap, CoreUtils.listenerListToEndPoints.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
+from cluster.process.settings import Settings
+
+FIELDS_OF_KEY: Final = {
+    "listeners": ("listen", "control_listen"),
+    "advertised.listeners": ("advertised", "control_advertised"),
+}
+"""For each of Kafka's keys, the fields with the address for clients and with that for control requests."""
+_LISTENER: Final = re.compile("^([A-Z][A-Z0-9_]*)://")
+_PROTOCOL: Final = "PLAINTEXT"
+
+
+class _Address(NamedTuple):
+    listener: str
+    address: str
+
+
+def fields_in_kafka_keys(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that Kafka's keys give; the first address that is not for control is that for clients."""
+    control = str(settings.get("control.plane.listener.name", DEFAULT_CONTROL_LISTENER)).upper()
+    found: dict[str, str] = {}
+    for key, (for_clients, for_control) in FIELDS_OF_KEY.items():
+        given = settings.get(key)
+        if isinstance(given, str):
+            for listener, address in _split(given):
+                found.setdefault(for_control if listener == control else for_clients, address)
+    return found
+
+
+def without_listener(address: str) -> str:
+    """The address without `LISTENER://`."""
+    return _LISTENER.sub("", address)
+
+
+def misnamed_listeners(settings: Settings) -> list[str]:
+    """Errors of names and protocols: a process has one address for clients and one for control requests."""
+    names, errors = settings.listener_names, []
+    for key, given in (("listeners", settings.listeners), ("advertised.listeners", settings.advertised_listeners)):
+        if given is None:
+            continue
+        listeners = [listener or names.client for listener, _ in _split(given)]
+        if set(listeners) - {names.client, names.control} or len(set(listeners)) < len(listeners):
+            errors.append(
+                f'settings."{key}": {given!r}: must have one address named {names.client}, as '
+                f"inter.broker.listener.name says, and at most one named {names.control}, as "
+                "control.plane.listener.name says"
+            )
+    return errors + list(_other_protocols(settings.listener_security_protocol_map, names))
+
+
+def _other_protocols(given: str | None, names: ListenerNames) -> Iterator[str]:
+    for entry in (given or "").split(","):
+        listener, _, protocol = (part.strip().upper() for part in entry.partition(":"))
+        if listener in (names.client, names.control) and protocol != _PROTOCOL:
+            yield f'settings."listener.security.protocol.map": {entry.strip()!r}: the protocol must be {_PROTOCOL}'
+
+
+def _split(listeners: str) -> Iterator[_Address]:
+    for part in listeners.split(","):
+        named = _LISTENER.match(part.strip().upper())
+        yield _Address("" if named is None else named[1], part.strip()[0 if named is None else named.end() :])

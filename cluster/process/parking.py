@@ -1,0 +1,38 @@
+"""Waiting inside a request: while it waits, it does not count among the requests that are being handled.
+
+A request that waits for records, replicas or a change of the cluster may do so for minutes, and thousands may wait at
+once. Source: Kafka's purgatories, in which a request occupies no handler thread.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Final, Protocol
+
+
+class Parkable(Protocol):
+    """A request that is being handled."""
+
+    def park(self) -> None:
+        """From now on the request counts as waiting; no effect the second time."""
+        ...
+
+    async def resume(self) -> None:
+        """Wait for the turn to go on: thousands of requests may be woken at once."""
+        ...
+
+
+CURRENT: Final[ContextVar[Parkable | None]] = ContextVar("CURRENT", default=None)
+"""The request that is being handled in this context; tasks started by it inherit it. None: not a call of a server."""
+
+
+@asynccontextmanager
+async def parked() -> AsyncIterator[None]:
+    """Where a request waits: inside, it does not count as being handled."""
+    request = CURRENT.get()
+    if request is None:
+        yield
+        return
+    request.park()
+    yield
+    await request.resume()

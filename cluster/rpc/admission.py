@@ -1,0 +1,235 @@
+"""Admission of calls: which are let in under load, by kind, connection and address.
+
+A call takes a place among the open ones until it has ended, one among those being handled until it waits or is
+answered, and room for its bytes. What is refused is refused with RESOURCE_EXHAUSTED, the name of the setting, and what
+to do. One object for all listeners of a process. Source: Kafka SocketServer (ConnectionQuotas, memoryPool),
+RequestChannel; the data plane and the control plane of KIP-291.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from cluster.errors import ApiError
+from cluster.process.metrics import Metrics
+from cluster.rpc.admission_limits import AdmissionLimits
+from cluster.rpc.admission_refusals import no_room, not_received, too_many, too_many_connections
+from cluster.rpc.budgets import Budget, Peer
+from cluster.rpc.call_kinds import CallKind
+from cluster.rpc.memory_pool import LATE_AFTER_S, MemoryPool, Reception
+from cluster.rpc.turns import Turn, Turns
+
+WAITING_BYTES_MAX: Final = 65_536
+"""A larger request that was read without room for it is refused instead of waiting for room."""
+Recognize = Callable[[Any], CallKind | None]
+"""The kind of a call by its request, where it differs from that of its method."""
+
+
+class Admission:
+    """The budgets of one process."""
+
+    def __init__(self, limits: AdmissionLimits, metrics: Metrics, recognize: Recognize = lambda _: None) -> None:
+        self.limits = limits
+        self.recognize = recognize
+        self.turns = Turns()
+        self.memory = MemoryPool(limits.queued_max_request_bytes, limits.socket_request_max_bytes)
+        self.handled = Budget(limits.queued_max_requests)
+        self.open = Budget(limits.klamm_max_open_requests)
+        self._connections: dict[str, Counter[str]] = {}
+        """Open calls by address and connection."""
+        self._refused = {
+            kind: metrics.meter("klamm.network", "Admission", "RefusedRequestsPerSec", kind=kind.label)
+            for kind in CallKind
+        }
+        self._expose(metrics)
+
+    def admit(self, kind: CallKind, peer: Peer) -> "Call":
+        """Let a call in; raises ApiError that says which budget is used up."""
+        self.check(kind, peer)
+        return Call(self, kind, peer)
+
+    def check(self, kind: CallKind, peer: Peer) -> None:
+        """Raises ApiError if there is no room for a call."""
+        refused = self._refusal(kind, peer)
+        if refused is not None:
+            self.count_refusal(kind)
+            raise refused
+
+    def count_refusal(self, kind: CallKind) -> None:
+        self._refused[kind].mark()
+
+    def enter(self, kind: CallKind, peer: Peer) -> None:
+        """A call is open and being handled."""
+        self.open.take(kind, peer, 1)
+        self.handled.take(kind, peer, 1)
+        self._connections.setdefault(peer.address, Counter())[peer.connection] += 1
+
+    def leave(self, kind: CallKind, peer: Peer) -> None:
+        """A call has ended, after it was no longer being handled."""
+        self.open.give_back(kind, peer, 1)
+        connections = self._connections[peer.address]
+        connections[peer.connection] -= 1
+        if not connections[peer.connection]:
+            del connections[peer.connection]
+            if not connections:
+                del self._connections[peer.address]
+
+    def _refusal(self, kind: CallKind, peer: Peer) -> ApiError | None:
+        for budget, doing, setting in (
+            (self.handled, "being handled", "queued.max.requests"),
+            (self.open, "open", "klamm.max.open.requests"),
+        ):
+            bound = budget.obstacle(kind, peer, 1)
+            if bound is not None:
+                return too_many(budget, bound, kind, doing, setting)
+        known = self._connections.get(peer.address, ())
+        limit = self.limits.max_connections_per_ip
+        if kind is not CallKind.CONTROL and len(known) >= limit and peer.connection not in known:
+            return too_many_connections(peer, limit)
+        return None
+
+    def _expose(self, metrics: Metrics) -> None:
+        def read(domain: str, type_: str, name: str, value: Callable[[], float]) -> None:
+            metrics.readings(domain, type_, name, lambda: [({}, value())])
+
+        def of_kinds(budget: Budget) -> list[tuple[dict[str, str], float]]:
+            return [({"kind": kind.label}, budget.used_by(kind)) for kind in CallKind]
+
+        used = self.memory.budget
+        read("kafka.network", "RequestChannel", "RequestQueueSize", lambda: self.memory.waiting)
+        read("kafka.network", "SocketServer", "MemoryPoolUsed", lambda: used.used)
+        read("kafka.network", "SocketServer", "MemoryPoolAvailable", lambda: max(0, used.total - used.used))
+        read("kafka.server", "socket-server-metrics", "connection-count", self._connection_count)
+        metrics.readings("klamm.network", "Admission", "HandledRequests", lambda: of_kinds(self.handled))
+        metrics.readings("klamm.network", "Admission", "OpenRequests", lambda: of_kinds(self.open))
+
+    def _connection_count(self) -> int:
+        """Connections with open calls."""
+        return sum(map(len, tuple(self._connections.values())))
+
+
+class Call:
+    """A call that was let in. `end` is called once, however it ends."""
+
+    __slots__ = ("_admission", "_bytes", "_is_handled", "_reserved", "_response_bytes", "_turn", "kind", "peer")
+
+    def __init__(self, admission: Admission, kind: CallKind, peer: Peer) -> None:
+        self.kind, self.peer = kind, peer
+        self._admission = admission
+        self._bytes = 0
+        self._response_bytes = self._reserved = 0
+        """What a response may need, and how much of it is part of `_bytes` now."""
+        self._is_handled = True
+        self._turn: Turn | None = None
+        admission.enter(kind, peer)
+
+    async def receive(self, read: Callable[[], Awaitable[Any]]) -> Any:
+        """Read the request. Raises ApiError if there is no room for it, or if it does not arrive in time."""
+        limits, memory = self._admission.limits, self._admission.memory
+        # In a stream of requests, the one before has been answered.
+        self._hold(0)
+        reception: Reception | None = None
+        late: asyncio.TimerHandle | None = None
+        try:
+            async with asyncio.timeout(limits.klamm_request_transfer_timeout_ms / 1000) as limit:
+                if self.kind is CallKind.PRODUCE:
+                    await memory.room_for_request(self.kind, self.peer, limits.socket_request_max_bytes)
+                    self._bytes = limits.socket_request_max_bytes
+                reception = Reception(self.kind, limit)
+                if self._bytes:
+                    memory.begin(reception)
+                elif self.kind is not CallKind.CONTROL:
+                    late = asyncio.get_running_loop().call_later(LATE_AFTER_S, self._reserve_late, reception)
+                data = await read()
+                await self._received(len(data) if isinstance(data, bytes) else 0)
+                return data
+        except TimeoutError:
+            self._admission.count_refusal(self.kind)
+            raise not_received(limits, reception) from None
+        finally:
+            if late is not None:
+                late.cancel()
+            if reception is not None:
+                memory.end(reception)
+
+    def _reserve_late(self, reception: Reception) -> None:
+        amount = self._admission.limits.socket_request_max_bytes
+        if self._admission.memory.room_for_late_request(reception, self.peer, amount):
+            self._bytes = amount
+        else:
+            reception.cut_off()
+
+    async def _received(self, size: int) -> None:
+        """Count a request at its size. A small one for which there was no room reserved may wait for it."""
+        if size > self._bytes:
+            memory, more = self._admission.memory, size - self._bytes
+            if size > WAITING_BYTES_MAX and not memory.has_room(self.kind, self.peer, more):
+                self._admission.count_refusal(self.kind)
+                raise no_room(self._admission.limits, size)
+            await memory.room_for_request(self.kind, self.peer, more)
+            self._bytes = size
+        self._hold(size)
+
+    def reclassify(self, kind: CallKind) -> None:
+        """Count as another kind from now on; raises ApiError if there is no room for it."""
+        if kind is not self.kind:
+            self._admission.check(kind, self.peer)
+            held = self._bytes
+            self._leave_handled()
+            self._hold(0)
+            self._admission.leave(self.kind, self.peer)
+            self.kind = kind
+            self._admission.enter(kind, self.peer)
+            self._is_handled = True
+            self._hold(held)
+
+    async def expect_response(self, amount: int) -> None:
+        """Wait for room for a response of up to `amount` bytes, now and again after each time the call was parked."""
+        self._response_bytes = min(amount, self._admission.limits.socket_request_max_bytes)
+        await self._room_for_response()
+
+    def park(self) -> None:
+        self._end_turn()
+        self._leave_handled()
+        self._hold(self._bytes - self._reserved)
+        self._reserved = 0
+
+    async def resume(self) -> None:
+        self._turn = await self._admission.turns.take(self.kind)
+        await self._room_for_response()
+
+    def answered(self, response_bytes: int) -> None:
+        """The request was handled; a response of this size is about to be sent."""
+        self._leave_handled()
+        self._hold(response_bytes)
+
+    def end(self) -> None:
+        self._end_turn()
+        self._leave_handled()
+        self._hold(0)
+        self._admission.leave(self.kind, self.peer)
+
+    def _hold(self, amount: int) -> None:
+        """The bytes of the call that are in memory are `amount`, instead of those reserved."""
+        self._admission.memory.resize(self.kind, self.peer, self._bytes, amount)
+        self._bytes = amount
+
+    async def _room_for_response(self) -> None:
+        if self._response_bytes and not self._reserved:
+            memory = self._admission.memory
+            if not memory.has_room(self.kind, self.peer, self._response_bytes):
+                self._leave_handled()
+            await memory.room_for_response(self.kind, self.peer, self._response_bytes)
+            self._reserved = self._response_bytes
+            self._bytes += self._reserved
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.end()
+            self._turn = None
+
+    def _leave_handled(self) -> None:
+        if self._is_handled:
+            self._is_handled = False
+            self._admission.handled.give_back(self.kind, self.peer, 1)

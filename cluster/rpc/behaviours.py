@@ -1,0 +1,169 @@
+"""What a server does with each call: let it in, receive the request, hand it to the handler, send the response.
+
+Every method is registered as one with a stream of requests, which is the same on the wire: so the call is known before
+its message is read, and is let in or refused first.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn
+
+import grpc
+import structlog
+
+from cluster.errors import ApiError, ClusterError, ErrorCode
+from cluster.process.metrics import Metrics
+from cluster.process.parking import CURRENT
+from cluster.process.request_metrics import RequestMetrics
+from cluster.requests.context import RequestContext, RequestHandler
+from cluster.requests.data import FetchRequest
+from cluster.rpc.admission import Admission, Call
+from cluster.rpc.budgets import Peer
+from cluster.rpc.call_kinds import CallKind, kind_of
+from cluster.rpc.channels import REPLICA_HEADER
+from cluster.rpc.methods import Method
+from cluster.rpc.status import status_of
+
+PRINCIPAL_HEADER: Final = "klamm-principal"
+"""The caller's claimed identity; not verified."""
+HEADER_LENGTH_MAX: Final = 256
+"""Principal and request id are repeated in every record of what a request leads to."""
+REQUEST_ID_HEADER: Final = "x-request-id"
+
+_log = structlog.stdlib.get_logger()
+
+ServicerContext = grpc.aio.ServicerContext[Any, Any]
+Behaviour = Callable[[Any, ServicerContext], Awaitable[Any]]
+
+
+class Behaviours:
+    """Behaviours of the calls of one listener."""
+
+    def __init__(
+        self, handler: RequestHandler, admission: Admission, metrics: Metrics, *, listener: str, is_control: bool
+    ) -> None:
+        self._handler, self._admission = handler, admission
+        self._listener, self._is_control = listener, is_control
+        self._metrics = RequestMetrics(metrics)
+
+    def handler_of(self, method: Method) -> Any:
+        """The method's handler for the library."""
+        if method.streams:
+            return grpc.stream_stream_rpc_method_handler(self._streaming(method))
+        return grpc.stream_unary_rpc_method_handler(self._unary(method))
+
+    def _unary(self, method: Method) -> Behaviour:
+        # Messages arrive as bytes: the library would map a decoding error to a wrong status.
+        async def behave(_: object, call: ServicerContext) -> bytes:
+            context, admitted, data = await self._receive(method, call)
+            with self._metrics.measure(method.name, len(data)) as measured:
+                try:
+                    request = method.request.decode(data)
+                    # The records of the request are in it a second time.
+                    del data
+                    measured.api = _api_name(method, request)
+                    await self._recognize(admitted, request)
+                    response = await self._handler.handle(context, request)
+                    measured.handled(getattr(response, "error_code", ErrorCode.NONE))
+                    answer = method.response.encode(response)
+                    admitted.answered(len(answer))
+                    return answer
+                except ClusterError as error:
+                    measured.error_code = error.code
+                    await abort(call, error)
+                except Exception as error:
+                    measured.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+                    _log.exception(
+                        "Request failed", method=method.path, peer=context.peer, request_id=context.request_id
+                    )
+                    await abort(call, ApiError(measured.error_code, f"{type(error).__name__}: {error}"))
+
+        return behave
+
+    def _streaming(self, method: Method) -> Behaviour:
+        async def behave(_: object, call: ServicerContext) -> None:
+            context, admitted, data = await self._receive(method, call)
+            try:
+                responses = await self._handler.handle(context, method.request.decode(data))
+                admitted.park()
+                async for response in responses:
+                    await call.write(method.response.encode(response))
+            except ClusterError as error:
+                await abort(call, error)
+            except Exception as error:
+                _log.exception("Stream failed", method=method.path, peer=context.peer)
+                await abort(call, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
+
+        return behave
+
+    async def _receive(self, method: Method, call: ServicerContext) -> tuple[RequestContext, Call, bytes]:
+        try:
+            context = request_context(call, self._listener)
+            admitted, data = await admit_and_receive(self._admission, self._kind_of(method, call), call)
+        except ApiError as error:
+            self._metrics.errors(method.name, error.code).mark()
+            await abort(call, error)
+        return context, admitted, data
+
+    def _kind_of(self, method: Method, call: ServicerContext) -> CallKind:
+        kind = kind_of(method.request_type)
+        if kind is CallKind.CONTROL and not self._is_control:
+            # Of a broker that knows no other listener, or of somebody who has no business to send it.
+            return CallKind.ADMIN
+        if kind is CallKind.FETCH and _header(call, REPLICA_HEADER):
+            # Its request will tell; until then it must not wait behind those of consumers.
+            return CallKind.REPLICATION
+        return kind
+
+    async def _recognize(self, admitted: Call, request: Any) -> None:
+        admitted.reclassify(self._admission.recognize(request) or admitted.kind)
+        if isinstance(request, FetchRequest):
+            await admitted.expect_response(request.max_bytes)
+
+
+async def admit_and_receive(admission: Admission, kind: CallKind, call: ServicerContext) -> tuple[Call, bytes]:
+    """Let a call in until it has ended, make it the current one, and receive its request. Raises ApiError."""
+    admitted = admission.admit(kind, Peer.parse(call.peer()))
+    call.add_done_callback(lambda _: admitted.end())  # type: ignore[arg-type]  # The stubs want a generic function.
+    # Not reset: the context is that of the call's task and ends with it.
+    CURRENT.set(admitted)
+    data = await admitted.receive(call.read)
+    if not isinstance(data, bytes):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the call has no request message")
+    return admitted, data
+
+
+async def abort(call: ServicerContext, error: ClusterError) -> NoReturn:
+    status = status_of(error)
+    await call.abort(status.code, status.details, status.trailing_metadata)
+    raise AssertionError("abort raises")
+
+
+def request_context(call: ServicerContext, listener: str) -> RequestContext:
+    """The caller's data from the call's metadata and deadline. Raises ApiError for a header that is too long."""
+    headers = {str(key): value for key, value in call.invocation_metadata() or ()}
+    for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER):
+        if len(headers.get(name, "")) > HEADER_LENGTH_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"the header has more than {HEADER_LENGTH_MAX} characters",
+                field=name,
+                value=f"{str(headers[name])[:20]}…",
+            )
+    remaining_s = call.time_remaining()
+    return RequestContext(
+        peer=call.peer(),
+        principal=str(headers.get(PRINCIPAL_HEADER, "ANONYMOUS")),
+        timeout_ms=None if remaining_s is None else max(0, int(remaining_s * 1000)),
+        request_id=str(headers.get(REQUEST_ID_HEADER, "")),
+        listener=listener,
+    )
+
+
+def _header(call: ServicerContext, name: str) -> str:
+    return next((str(value) for key, value in call.invocation_metadata() or () if key == name), "")
+
+
+def _api_name(method: Method, request: Any) -> str:
+    if isinstance(request, FetchRequest):
+        return "FetchFollower" if request.replica_id >= 0 else "FetchConsumer"
+    return method.name

@@ -1,0 +1,203 @@
+"""The bytes of all requests and responses in flight, under one budget; what finds no room waits.
+
+A request's size is unknown before it has been read. For those that are large as a rule (produce), room for the largest
+is reserved first and the difference given back afterwards; they wait newest first, because under overload the callers
+of the oldest have given up. Others are read at once, and need that room only if they take long to arrive. Responses
+wait in order, and before requests. Source: Kafka SimpleMemoryPool (`queued.max.request.bytes`).
+"""
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from typing import Final
+
+from cluster.rpc.budgets import Bound, Budget, Peer
+from cluster.rpc.call_kinds import CallKind
+
+LATE_AFTER_S: Final = 0.05
+"""A request that was not there at once needs room for the largest one from this time on. What may arrive within it is
+limited by the network.
+"""
+SLOW_AFTER_S: Final = 2.0
+"""A request that takes longer to arrive makes way for one that waits."""
+
+
+class _Waiting:
+    """A call that waits for `amount` bytes."""
+
+    __slots__ = ("amount", "granted", "kind", "peer")
+
+    def __init__(self, kind: CallKind, peer: Peer, amount: int) -> None:
+        self.kind, self.peer, self.amount = kind, peer, amount
+        self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Reception:
+    """A request that is being received. `limit` is the timeout around it; `is_cut`: it made way for another one."""
+
+    __slots__ = ("is_cut", "kind", "limit", "since")
+
+    def __init__(self, kind: CallKind, limit: asyncio.Timeout) -> None:
+        self.kind, self.limit = kind, limit
+        self.since = asyncio.get_running_loop().time()
+        self.is_cut = False
+
+    def cut_off(self) -> None:
+        self.is_cut = True
+        self.limit.reschedule(asyncio.get_running_loop().time())
+
+
+class _Queue:
+    """The waiting calls of one kind. Those that wait for their own connection or address are kept apart, so that the
+    others need not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.ready: deque[_Waiting] = deque()
+        self._blocked: defaultdict[str, deque[_Waiting]] = defaultdict(deque)
+
+    def block(self, waiting: _Waiting, bound: Bound) -> None:
+        holder = waiting.peer.connection if bound is Bound.CONNECTION else waiting.peer.address
+        self._blocked[holder].append(waiting)
+
+    def unblock(self, peer: Peer) -> None:
+        """Let one call try again that waits for this connection, and one that waits for the address."""
+        for holder in peer:
+            blocked = self._blocked.get(holder)
+            while blocked:
+                waiting = blocked.popleft()
+                if not waiting.granted.done():
+                    self.ready.appendleft(waiting)
+                    break
+            if blocked is not None and not blocked:
+                del self._blocked[holder]
+
+
+class MemoryPool:
+    """Room for `total` bytes, of which one request may need `request_bytes_max`. Control calls never wait for room."""
+
+    def __init__(self, total: int, request_bytes_max: int) -> None:
+        # Besides what a connection holds already, there must be room for its next request.
+        self.budget = Budget(total, smallest=2 * request_bytes_max)
+        self._responses = {kind: _Queue() for kind in CallKind}
+        self._requests = {kind: _Queue() for kind in CallKind}
+        self._receiving: dict[Reception, None] = {}
+        self._relief: asyncio.TimerHandle | None = None
+        self._waiting_of: Counter[CallKind] = Counter()
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests and responses that wait for room."""
+        return self._waiting_of.total()
+
+    async def room_for_request(self, kind: CallKind, peer: Peer, amount: int) -> None:
+        """Use `amount` more bytes, once there is room."""
+        if not self._take(kind, peer, amount):
+            waiting = _Waiting(kind, peer, amount)
+            self._requests[kind].ready.append(waiting)
+            await self._wait(waiting)
+
+    async def room_for_response(self, kind: CallKind, peer: Peer, amount: int) -> None:
+        """Use `amount` more bytes, once there is room and those that waited before have been served."""
+        if self._responses[kind].ready or not self._take(kind, peer, amount):
+            waiting = _Waiting(kind, peer, amount)
+            self._responses[kind].ready.append(waiting)
+            await self._wait(waiting)
+
+    def resize(self, kind: CallKind, peer: Peer, amount: int, to: int) -> None:
+        """Correct what was reserved, `amount`, to what is there."""
+        if to > amount:
+            self.budget.take(kind, peer, to - amount)
+        elif to < amount:
+            self.budget.give_back(kind, peer, amount - to)
+            self._responses[kind].unblock(peer)
+            self._requests[kind].unblock(peer)
+            self._grant()
+
+    def begin(self, reception: Reception) -> None:
+        """The room for this request is used until `end`."""
+        self._receiving[reception] = None
+
+    def room_for_late_request(self, reception: Reception, peer: Peer, amount: int) -> bool:
+        """Use `amount` more bytes for a request that takes long, in place of one that takes longer if need be.
+
+        As much again must remain free: requests that do not arrive must not take the room of those that do.
+        """
+        if not self.has_room(reception.kind, peer, 2 * amount):
+            slowest = self._slowest(reception.kind)
+            if slowest is None or slowest.since + SLOW_AFTER_S > asyncio.get_running_loop().time():
+                return False
+            self._cut_off(slowest)
+        self.budget.take(reception.kind, peer, amount)
+        self.begin(reception)
+        return True
+
+    def end(self, reception: Reception) -> None:
+        self._receiving.pop(reception, None)
+
+    def has_room(self, kind: CallKind, peer: Peer, amount: int) -> bool:
+        return kind is CallKind.CONTROL or self.budget.obstacle(kind, peer, amount) is None
+
+    def _take(self, kind: CallKind, peer: Peer, amount: int) -> bool:
+        if not self.has_room(kind, peer, amount):
+            return False
+        self.budget.take(kind, peer, amount)
+        return True
+
+    async def _wait(self, waiting: _Waiting) -> None:
+        self._waiting_of[waiting.kind] += 1
+        self._grant()
+        try:
+            await waiting.granted
+        except asyncio.CancelledError:
+            if waiting.granted.done() and not waiting.granted.cancelled():
+                self.resize(waiting.kind, waiting.peer, waiting.amount, 0)
+            raise
+        finally:
+            self._waiting_of[waiting.kind] -= 1
+
+    def _grant(self) -> None:
+        """Give room to those waiting, higher kinds first."""
+        for kind in CallKind:
+            if self._serve(self._responses[kind], newest_first=False):
+                self._serve(self._requests[kind], newest_first=True)
+        self._relieve()
+
+    def _serve(self, queue: _Queue, *, newest_first: bool) -> bool:
+        """Whether all could be served, but for those that wait for their own connection or address."""
+        while queue.ready:
+            waiting = queue.ready.pop() if newest_first else queue.ready.popleft()
+            if waiting.granted.done():
+                continue
+            obstacle = self.budget.obstacle(waiting.kind, waiting.peer, waiting.amount)
+            match obstacle:
+                case None:
+                    self.budget.take(waiting.kind, waiting.peer, waiting.amount)
+                    waiting.granted.set_result(None)
+                case Bound.KIND:
+                    (queue.ready.append if newest_first else queue.ready.appendleft)(waiting)
+                    return False
+                case _:
+                    queue.block(waiting, obstacle)
+        return True
+
+    def _relieve(self) -> None:
+        """While requests wait, cut off one that takes long to arrive, or come back when it will have taken long."""
+        urgent = next((kind for kind in CallKind if self._waiting_of[kind]), None)
+        slowest = None if urgent is None or self._relief is not None else self._slowest(urgent)
+        if slowest is not None:
+            loop = asyncio.get_running_loop()
+            self._relief = loop.call_at(max(slowest.since + SLOW_AFTER_S, loop.time()), self._end_relief, slowest)
+
+    def _slowest(self, kind: CallKind) -> Reception | None:
+        """The request that has been arriving longest, of those that are no more urgent than `kind`."""
+        return next((reception for reception in self._receiving if reception.kind >= kind), None)
+
+    def _end_relief(self, slow: Reception) -> None:
+        self._relief = None
+        if slow in self._receiving and self.waiting:
+            self._cut_off(slow)
+        self._relieve()
+
+    def _cut_off(self, slow: Reception) -> None:
+        slow.cut_off()
+        self.end(slow)

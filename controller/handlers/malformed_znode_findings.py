@@ -1,0 +1,67 @@
+"""The malformed znodes of the cluster for DescribeFindings, each with its path and why it is skipped.
+
+Those of brokers, topics and partitions are what the controller found when it last read them, which watches keep up to
+date; the others are read for the answer. Source: klamm. BD-5
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from cluster.bounds import shortened
+from cluster.requests.cluster import Finding
+from cluster.znodes import paths
+from cluster.znodes.checks import why_malformed
+from controller.active_controller import ActiveController
+from controller.ports import ZooKeeperReads
+
+_ALONE: Final = (
+    paths.CONTROLLER,
+    paths.CONTROLLER_EPOCH,
+    paths.FEATURE,
+    paths.CLUSTER_ID,
+    paths.PRODUCER_ID_BLOCK,
+    paths.REASSIGN_PARTITIONS,
+    paths.PREFERRED_REPLICA_ELECTION,
+)
+_PARENTS: Final = (
+    paths.CONTROLLERS_IDS,
+    paths.CONFIG_BROKERS,
+    paths.CONFIG_TOPICS,
+    paths.CONFIG_CHANGES,
+    paths.DELETE_TOPICS,
+)
+MALFORMED_ZNODE: Final = "malformed_znode"
+_PATH_LENGTH: Final = 400
+
+
+async def malformed_znodes(active: ActiveController) -> list[Finding]:
+    """One finding per malformed znode, sorted by path. Raises ZooKeeperError."""
+    found = dict(active.store.malformed.items()) | await _read_the_others(active.reads)
+    return [znode_finding(path, found[path]) for path in sorted(found)]
+
+
+async def _read_the_others(zookeeper: ZooKeeperReads) -> dict[str, str]:
+    listed = await zookeeper.children_many(_PARENTS)
+    children = (f"{parent}/{name}" for parent, names in zip(_PARENTS, listed, strict=True) for name in names or ())
+    return await malformed_of(zookeeper, (*_ALONE, *children))
+
+
+async def malformed_of(zookeeper: ZooKeeperReads, wanted: Iterable[str]) -> dict[str, str]:
+    """Path -> why, for those of the znodes that are malformed. Raises ZooKeeperError."""
+    examined = tuple(wanted)
+    found: dict[str, str] = {}
+    for path, znode in zip(examined, await zookeeper.get_many(examined), strict=True):
+        why = None if znode is None else why_malformed(path, znode.data)
+        if why is not None:
+            found[path] = why
+    return found
+
+
+def znode_finding(path: str, why: str) -> Finding:
+    """The finding about a malformed znode; a long or unprintable path is shortened."""
+    named = path if path.isascii() and path.isprintable() and len(path) <= _PATH_LENGTH else shortened(path)
+    partition = paths.partition_of_state_path(path)
+    detail = f"{named}: {why}; it is skipped until it is repaired or deleted"
+    if partition is not None:
+        return Finding(MALFORMED_ZNODE, detail, partition.topic, partition.partition)
+    return Finding(MALFORMED_ZNODE, detail)
