@@ -19,6 +19,8 @@ from cluster.requests.agents import (
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
 )
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.control import ControlRequest, ControlResponse
@@ -133,22 +135,22 @@ class SimulatedBrokerClient:
         self._network, self._source, self._listeners = network, source, listeners
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
-        response = await self._call(broker, request)
+        response = await self._network.call(self._source, self._address(broker), request)
         assert isinstance(response, ControlResponse), f"broker {broker.id} answered {response!r}"
         return response
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
-        response = await self._call(broker, DescribeReplicasRequest(recovers))
+        response = await self._network.call(self._source, self._address(broker), DescribeReplicasRequest(recovers))
         assert isinstance(response, DescribeReplicasResponse), f"broker {broker.id} answered {response!r}"
         return response
 
-    async def forget(self, broker: Broker) -> None:
-        """No effect: no connections are kept."""
-
-    async def _call(self, broker: Broker, request: object) -> object:
+    def _address(self, broker: Broker) -> str:
         endpoint = self._listeners.control_endpoint(broker.endpoints)
         assert endpoint is not None, f"broker {broker.id} has no endpoint of {self._listeners}"
-        return await self._network.call(self._source, endpoint.address, request)
+        return endpoint.address
+
+    async def forget(self, broker: Broker) -> None:
+        """No effect: no connections are kept."""
 
 
 class SimulatedClusterClient:
@@ -164,6 +166,11 @@ class SimulatedClusterClient:
         self, controller: Endpoint, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse:
         return await self._call(controller, request, ControlledShutdownResponse)
+
+    async def report_damaged_replicas(
+        self, controller: Endpoint, request: ReportDamagedReplicasRequest
+    ) -> ReportDamagedReplicasResponse:
+        return await self._call(controller, request, ReportDamagedReplicasResponse)
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:
         return await self._call(leader, request, FetchResponse)

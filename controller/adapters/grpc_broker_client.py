@@ -29,7 +29,7 @@ class GrpcBrokerClient:
         self._listeners = settings.listener_names
 
     async def send(self, broker: Broker, request: control.ControlRequest) -> control.ControlResponse:
-        address = self._reachable_address(broker)
+        address = self._address_or_raise(broker)
         try:
             response: control.ControlResponse = await self._client.call(address, request, self._timeout_ms)
         except RequestTooLargeError as error:
@@ -45,7 +45,7 @@ class GrpcBrokerClient:
         return response
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
-        address = self._reachable_address(broker)
+        address = self._address_or_raise(broker)
         response = await self._client.call(address, DescribeReplicasRequest(recovers), self._timeout_ms)
         assert isinstance(response, DescribeReplicasResponse)
         return response
@@ -58,7 +58,7 @@ class GrpcBrokerClient:
     async def close(self) -> None:
         await self._client.close()
 
-    def _reachable_address(self, broker: Broker) -> str:
+    def _address_or_raise(self, broker: Broker) -> str:
         address = self._address(broker)
         if address is None:
             names = self._listeners
