@@ -12,7 +12,8 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.chaos.cluster import BROKERS, CONTROLLERS, ZOOKEEPER, ChaosCluster
+from cluster.local_cluster import ZOOKEEPER
+from tests.chaos.cluster import BROKERS, CONTROLLERS, ChaosCluster
 from tests.chaos.faults import disks, files, links, mixes, processes, zookeeper
 from tests.chaos.faults.registry import FAULTS, Fault
 from tests.chaos.isolation import Capability, find_missing, isolate

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.local_cluster import ZOOKEEPER
+from cluster.local_cluster import CONTROLLER, ZOOKEEPER
 from deploy.local.processes import choose_free_ports
 from deploy.local.zookeeper import is_serving, prepare
 from tests.chaos import shim
@@ -157,7 +157,9 @@ class ChaosCluster:
             return
         environment = {key: value for key, value in os.environ.items() if not key.startswith("KLAMM_")}
         if process.control is not None and self._library is not None:
-            environment |= process.control.environment(self._library, self.disk(name))
+            # A controller's disk is that of its state-change log, which is all that it writes.
+            failing = self.folder / "state-changes" / name if process.role == CONTROLLER else self.disk(name)
+            environment |= process.control.environment(self._library, failing)
         command = [*(self.network.prefix(name) if self.network else []), *self._command(process)]
         with self.log(name).open("ab") as output:
             process.child = subprocess.Popen(  # noqa: ASYNC220 - It is waited for elsewhere.

@@ -50,7 +50,8 @@ def isolate(arguments: Sequence[str]) -> None:
     ):
         return
     command = [*_UNSHARE, sys.executable, "-m", "tests.chaos", *arguments]
-    os.execvpe(command[0], command, {**os.environ, _INSIDE: "yes"})
+    # gRPC would log each connection that a fault ends.
+    os.execvpe(command[0], command, {"GRPC_VERBOSITY": "NONE", **os.environ, _INSIDE: "yes"})
 
 
 def find_missing() -> Mapping[Capability, str]:

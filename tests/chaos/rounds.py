@@ -34,7 +34,7 @@ READ_S: Final = 60.0
 UNNOTICED_S: Final = 12.0
 """Producers may wait so long without a finding: sessions, elections and retries take their time."""
 _POLL_S: Final = 0.3
-_TOPIC: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "segment.bytes": "65536"}
+_TOPIC: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "segment.bytes": "24000"}
 _REPORTED: Final = 20
 
 

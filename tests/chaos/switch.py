@@ -39,10 +39,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Link(NamedTuple):
-    """What happens to packets of one direction. `drop`, `reset`: probabilities; `rate`: bytes per second, 0: any."""
+    """What happens to packets of one direction. `drop`, `reset`: probabilities; `rate`: bytes per second, 0: any.
+
+    `jitter_ms`: up to so much more delay, each packet for itself, so that they overtake one another.
+    """
 
     drop: float = 0.0
     delay_ms: float = 0.0
+    jitter_ms: float = 0.0
     rate: float = 0.0
     reset: float = 0.0
 
@@ -89,7 +93,7 @@ class Switch:
             self._write(destination, resets[1])
             return
         now = time.monotonic()
-        due = now + link.delay_ms / 1000
+        due = now + (link.delay_ms + self._random.uniform(0, link.jitter_ms)) / 1000
         if link.rate:
             begin = max(now, self._free_at[source, destination])
             if begin - now > 5:
@@ -185,6 +189,13 @@ def _hold_namespace(number: int) -> tuple[int, int]:
     return pid, descriptors[0]
 
 
+def _release(holders: list[int]) -> None:
+    """End the holders. They have copies of our descriptors, and a device is gone when nobody has it open any more."""
+    for pid in holders:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def parse_rules(hosts: list[str], line: str) -> dict[tuple[int, int], Link]:
     """All rules of one line: `[[source, destination, {"drop": 1.0}], …]`."""
     rules: list[tuple[str, str, dict[str, Any]]] = json.loads(line)
@@ -210,6 +221,7 @@ def main(hosts: list[str]) -> None:
                 continue
             line = sys.stdin.readline()
             if not line:
+                _release([pid for host, pid in holders.items() if host != CLIENTS])
                 return
             switch.rules = parse_rules(hosts, line)
             print("ok", flush=True)

@@ -62,9 +62,12 @@ class Table:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
-        # A run may have been ended in the middle of a line.
-        rows = [msgspec.json.decode(line, type=Row) for line in lines if line.endswith(b"\n")]
+        content = file.read_bytes() if file.exists() else b""
+        # A run may have been ended in the middle of a line, which the next one must not continue.
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            file.write_bytes(whole)
+        rows = [msgspec.json.decode(line, type=Row) for line in whole.splitlines()]
         self.rows = {(row.seed, row.fault): row for row in rows}
 
     def has(self, seed: int, fault: str) -> bool:

@@ -7,7 +7,9 @@ import os
 import resource
 from pathlib import Path
 
+from cluster.local_cluster import ZOOKEEPER
 from tests.chaos.cluster import BROKERS, CONTROLLERS, SESSION_S
+from tests.chaos.faults.processes import kill_for
 from tests.chaos.faults.registry import Round, fault
 from tests.chaos.isolation import Capability
 
@@ -76,8 +78,30 @@ async def fsync_hangs(on: Round) -> None:
 
 @fault("fsync-hangs-of-controller", Capability.SHIM)
 async def fsync_hangs_of_controller(on: Round) -> None:
-    """Its state-change log is not on the disk that hangs; nothing should depend on it."""
+    """The disk of its state-change log."""
     await _fail_calls(on, await on.controller(), "sync_hangs", 1, (3, SESSION_S + 3))
+
+
+@fault("write-error-of-controller", Capability.SHIM)
+async def write_error_of_controller(on: Round) -> None:
+    """The disk of its state-change log is full while it elects leaders."""
+    controller, leader = await on.controller(), await on.leader(on.partition())
+    await asyncio.gather(
+        _fail_calls(on.part("disk"), controller, "write_errno", errno.ENOSPC, (SESSION_S + 2, SESSION_S + 4)),
+        kill_for(on.part("kill"), [leader], 1, SESSION_S),
+    )
+
+
+@fault("fsync-hangs-of-zookeeper", Capability.SHIM)
+async def fsync_hangs_of_zookeeper(on: Round) -> None:
+    """No session is renewed and no write answered for as long."""
+    await _fail_calls(on, ZOOKEEPER, "sync_hangs", 1, (3, SESSION_S + 4))
+
+
+@fault("write-error-of-zookeeper", Capability.SHIM)
+async def write_error_of_zookeeper(on: Round) -> None:
+    number = on.random.choice([errno.EIO, errno.ENOSPC])
+    await _fail_calls(on, ZOOKEEPER, "write_errno", number, (1, SESSION_S + 2))
 
 
 @fault("descriptors")

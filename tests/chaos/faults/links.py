@@ -135,6 +135,15 @@ async def delay(on: Round) -> None:
         await fail(on, f"{milliseconds:.0f} ms from {broker}", from_, Link(delay_ms=milliseconds), (8, 12))
 
 
+@fault("jitter", NETWORK, mixes=True)
+async def jitter(on: Round) -> None:
+    """Packets overtake one another, everywhere."""
+    hosts = (*_ALL, CLIENTS)
+    milliseconds = on.random.uniform(20, 150)
+    link = Link(jitter_ms=milliseconds)
+    await fail(on, f"up to {milliseconds:.0f} ms, packets overtake one another", one_way(hosts, hosts), link, (6, 10))
+
+
 @fault("throttle", NETWORK, mixes=True)
 async def throttle(on: Round) -> None:
     """A leader behind a link too narrow for its followers."""

@@ -5,7 +5,6 @@ import time
 
 from tests.chaos.cluster import BROKERS, CONTROLLERS, SESSION_S, ZOOKEEPER
 from tests.chaos.faults.registry import Round, fault
-from tests.chaos.producers import PARTITIONS
 
 
 async def kill_for(on: Round, names: list[str], shortest: float = 0.2, longest: float = SESSION_S + 3) -> None:
@@ -97,14 +96,13 @@ async def kill_repeatedly(on: Round) -> None:
 
 @fault("rolling-restart")
 async def rolling_restart(on: Round) -> None:
-    """Each process in turn, gracefully, as for an upgrade; a broker once the one before it has registered."""
+    """Processes in turn, gracefully, as for an upgrade, each once the replicas of the one before are in sync again."""
     names = [*on.random.sample(BROKERS, 2), *on.random.sample(CONTROLLERS, 2)]
     for name in names:
         on.say(f"SIGTERM {name}")
         await on.cluster.stop(name)
         await on.cluster.start(name)
-        for partition in range(PARTITIONS):
-            await on.leader(partition)
+        await on.until_in_sync()
 
 
 @fault("pause-leader-short", mixes=True)

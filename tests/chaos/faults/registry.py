@@ -80,6 +80,15 @@ class Round:
 
         return await self.until(described, f"a leader of partition {partition}")
 
+    async def until_in_sync(self) -> None:
+        """Until every replica of the topic is in its ISR."""
+
+        async def in_sync() -> bool:
+            partitions = (await self.client.describe_topics([self.topic])).topics[0].partitions
+            return len(partitions) == PARTITIONS and all(set(p.isr) == set(p.replicas) for p in partitions)
+
+        await self.until(in_sync, "all replicas in sync")
+
     async def controller(self) -> str:
         """The active controller, once there is one."""
 
