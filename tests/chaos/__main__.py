@@ -130,7 +130,7 @@ def audit_with_spark(folder: Path, output: Path, *, has_gaps: bool) -> None:
     findings = json.loads(ran.stdout)["findings"] if ran.returncode in (0, 3) else {"failed": ran.returncode}
     print(f"the Spark audit of {folder.name}: {findings or 'no findings'}", flush=True)
     if findings.keys() - ({SEQUENCE_GAP} if has_gaps else set()):
-        raise SystemExit(f"the Spark audit of {folder / 'state-changes'} failed: {findings}; its report: {report}")
+        raise SystemExit(f"the Spark audit of {logs} failed: {findings}; its report: {report}")
 
 
 def _commit() -> str:
