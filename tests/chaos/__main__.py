@@ -112,20 +112,10 @@ def report(table: Table, row: Row) -> None:
 
 def audit_with_spark(folder: Path, output: Path, *, has_gaps: bool) -> None:
     """The Spark job over the logs of one cluster. Raises SystemExit for findings; gaps that a fault made are none."""
-    report = output / f"audit-{folder.name}"
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "klamm",
-        "audit",
-        "run",
-        "--once",
-        "--log-dir",
-        str(folder / "state-changes"),
-    ]
+    report, logs = output / f"audit-{folder.name}", folder / "state-changes"
+    command = [sys.executable, "-P", "-m", "klamm", "audit", "run", "--once", "-o", "json"]
     ran = subprocess.run(
-        [*command, "--output", str(report), "-o", "json"], stdout=subprocess.PIPE, text=True, check=False
+        [*command, "--log-dir", str(logs), "--output", str(report)], stdout=subprocess.PIPE, text=True, check=False
     )
     findings = json.loads(ran.stdout)["findings"] if ran.returncode in (0, 3) else {"failed": ran.returncode}
     print(f"the Spark audit of {folder.name}: {findings or 'no findings'}", flush=True)
