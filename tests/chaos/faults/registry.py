@@ -23,7 +23,10 @@ _POLL_S: Final = 0.2
 
 @dataclass
 class Round:
-    """A round while its fault happens. All choices come from `random`, so that the seed repeats them."""
+    """A round while its fault happens. All choices come from `random`, so that the seed repeats them.
+
+    `unlogged`: processes whose state-change log could not be written, in which the audit then finds a gap.
+    """
 
     fault: str
     seed: int
@@ -32,6 +35,7 @@ class Round:
     topic: str
     acks: Acknowledgements
     choices: list[str] = field(default_factory=list)
+    unlogged: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.random = Random(f"{self.seed} {self.fault}")
