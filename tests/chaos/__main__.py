@@ -75,7 +75,7 @@ async def running(folder: Path, missing: Mapping[Capability, str], commit: str) 
 
 
 async def run_rounds(options: argparse.Namespace, table: Table, missing: Mapping[Capability, str]) -> None:
-    """Carry out what the table does not have. After a round that failed, a new cluster begins."""
+    """Carry out what the table does not have. After a round that failed or restored ZooKeeper, a new cluster begins."""
     commit = _commit()
     todo = []
     for fault, seed in plan(choose(options.faults), options.seed, options.rounds):
@@ -93,10 +93,10 @@ async def run_rounds(options: argparse.Namespace, table: Table, missing: Mapping
             while todo:
                 row = await runner.run(*todo.pop(0))
                 report(table, row)
-                if not row.is_good:
+                if not row.is_good or runner.expected.was_restored:
                     break
-        if options.spark:
-            audit_with_spark(folder, options.output, has_gaps=bool(runner.unlogged))
+        if options.spark and not runner.expected.was_restored:
+            audit_with_spark(folder, options.output, has_gaps=bool(runner.expected.unlogged))
 
 
 def report(table: Table, row: Row) -> None:
