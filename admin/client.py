@@ -10,7 +10,7 @@ from admin.topology import Topology
 from cluster.broker import BrokerId, Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.partition import TopicPartition
-from cluster.requests import cluster, configs, elections, reassignments, topics
+from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
 
 
 class AdminClient(ClusterConnection):
@@ -146,6 +146,15 @@ class AdminClient(ClusterConnection):
             return (cluster.Finding("silent_broker", detail, broker=broker.id),)
         assert isinstance(response, cluster.DescribeFindingsResponse)
         return response.findings
+
+    async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
+        """What `recover_cluster` would do, and why it would be refused."""
+        request = recovery.PlanClusterRecoveryRequest(accept_loss)
+        return await self.ask_controller(request, recovery.PlanClusterRecoveryResponse)
+
+    async def recover_cluster(self, *, accept_loss: bool) -> recovery.RecoverClusterResponse:
+        """Bring ZooKeeper up to what the brokers know; the controller that answers has resigned."""
+        return await self.ask_controller(recovery.RecoverClusterRequest(accept_loss), recovery.RecoverClusterResponse)
 
     async def describe_configs(self, resources: Sequence[configs.ConfigResource]) -> configs.DescribeConfigsResponse:
         return await self.ask_controller(

@@ -1,7 +1,6 @@
 """`python -m broker_agent --config FILE`: one broker agent, until SIGTERM."""
 
 import argparse
-import resource
 import sys
 from functools import partial
 from pathlib import Path
@@ -22,15 +21,7 @@ def main(config: Path | None) -> int:
     except ConfigError as error:
         sys.stderr.writelines(f"klamm: {line}\n" for line in error.errors)
         return ExitCode.USAGE
-    _allow_many_files()
     return run_program(partial(run, node))
-
-
-def _allow_many_files() -> None:
-    """Raise the soft limit of open files: each segment holds one, so 1024 end at the first thousand partitions."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

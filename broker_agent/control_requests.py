@@ -4,7 +4,7 @@ Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMe
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -12,10 +12,11 @@ import structlog
 from msgspec.structs import replace
 
 from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
+from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.ports import Log
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
-from broker_agent.role_changes import BecomeLeaderOrFollower, RoleChangeResult, RoleChanges
+from broker_agent.role_changes import BecomeLeaderOrFollower, LogsOfRequest, RoleChangeResult, RoleChanges
 from cluster.broker import (
     INITIAL_CONTROLLER_EPOCH,
     NO_LEADER_EPOCH,
@@ -36,6 +37,7 @@ _Refusal = TypeVar(
 )
 _NONE_NEWER: Final[Mapping[TopicPartition, LeaderEpoch]] = MappingProxyType({})
 _EVENT_LENGTH_MAX: Final = 64
+_RETRY_S: Final = 1.0
 """Of a cause's name, which is repeated in every record of a request."""
 _log = structlog.stdlib.get_logger()
 
@@ -51,6 +53,7 @@ class ControlRequests:
         tasks: TaskSet,
         *,
         broker_epoch: Callable[[], BrokerEpoch],
+        restored: RestoredZooKeeper,
         sink: StateChangeSink,
     ) -> None:
         self.lock = asyncio.Lock()
@@ -63,8 +66,11 @@ class ControlRequests:
         self._roles = roles
         self._tasks = tasks
         self._broker_epoch = broker_epoch
+        self._restored = restored
         self._sink = sink
         self._handled = 0
+        self._without_log: dict[TopicPartition, BecomeLeaderOrFollower] = {}
+        """Role changes that wait for the config of their topic."""
 
     async def leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         """Become leader or follower of the requested partitions (R2.1)."""
@@ -150,6 +156,8 @@ class ControlRequests:
             controller_epoch=request.controller_epoch,
             known_controller_epoch=self.known_controller_epoch,
         )
+        if code is ErrorCode.NONE and self._restored.refuses(request.controller_epoch):
+            code = ErrorCode.STALE_CONTROLLER_EPOCH
         if code is ErrorCode.NONE:
             self.known_controller_epoch = request.controller_epoch
             self._handled += 1
@@ -227,10 +235,13 @@ class ControlRequests:
         return max(role, _latest_epoch(self._manager.logs.get(tp)))
 
     async def _carry_out(
-        self, to_lead: list[BecomeLeaderOrFollower], to_follow: list[BecomeLeaderOrFollower]
+        self,
+        to_lead: list[BecomeLeaderOrFollower],
+        to_follow: list[BecomeLeaderOrFollower],
+        logs: LogsOfRequest | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
         outcome = RoleChangeResult()
-        logs = await self._roles.logs_of_request([*to_lead, *to_follow])
+        logs = logs or await self._roles.logs_of_request([*to_lead, *to_follow])
         try:
             if to_lead:
                 await self._roles.make_leaders(to_lead, logs, outcome)
@@ -239,7 +250,36 @@ class ControlRequests:
         finally:
             self._sink.append([_role_change(self._manager.own_id, order) for order in outcome.applied])
         self._drop_leader_metrics(order.partition.topic_partition for order in outcome.changed)
+        self._retry_later([o for o in (*to_lead, *to_follow) if o.partition.topic_partition not in outcome.failures])
         return outcome.failures
+
+    def _retry_later(self, orders: Sequence[BecomeLeaderOrFollower]) -> None:
+        """Carry out again what ended without a log because no topic config could be read (R3.12).
+
+        The controller does not send the request again: to it the partition has been changed.
+        """
+        was_retrying = bool(self._without_log)
+        for order in orders:
+            tp = order.partition.topic_partition
+            if order.partition.log is None:
+                self._without_log[tp] = order
+            else:
+                self._without_log.pop(tp, None)
+        if self._without_log and not was_retrying:
+            self._tasks.start(self._retry(), name="role changes without topic configs")
+
+    async def _retry(self) -> None:
+        while self._without_log:
+            await asyncio.sleep(_RETRY_S)
+            # Without the lock: ZooKeeper may not respond for long.
+            logs = await self._roles.logs_of_request(list(self._without_log.values()))
+            async with self.lock:
+                # Not deleted, and not changed by a later request.
+                orders = [o for tp, o in self._without_log.items() if self._manager.online(tp) is o.partition]
+                orders = [o for o in orders if o.partition.leader_epoch < o.state.leader_epoch]
+                self._without_log = {order.partition.topic_partition: order for order in orders}
+                leads = [order for order in orders if order.state.leader == self._manager.own_id]
+                await self._carry_out(leads, [order for order in orders if order not in leads], logs)
 
     def _drop_leader_metrics(self, followed: Iterable[TopicPartition]) -> None:
         for topic in sorted({tp.topic for tp in followed}):

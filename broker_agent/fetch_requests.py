@@ -15,7 +15,7 @@ from broker_agent.decisions.truncation import diverges
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.ports import Log
 from broker_agent.replica_manager import ReplicaManager, validate_leadership
-from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_BROKER_EPOCH, Offset
+from cluster.broker import NO_LEADER_EPOCH, Offset
 from cluster.errors import ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset, FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
@@ -220,14 +220,11 @@ class _WaitingFetch:
 
 
 def _validate_follower(partition: HostedPartition, request: FetchRequest, item: FetchPartition) -> ErrorCode:
-    progress = partition.remote.get(request.replica_id)
-    if progress is None:
+    if request.replica_id not in partition.remote:
         # With an epoch, the leader may only not have received the new assignment yet (R6.5).
         knows_epoch = item.current_leader_epoch != NO_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if request.replica_epoch != UNKNOWN_BROKER_EPOCH and request.replica_epoch < progress.broker_epoch:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.NONE
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.is_of_earlier_incarnation(request) else ErrorCode.NONE
 
 
 def _compare_epochs(item: FetchPartition, log: Log, bounds: _Bounds) -> FetchPartitionData | None:

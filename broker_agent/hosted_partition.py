@@ -65,6 +65,8 @@ class HostedPartition:
         self.assignment: ReplicaAssignment = EMPTY_ASSIGNMENT
         self.isr_state: IsrState = CommittedIsr(())
         self.remote: dict[BrokerId, ReplicaProgress] = {}
+        self._fetched: set[BrokerId] = set()
+        """Followers that have fetched in this leader epoch."""
         self.log: Log | None = None
         self._own_id = own_id
         self._metadata = metadata
@@ -140,6 +142,7 @@ class HostedPartition:
                 )
                 for broker, progress in self.remote.items()
             }
+            self._fetched.clear()
             self.leader_epoch = state.leader_epoch
             self.epoch_start_offset = epoch_start_offset
         self.partition_epoch = state.partition_epoch
@@ -178,11 +181,22 @@ class HostedPartition:
         assert self.log is not None, f"{self.topic_partition} has no log"
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
 
+    def is_of_earlier_incarnation(self, fetch: FetchRequest) -> bool:
+        """Whether a later incarnation of the follower has fetched already.
+
+        Only fetches of this leader epoch count: earlier ones are fenced by the leader epoch, and after a restore of
+        ZooKeeper a broker has a lower epoch than before.
+        """
+        if fetch.replica_epoch == UNKNOWN_BROKER_EPOCH or fetch.replica_id not in self._fetched:
+            return False
+        return fetch.replica_epoch < self.remote[fetch.replica_id].broker_epoch
+
     def record_follower_fetch(
         self, fetch: FetchRequest, item: FetchPartition, *, leader_end_offset: Offset, now_ms: float
     ) -> bool:
         """Update the follower's progress from an accepted fetch (R6.10); returns whether its end offset changed."""
         previous = self.remote[fetch.replica_id]
+        self._fetched.add(fetch.replica_id)
         self.remote[fetch.replica_id] = record_fetch(
             previous,
             fetch_offset=item.fetch_offset,

@@ -19,7 +19,7 @@ from broker_agent.fetch_states import FetchState, FetchStates
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.ports import ClusterClient, Log
 from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Offset
-from cluster.errors import ClusterError, ErrorCode, PeerUnreachableError, StorageError
+from cluster.errors import ClusterError, ErrorCode, LogOperationError, PeerUnreachableError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
 from cluster.requests import data
@@ -93,6 +93,15 @@ class LogReconciliation:
         """Move the partition to the failed set until the controller's next request (R5.4)."""
         self._stop_fetching(tp)
         _log.warning(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=why)
+
+    def try_again(self, tp: TopicPartition, error: LogOperationError) -> None:
+        """Continue after a delay from what the log holds now, after an error that is neither its nor its disk's."""
+        _log.warning("An operation on a log failed; it is tried again", partition=str(tp), error=str(error))
+        state, log = self.states.get(tp), self.log(tp)
+        if state is not None and log is not None:
+            if not state.is_truncating:
+                self._resume(tp, state, log, log.log_end_offset)
+            self.delay(tp)
 
     def _stop_fetching(self, tp: TopicPartition) -> None:
         self.states.remove(tp)
@@ -273,6 +282,8 @@ class LogReconciliation:
         """Run a truncation; the failure of one partition does not stop the others (R5.17)."""
         try:
             truncate()
+        except LogOperationError as error:
+            self.try_again(tp, error)
         except StorageError as error:
             self.give_up(tp, str(error))
         except Exception as error:

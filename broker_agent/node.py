@@ -12,6 +12,7 @@ from broker_agent.disk_findings import disk_findings
 from broker_agent.fetch_requests import FetchRequests
 from broker_agent.offset_requests import OffsetRequests
 from broker_agent.produce_requests import ProduceRequests
+from broker_agent.replica_descriptions import ReplicaDescriptions
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.parking import parked
@@ -25,6 +26,7 @@ from cluster.requests.cluster import (
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
+from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi, check_listener
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.refusals import handle_within_bounds
@@ -63,6 +65,12 @@ class AgentNode:
         offsets = OffsetRequests(agent.manager)
         validation = BatchValidation(dependencies.workers, dependencies.clock, dependencies.settings)
         produce = ProduceRequests(agent.manager, dependencies.clock, validation)
+        replicas = ReplicaDescriptions(
+            agent.manager,
+            lambda: control.known_controller_epoch,
+            dependencies.recorded_roles,
+            agent.registration.restored,
+        )
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -72,7 +80,8 @@ class AgentNode:
         )
 
         async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
-            return DescribeFindingsResponse((*agent.proposals.findings(), *disk_findings(agent.manager)))
+            restored = agent.registration.restored.findings()
+            return DescribeFindingsResponse((*restored, *agent.proposals.findings(), *disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)
@@ -91,6 +100,7 @@ class AgentNode:
                 data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
             ),
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
+            DirectApi(DescribeReplicasRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, replicas.describe),
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from random import SystemRandom
 from typing import Final
 
@@ -24,9 +25,11 @@ from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
 from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
+from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics, serve_metrics
+from cluster.process.metrics import Metrics
+from cluster.process.metrics_server import serve_metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
@@ -36,6 +39,7 @@ from cluster.rpc.process_servers import serve_both
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from state_log.apis import state_log_apis
+from state_log.reader import newest_roles
 from state_log.writer import open_state_change_log
 
 _FSYNCS_PER_IO_THREAD: Final = 4
@@ -51,11 +55,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
+    disk = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
         zookeeper = await _connect(config, metrics, events)
         cleanup.push_async_callback(zookeeper.close)
-        disk = FileDisk(_FSYNCS_PER_IO_THREAD * settings.num_io_threads)
         cleanup.callback(disk.close)
         try:
             cluster_id, broker_id = await _establish_identity(config, zookeeper, disk, random)
@@ -96,11 +100,20 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             metrics=metrics,
             configs=configs,
             request_stop=stop.set,
+            recorded_roles=partial(asyncio.to_thread, newest_roles, sink.directory),
             log_level=LogLevel(settings.log_level, set_log_level),
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
             await _serve(config, Agent(Broker(broker_id, (), config.rack), dependencies, tasks), dependencies, stop)
+
+
+def _open_disk(settings: Settings) -> FileDisk:
+    """The disk, with its part of the descriptors of this process. Raises StartupError if they are too few."""
+    threads = _FSYNCS_PER_IO_THREAD * settings.num_io_threads
+    plan = plan_descriptors(raise_limit(), disk_threads=threads, log_files=settings.klamm_log_open_files_max)
+    warn_if_low(plan)
+    return FileDisk(threads, plan.log_files)
 
 
 async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
+from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerEpoch, Endpoint
 from cluster.errors import OutcomeUnknownError, StartupError
 from cluster.process.clock import WallClock
@@ -38,9 +39,35 @@ class Registration:
         self.broker = broker
         self._version = version
         self.epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+        self.restored = RestoredZooKeeper(broker.id)
         self._zookeeper = zookeeper
         self._clock = clock
         self._session_id = _NEVER
+
+    @property
+    def has_damaged_replicas(self) -> bool:
+        """Whether the controller is to wait for a report of damaged replicas before this broker joins (D-40)."""
+        return self.broker.has_damaged_replicas
+
+    @has_damaged_replicas.setter
+    def has_damaged_replicas(self, value: bool) -> None:
+        self.broker = replace(self.broker, has_damaged_replicas=value)
+
+    async def withdraw_damage(self) -> bool:
+        """Write the registration without damaged replicas, which were reported. Raises ZooKeeperError.
+
+        False if it is not of this session: after an expiry it will be written, and reported, anew.
+        """
+        path, broker = broker_path(self.broker.id), replace(self.broker, has_damaged_replicas=False)
+        stat = await self._zookeeper.exists(path)
+        if stat is None or stat.ephemeral_owner != self._session_id:
+            return False
+        data = encode_broker(broker, self._clock.now_ms(), self._version)
+        (written,) = await self._zookeeper.multi([SetData(path, data, stat.version)])
+        if not written.ok:
+            raise refusal(f"{path} cannot be written", written.error)
+        self.broker = broker
+        return True
 
     def advertise(self, endpoints: Sequence[Endpoint]) -> None:
         """Set the endpoints for later registrations; the first is for clients."""
@@ -62,7 +89,7 @@ class Registration:
 
         Raises IdTakenError if another process owns the id, and ZooKeeperError.
         """
-        path = broker_path(self.broker.id)
+        path, seen = broker_path(self.broker.id), self._zookeeper.last_zxid
         while True:
             data = encode_broker(self.broker, self._clock.now_ms(), self._version)
             try:
@@ -70,10 +97,10 @@ class Registration:
                     [Create(path, ephemeral=True), SetData(path, data, version=0)]
                 )
                 if written.stat is not None:
-                    return self._take(written.stat.czxid)
+                    return self._take(written.stat.czxid, seen)
                 if created.error is not ZkError.NODE_EXISTS:
                     raise refusal(f"{path} cannot be created", created.error)
-                if await self._resolve_existing(path):
+                if await self._resolve_existing(path, seen):
                     return None
             except OutcomeUnknownError:
                 _log.info("Registration was interrupted; retrying", path=path)
@@ -87,13 +114,13 @@ class Registration:
                 _log.warning("Registration failed; retrying", why=str(error))
                 await asyncio.sleep(_RETRY_S)
 
-    async def _resolve_existing(self, path: str) -> bool:
+    async def _resolve_existing(self, path: str, seen: int) -> bool:
         """Handle an existing znode (R1.9): True if it is ours; False to create it again."""
         stat = await self._zookeeper.exists(path)
         if stat is None:
             return False
         if stat.ephemeral_owner == self._zookeeper.session_id:
-            self._take(stat.czxid)
+            self._take(stat.czxid, seen)
             return True
         if stat.ephemeral_owner == self._session_id != _NEVER:
             deleted = (await self._zookeeper.multi([Delete(path)]))[0]
@@ -105,7 +132,16 @@ class Registration:
             "stop the process that holds it, or wait until the session of one that died has expired"
         )
 
-    def _take(self, czxid: int) -> None:
+    def _take(self, czxid: int, seen: int) -> None:
+        """`seen`: the highest zxid seen before the attempt."""
         self.epoch = BrokerEpoch(czxid)
         self._session_id = self._zookeeper.session_id
         _log.info("Broker registered", broker=self.broker.id, epoch=czxid)
+        self.restored.registered(self.epoch, seen)
+        if self.restored.is_suspected:
+            _log.error(
+                "ZooKeeper was restored from a backup; refusing controllers until `klamm cluster recover`",
+                broker=self.broker.id,
+                epoch=czxid,
+                seen=seen,
+            )

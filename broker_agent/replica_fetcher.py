@@ -15,7 +15,7 @@ from broker_agent.fetch_states import FetchState
 from broker_agent.log_reconciliation import FetchSetup, Leader, LogReconciliation
 from broker_agent.ports import Log
 from cluster.broker import Offset
-from cluster.errors import ErrorCode, LogAppendError, PeerUnreachableError, StorageError
+from cluster.errors import ErrorCode, LogAppendError, LogOperationError, PeerUnreachableError, StorageError
 from cluster.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
 
@@ -141,6 +141,8 @@ class ReplicaFetcher:
     async def _flush(self, tp: TopicPartition, log: Log) -> None:
         try:
             await log.flush()
+        except LogOperationError as error:
+            self.reconciliation.try_again(tp, error)
         except StorageError as error:
             if self.states.get(tp) is not None:
                 self.reconciliation.give_up(tp, str(error))
@@ -188,6 +190,8 @@ class ReplicaFetcher:
                 reconciliation.delay(tp)
             else:
                 reconciliation.give_up(tp, str(error))
+        except LogOperationError as error:
+            reconciliation.try_again(tp, error)
         except StorageError as error:
             reconciliation.give_up(tp, str(error))
         except Exception as error:

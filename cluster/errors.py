@@ -125,13 +125,19 @@ class MalformedZnodeError(ClusterError):
 
 
 class StorageError(ClusterError):
-    """An I/O error of one log directory; everything in it is offline from now on."""
+    """An operation in a log directory failed, by an I/O error that took everything in it offline."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def __init__(self, directory: str, why: str) -> None:
         super().__init__(f"log directory {directory}: {why}")
         self.directory, self.why = directory, why
+
+
+class LogOperationError(StorageError):
+    """An operation in a log directory failed for a reason of the process or of the request, such as too many open
+    files or too long a name. Nothing of it was done; the directory stays in service, and a later attempt may succeed.
+    """
 
 
 class RecordError(Struct, frozen=True):

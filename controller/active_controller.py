@@ -30,7 +30,8 @@ from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event, ProcedureResumption
 from controller.fenced_writes import FencedWriter
 from controller.metrics import ControllerMetrics, FailoverTimings
-from controller.ports import RequestChannels, ZooKeeperReads
+from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
+from controller.recovery_store import RecoveryStore
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
 from controller.topic_calls import TopicCalls
@@ -51,6 +52,13 @@ class UnsentDecisionsError(ClusterError):
     """
 
 
+class RecoveryInterruptedError(ClusterError):
+    """A part of a recovery was not written.
+
+    The controller steps down, because it knows the cluster as it was before; the recovery can be run again.
+    """
+
+
 class ActiveController:
     """State and dependencies of the controller for one controller epoch: context, stores, broker channels, log.
 
@@ -66,6 +74,7 @@ class ActiveController:
         config: ControllerConfig,
         settings: DynamicSettings,
         channels: RequestChannels,
+        brokers: BrokerQueries,
         sink: StateChangeSink,
         clock: WallClock,
         metrics: ControllerMetrics,
@@ -83,7 +92,9 @@ class ActiveController:
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
         self.unfenced = AuxiliaryStore(zookeeper)
+        self.recovery = RecoveryStore(zookeeper, fenced, context.epoch_zk_version)
         self.channels = channels
+        self.brokers = brokers
         self.clock = clock
         self.feed = EventFeed(context.epoch, config.id, clock)
         self.metrics = metrics
@@ -100,6 +111,7 @@ class ActiveController:
         self._balance: asyncio.TimerHandle | None = None
         self._resumption: asyncio.TimerHandle | None = None
         self._resumption_pause_s = RESUMPTION_PAUSE_S
+        self._delayed: list[asyncio.TimerHandle] = []
         self.reassignments_to_resume: set[TopicPartition] = set()
         """Partitions whose reassignment stopped at a refused write; retried by `ProcedureResumption`."""
         self._awaiting_leaders: dict[str, _AwaitedLeaders] = {}
@@ -153,6 +165,12 @@ class ActiveController:
         loop = asyncio.get_running_loop()
         self._balance = loop.call_later(delay_s, self.enqueue, AutoPreferredReplicaLeaderElection())
 
+    def enqueue_later(self, delay_s: float, event: Event) -> None:
+        """Enqueue an event after a delay, unless this controller resigns before."""
+        now = asyncio.get_running_loop().time()
+        self._delayed = [timer for timer in self._delayed if timer.when() > now]
+        self._delayed.append(asyncio.get_running_loop().call_later(delay_s, self.enqueue, event))
+
     def resume_later(self) -> None:
         """Schedule a retry of procedures that stopped at a refused write, unless one is scheduled already."""
         if self._resumption is None:
@@ -197,7 +215,7 @@ class ActiveController:
         """Release everything on resignation: channels, event feed, timers, and callers that still wait."""
         self.channels.stop()
         self.feed.close()
-        for timer in (self._balance, self._resumption):
+        for timer in (self._balance, self._resumption, *self._delayed):
             if timer is not None:
                 timer.cancel()
         for awaited in self._awaiting_leaders.values():

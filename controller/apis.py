@@ -10,12 +10,14 @@ from cluster.errors import ErrorCode
 from cluster.requests import agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
+from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
 from cluster.rpc.apis import ApiKind, Callers, Request
 from controller import dry_runs
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.controller_state import ControllerState as State
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
+from controller.handlers.brokers.damaged_replicas import report_damaged_replicas
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.features import describe_features, update_features
 from controller.handlers.configs.requests import alter_configs, describe_configs
@@ -33,6 +35,7 @@ from controller.handlers.reassignment.requests import (
     describe_reassignments,
     list_partition_reassignments,
 )
+from controller.handlers.recovery.requests import plan_cluster_recovery, recover_cluster
 from controller.handlers.topics.deletion_requests import delete_topics, wait_for_deletions
 from controller.handlers.topics.requests import (
     create_partitions,
@@ -97,6 +100,13 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
         allocate_producer_ids,
         refuse=agents.AllocateProducerIdsResponse,
     ),
+    ControllerApi(
+        agents.ReportDamagedReplicasRequest,
+        *_INTER_NODE,
+        report_damaged_replicas,
+        state=State.BROKER_CHANGE,
+        refuse=agents.ReportDamagedReplicasResponse,
+    ),
     _mutation(topics.CreateTopicsRequest, create_topics, State.TOPIC_CHANGE, wait_for_leaders, dry_runs.named_topics),
     _mutation(
         topics.CreatePartitionsRequest,
@@ -135,6 +145,8 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(configs.DescribeFeaturesRequest, *_QUERY, describe_features),
     _mutation(configs.UpdateFeaturesRequest, update_features, State.UPDATE_FEATURES),
     ControllerApi(configs.PlanFeatureUpdatesRequest, *_PRIVILEGED_QUERY, dry_runs.plan_feature_updates),
+    ControllerApi(PlanClusterRecoveryRequest, *_PRIVILEGED_QUERY, plan_cluster_recovery),
+    _mutation(RecoverClusterRequest, recover_cluster),
     ControllerApi(DescribeFindingsRequest, *_PRIVILEGED_QUERY, describe_findings),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
     ControllerApi(DescribeClusterRequest, *_QUERY, describe_cluster),

@@ -285,6 +285,7 @@ class Controller:
             config=self.config,
             settings=self._config_listener.settings,
             channels=channels,
+            brokers=self._broker_client,
             sink=self._sink,
             clock=self._clock,
             metrics=self.metrics,

@@ -12,7 +12,7 @@ from typing import Final, Protocol, assert_never
 import structlog
 
 from cluster.errors import ApiError, ControllerMovedError, ErrorCode, SessionExpiredError, StartupError
-from controller.active_controller import UnsentDecisionsError
+from controller.active_controller import RecoveryInterruptedError, UnsentDecisionsError
 from controller.controller_state import ControllerState
 from controller.events import Event, ShutdownEventLoop
 from controller.metrics import ControllerMetrics
@@ -45,7 +45,7 @@ def error_disposition(event: Event, error: Exception) -> Disposition:
             return Disposition.AWAIT_EXPIRY
         case StartupError():
             return Disposition.END
-        case UnsentDecisionsError() | AssertionError():
+        case UnsentDecisionsError() | RecoveryInterruptedError() | AssertionError():
             return Disposition.STEP_DOWN
         case _ if event.state is ControllerState.CONTROLLER_CHANGE:
             # A failover that stopped halfway leaves the cluster without a working controller (EL-7).

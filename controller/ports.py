@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cluster.broker import Broker, BrokerId
 from cluster.requests.control import ControlRequest, ControlResponse
+from cluster.requests.recovery import DescribeReplicasResponse
 from cluster.zookeeper.port import Znode
 from controller.decisions.brokers.refusals import ChannelState
 
@@ -19,8 +20,18 @@ class BrokerClient(Protocol):
         Raises PeerUnreachableError if there was no response: the request may or may not have been applied.
         """
 
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
+        """Ask once what the broker has and knows; see the request. Raises PeerUnreachableError, ApiError."""
+        ...
+
     async def forget(self, broker: Broker) -> None:
         """Close the connection to this broker, if there is one."""
+
+
+class BrokerQueries(Protocol):
+    """The part of `BrokerClient` that changes nothing."""
+
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse: ...
 
 
 class RequestChannels(Protocol):

@@ -16,9 +16,11 @@ from cluster.errors import (
 )
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
+from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics, serve_metrics
+from cluster.process.metrics import Metrics
+from cluster.process.metrics_server import serve_metrics
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
@@ -44,6 +46,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     if config.id < 0:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
     configure_diagnostics("controller", config.id, level=config.settings.log_level)
+    warn_if_low(plan_descriptors(raise_limit()))
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
     client = GrpcBrokerClient(config.settings)

@@ -35,7 +35,7 @@ from controller.dynamic_settings import ConfigListener, DynamicSettings
 from controller.events import Event
 from controller.handlers.topics.deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
-from controller.ports import ZooKeeperReads
+from controller.ports import BrokerQueries, ZooKeeperReads
 from controller.rehearsal_zookeeper import RehearsalZooKeeper, Written
 from controller.watched_znodes import event_of_watch
 from state_log.record import StateChange
@@ -52,6 +52,9 @@ class Original(Protocol):
 
     @property
     def reads(self) -> ZooKeeperReads: ...
+
+    @property
+    def brokers(self) -> BrokerQueries: ...
 
     @property
     def config(self) -> ControllerConfig: ...
@@ -152,6 +155,7 @@ class Rehearsal:
             config=config,
             settings=self._listener.settings,
             channels=self._channels,
+            brokers=original.brokers,
             sink=self._changed,
             clock=original.clock,
             metrics=ControllerMetrics(registry),

@@ -75,6 +75,10 @@ class RehearsalZooKeeper:
     def session_id(self) -> int:
         return 0
 
+    @property
+    def last_zxid(self) -> int:
+        return 0
+
     def written(self) -> list[Written]:
         """All changed znodes, in the order of their first change."""
         return [Written(path, self._real.get(path), node) for path, node in self._now.items()]

@@ -29,7 +29,7 @@ MINUTES_MIN: Final = 0.05
 MINUTES_MAX: Final = 1440
 
 _CRITICAL: Final = 50
-_COLUMNS: Final = ("seed", "workload", "virtual time", "steps", "violations", "trace hash")
+_COLUMNS: Final = ("seed", "workload", "virtual_time", "steps", "violations", "trace_hash")
 
 
 class Order(NamedTuple):

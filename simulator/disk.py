@@ -7,6 +7,7 @@ changed since.
 
 import asyncio
 import errno
+import os
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
@@ -79,8 +80,6 @@ class SimulatedFile:
         self._inode.cut(size)
 
     def flusher(self) -> Callable[[], None]:
-        self._check()
-
         def flush() -> None:
             self._check()
             self._inode.flush()
@@ -109,6 +108,7 @@ class SimulatedDisk:
         self._directories: set[str] = set()
         self._locks: set[str] = set()
         self._broken: set[str] = set()
+        self._refusals: list[int] = []
 
     # Faults
 
@@ -123,6 +123,11 @@ class SimulatedDisk:
         for path in sorted(self._files):
             self._files[path].lose_power(self._random)
 
+    def flip_byte(self, path: str, share: float) -> None:
+        """Change the byte at this share of a file's size, as a failing device does; durable at once."""
+        content = self._files[path].content
+        content[int(share * len(content))] ^= 0xFF
+
     def break_directory(self, path: str) -> None:
         """Fail every operation in or below the directory with an I/O error from now on."""
         self._broken.add(path)
@@ -130,7 +135,14 @@ class SimulatedDisk:
     def mend_directory(self, path: str) -> None:
         self._broken.discard(path)
 
+    def refuse(self, number: int, count: int) -> None:
+        """Refuse the next `count` operations with this errno, as for want of descriptors."""
+        self._refusals = [number] * count
+
     def check(self, path: str) -> None:
+        if self._refusals:
+            number = self._refusals.pop()
+            raise OSError(number, os.strerror(number), path)
         if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
             raise OSError(errno.EIO, "input/output error", path)
 

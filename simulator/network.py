@@ -19,6 +19,8 @@ from cluster.requests.agents import (
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
 )
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.control import ControlRequest, ControlResponse
@@ -30,6 +32,7 @@ from cluster.requests.data import (
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
+from cluster.requests.recovery import DescribeReplicasRequest, DescribeReplicasResponse
 from simulator.virtual_time_loop import OUTSIDE, Process
 
 REQUEST_TIMEOUT_S = 30.0
@@ -132,11 +135,19 @@ class SimulatedBrokerClient:
         self._network, self._source, self._listeners = network, source, listeners
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
-        endpoint = self._listeners.control_endpoint(broker.endpoints)
-        assert endpoint is not None, f"broker {broker.id} has no endpoint of {self._listeners}"
-        response = await self._network.call(self._source, endpoint.address, request)
+        response = await self._network.call(self._source, self._address(broker), request)
         assert isinstance(response, ControlResponse), f"broker {broker.id} answered {response!r}"
         return response
+
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
+        response = await self._network.call(self._source, self._address(broker), DescribeReplicasRequest(recovers))
+        assert isinstance(response, DescribeReplicasResponse), f"broker {broker.id} answered {response!r}"
+        return response
+
+    def _address(self, broker: Broker) -> str:
+        endpoint = self._listeners.control_endpoint(broker.endpoints)
+        assert endpoint is not None, f"broker {broker.id} has no endpoint of {self._listeners}"
+        return endpoint.address
 
     async def forget(self, broker: Broker) -> None:
         """No effect: no connections are kept."""
@@ -155,6 +166,11 @@ class SimulatedClusterClient:
         self, controller: Endpoint, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse:
         return await self._call(controller, request, ControlledShutdownResponse)
+
+    async def report_damaged_replicas(
+        self, controller: Endpoint, request: ReportDamagedReplicasRequest
+    ) -> ReportDamagedReplicasResponse:
+        return await self._call(controller, request, ReportDamagedReplicasResponse)
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:
         return await self._call(leader, request, FetchResponse)

@@ -38,7 +38,7 @@ from simulator.virtual_time_loop import Process
 from simulator.workers import SimulatedWorkers
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.record import StateChange, incarnation_id
+from state_log.record import Kind, LoggedStateChange, StateChange, incarnation_id
 
 _PORT: Final = 9092
 _CONTROL_PORT: Final = 9093
@@ -242,6 +242,9 @@ class SimulatedAgent(SimulatedNode):
         super().crash()
         self.disk.lose_power()
 
+    async def _recorded_roles(self) -> list[LoggedStateChange]:
+        return [record for i in self.incarnations for record in i.log.records() if record.kind is Kind.ROLE]
+
     async def run(self, incarnation: Incarnation) -> None:
         events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
         zookeeper, settings = incarnation.zookeeper, self._world.settings
@@ -273,6 +276,7 @@ class SimulatedAgent(SimulatedNode):
             metrics=Metrics(),
             configs=configs,
             request_stop=incarnation.stop.set,
+            recorded_roles=self._recorded_roles,
             log_level=LogLevel(),
         )
         async with TaskSet() as tasks:

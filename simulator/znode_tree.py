@@ -9,6 +9,7 @@ Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks, ACLs), DataTre
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cluster.zookeeper.acl import Access, access_of
 from cluster.zookeeper.port import (
@@ -83,6 +84,18 @@ class ZnodeTree:
         self.zxid = 0
         self.znodes: dict[str, StoredZnode] = {"/": StoredZnode(b"", 0, 0, 0, 0, 0, 0)}
         self._ephemerals: dict[int, set[str]] = {}
+
+    def copy(self) -> "ZnodeTree":
+        """The data as it is now, with its sessions' ephemerals."""
+        copied = ZnodeTree()
+        copied.zxid = self.zxid
+        copied.znodes = {path: replace(znode, children=set(znode.children)) for path, znode in self.znodes.items()}
+        copied._ephemerals = {session: set(paths) for session, paths in self._ephemerals.items()}
+        return copied
+
+    def sessions(self) -> tuple[int, ...]:
+        """The sessions that own ephemerals."""
+        return tuple(self._ephemerals)
 
     def get(self, path: str) -> Znode | None:
         znode = self.znodes.get(path)

@@ -63,6 +63,22 @@ class SimulatedZooKeeper:
         for session in self._sessions.values():
             session.let_expire()
 
+    def restore(self, backup: ZnodeTree, timeout_seconds: float) -> None:
+        """Go on from the copy of an earlier tree. Clients have to open new sessions, because they have seen a later
+        zxid; the sessions that the backup knows expire after the timeout.
+        """
+        for session in list(self._sessions.values()):
+            session.client.disconnect()
+            session.end()
+        self._sessions.clear()
+        self.tree = backup.copy()
+        for number in self.tree.sessions():
+            asyncio.get_running_loop().call_later(timeout_seconds, self._expire_unknown, number, context=OUTSIDE)
+
+    def _expire_unknown(self, session_id: int) -> None:
+        if session_id not in self._sessions:
+            self._notify(self.tree.end_session(session_id))
+
     def open_session(self, client: Peer, timeout_seconds: float, author: SessionIdentity) -> "ServerSession":
         self._last_session_id += 1
         session = ServerSession(self, client, replace(author, session_id=self._last_session_id), timeout_seconds)

@@ -46,7 +46,7 @@ class SimulatedZooKeeperClient:
         self._session_timeout, self._connection_timeout = session_timeout_ms / 1000, connection_timeout_ms / 1000
         self._listener: Listener | None = None
         self._session: ServerSession | None = None
-        self._session_id = 0
+        self._session_id = self._last_zxid = 0
         # The session kept alive by the current connection.
         self._pinged: ServerSession | None = None
         self._paused_at = 0.0
@@ -61,6 +61,10 @@ class SimulatedZooKeeperClient:
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def last_zxid(self) -> int:
+        return self._last_zxid
 
     @property
     def _is_silent(self) -> bool:
@@ -335,6 +339,7 @@ class SimulatedZooKeeperClient:
 
     def _on_answer(self, call: Call, answer: Any, zxid: int) -> None:
         self._watches.since_zxid = zxid
+        self._last_zxid = max(self._last_zxid, zxid)
         self._calls.answered(call, answer)
 
     def _receive(self, arrive: Callable[..., None], *arguments: Any) -> None:

@@ -88,6 +88,29 @@ def read_lines(
     return ReadStateChangesResponse(tuple(reversed(chosen)))
 
 
+def newest_roles(directory: Path) -> list[LoggedStateChange]:
+    """Of an agent's own log: the record of the newest role it took of each replica, and the last of each segment.
+
+    A later topic of the same name is another replica. The last ones have the latest controller epoch.
+    """
+    found: dict[tuple[str | None, str | None, int | None], LoggedStateChange] = {}
+    last: list[LoggedStateChange] = []
+    for path in find_segments([directory]):
+        records = [decode_line(line) for line in complete_lines(path) if b'"role"' in line]
+        roles = [r for r in records if isinstance(r, LoggedStateChange) and r.kind is Kind.ROLE]
+        for record in roles:
+            replica = (record.topic, record.topic_id, record.partition)
+            present = found.get(replica)
+            if present is None or _epochs(record) >= _epochs(present):
+                found[replica] = record
+        last += roles[-1:]
+    return [*found.values(), *last]
+
+
+def _epochs(record: LoggedStateChange) -> tuple[int, int]:
+    return record.leader_epoch or 0, record.partition_epoch or 0
+
+
 def merge(
     lines: Iterable[bytes], topic: str | None = None, partition: int | None = None
 ) -> Iterator[LoggedStateChange]:

@@ -50,7 +50,7 @@ class Kind(StrEnum):
     """An agent changed its role for a partition: to_state `leader`, `follower`, `stopped`, `deleted` or `offline`."""
     TRUNCATION = "truncation"
     """A follower truncated its log from `from_offset` down to `to_offset`, or the log had lost that when its broker
-    started (cause `LogRecovery`); `reason` has further details.
+    started (cause `LogRecovery`), or the scrub found it damaged (`LogScrub`); `reason` has further details.
     """
     REGISTRATION = "registration"
     """An agent registered (to_state `registered`) or lost its registration (`expired`); `reason` has the epoch."""

@@ -82,7 +82,7 @@ from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.workers import SimulatedWorkers
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.record import StateChange
+from state_log.record import LoggedStateChange, StateChange
 
 CLUSTER_ID = "cluster-of-the-test"
 CONTROLLER_ID = ControllerId(1001)
@@ -183,6 +183,7 @@ class AgentProcess:
             metrics=self.metrics,
             configs=configs,
             request_stop=self.stop_requested.set,
+            recorded_roles=self._recorded_roles,
             log_level=self.log_level,
         )
         self.tasks = TaskSet()
@@ -200,6 +201,9 @@ class AgentProcess:
     def _close_ports(self) -> None:
         for endpoint in self.endpoints:
             self.world.network.detach(endpoint)
+
+    async def _recorded_roles(self) -> list[LoggedStateChange]:
+        return []
 
     async def stop(self) -> None:
         """Graceful end."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerId, Endpoint
+from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.process.log_level import LogLevel
@@ -23,6 +23,7 @@ from cluster.requests.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from cluster.requests.recovery import DescribeReplicasResponse
 from cluster.znodes.paths import broker_path, state_path, topic_path
 from cluster.znodes.registrations import encode_broker
 from cluster.znodes.topics import decode_state, decode_topic, encode_topic
@@ -59,6 +60,10 @@ class RecordingBrokers:
         """What a broker answers about single partitions of a LeaderAndIsr, under the ids of topics that have one."""
         self.deletions: dict[BrokerId, ErrorCode] = {}
         self.forgotten: list[BrokerId] = []
+        self.descriptions: dict[BrokerId, DescribeReplicasResponse] = {}
+        """What a broker has and knows; by default nothing."""
+        self.recovering: list[BrokerId] = []
+        """Those told that a recovery is carried out."""
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
         await asyncio.sleep(0.001)
@@ -94,6 +99,13 @@ class RecordingBrokers:
             for state in topic.partition_states
             if (tp := TopicPartition(topic.topic_name, state.partition_index)) in codes
         )
+
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
+        await asyncio.sleep(0.001)
+        if broker.id in self.unreachable:
+            raise PeerUnreachableError(str(broker.id), "unplugged")
+        self.recovering += [broker.id] if recovers else []
+        return self.descriptions.get(broker.id, DescribeReplicasResponse(broker.id, ControllerEpoch(0)))
 
     async def forget(self, broker: Broker) -> None:
         self.forgotten.append(broker.id)
@@ -183,12 +195,13 @@ class World:
             self, controller_id, ControllerConfig(ControllerId(controller_id), endpoints, **settings)
         )
 
-    async def start_broker(self, *brokers: int, rack: str | None = None) -> None:
+    async def start_broker(self, *brokers: int, rack: str | None = None, damaged: bool = False) -> None:
+        """`damaged`: with a registration that announces a report of damaged replicas."""
         for broker in brokers:
             session = SimulatedZooKeeperClient(self.server, session_timeout_ms=SESSION_MS)
             session.listen(_ignore)
             await session.start_session()
-            record = Broker(BrokerId(broker), (Endpoint(f"host{broker}", 9092),), rack)
+            record = Broker(BrokerId(broker), (Endpoint(f"host{broker}", 9092),), rack, has_damaged_replicas=damaged)
             path = broker_path(record.id)
             await session.multi([Create(path, b"", ephemeral=True), SetData(path, encode_broker(record, 1), 0)])
             self._broker_sessions[broker] = session

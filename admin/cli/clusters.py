@@ -8,6 +8,7 @@ import typer
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
+from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
 from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.errors import ApiError, PeerUnreachableError
@@ -16,7 +17,10 @@ from cluster.process.exit_codes import ExitCode
 
 _COUNTED: Final = ("brokers", "topics", "partitions", "reassignments", "deletions")
 
-app = typer.Typer(no_args_is_help=True, help="Describe the cluster, check its health.")
+app = typer.Typer(no_args_is_help=True, help="Describe the cluster, check its health, recover it.")
+
+
+app.command(epilog=EPILOG)(recover)
 
 
 @app.command(epilog=examples("klamm cluster describe", "klamm cluster describe --bootstrap localhost:9092 -o json"))

@@ -87,7 +87,7 @@ def _changes(plan: Plan) -> _Table:
     columns = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "adding", "removing")
     fields = ("leader", "leader_epoch", "isr", "replicas", "adding_replicas", "removing_replicas")
     return columns, [
-        (c.topic, c.before.partition, *(_change(getattr(c.before, f), getattr(c.after, f)) for f in fields))
+        (c.topic, c.before.partition, *(change_text(getattr(c.before, f), getattr(c.after, f)) for f in fields))
         for c in plan.changes
     ]
 
@@ -102,7 +102,8 @@ def _set_to(value: str | None) -> str:
     return "not set" if value is None else value
 
 
-def _change(before: object, after: object) -> str:
+def change_text(before: object, after: object) -> str:
+    """`before -> after`, or the value that stays."""
     return _text(before) if before == after else f"{_text(before)} -> {_text(after)}"
 
 

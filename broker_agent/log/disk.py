@@ -11,13 +11,16 @@ T = TypeVar("T")
 
 
 class DiskFile(Protocol):
-    """An open file that is appended to and can be truncated. It stays usable while the file is renamed."""
+    """An open file that is appended to and can be truncated.
+
+    It stays usable when the file or its directory is renamed; one that was removed may only be closed.
+    """
 
     @property
     def size(self) -> int: ...
 
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Append all buffers with one write to the page cache; all of it, or OSError."""
+        """Append all buffers to the page cache, normally with one write; all of it, or OSError and nothing."""
 
     def read(self, position: int, length: int) -> bytes:
         """The bytes from `position`; fewer than `length` only at the end of the file."""
@@ -27,7 +30,8 @@ class DiskFile(Protocol):
     def flusher(self) -> Callable[[], None]:
         """A function, callable from any thread, that flushes what the file holds at this call.
 
-        It must be called exactly once. Closing or removing the file in the meantime is harmless.
+        It must be called exactly once, and raises OSError; making it raises nothing. Closing or removing the file in
+        the meantime is harmless.
         """
 
     def close(self) -> None: ...

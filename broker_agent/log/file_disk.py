@@ -1,6 +1,7 @@
-"""The Disk on the operating system's files: raw descriptors, fsync, flock, and the agent's thread pool for them."""
+"""The Disk on the operating system's files: fsync, flock, and the agent's thread pool for them."""
 
 import asyncio
+import errno
 import fcntl
 import os
 import shutil
@@ -8,71 +9,108 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from broker_agent.log.open_files import OpenFiles
+
 T = TypeVar("T")
 
 
 class FileDiskFile:
-    """One raw descriptor. O_APPEND: a write goes to the end, also after a truncation."""
+    """A file of the operating system, by whatever descriptor it has at the moment."""
 
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._size = os.fstat(self._descriptor).st_size
+    __slots__ = ("_file", "_files")
+
+    def __init__(self, files: OpenFiles, path: str) -> None:
+        self._files, self._file = files, files.open(path)
 
     @property
     def size(self) -> int:
-        return self._size
+        return self._file.size
 
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
+        if self._file.failure is not None:
+            raise self._file.failure
         wanted = sum(map(len, buffers))
-        written = os.writev(self._descriptor, buffers)
-        if written != wanted:
-            # A full disk accepts part of the data without an error; the torn tail is truncated by the next start.
-            raise OSError(f"wrote {written} of {wanted} bytes")
-        self._size += written
+        descriptor = self._files.pin(self._file)
+        try:
+            written = os.writev(descriptor, buffers)
+            if written < wanted:
+                self._append_rest(descriptor, b"".join(buffers)[written:])
+            self._file.size += wanted
+        except OSError as error:
+            self._add_name(error)
+            raise
+        finally:
+            self._files.unpin(self._file, changed=True)
+
+    def _append_rest(self, descriptor: int, rest: bytes) -> None:
+        """Write what a full disk or a limit left of a write, or get its error and take the torn part back."""
+        try:
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError as error:
+            try:
+                os.ftruncate(descriptor, self._file.size)
+            except OSError:
+                # What comes next would follow a torn batch: the file is of no use until the next start recovers it.
+                self._file.failure = OSError(errno.EIO, "part of a write could not be taken back")
+                raise self._file.failure from error
+            raise
 
     def read(self, position: int, length: int) -> bytes:
-        return os.pread(self._descriptor, length, position)
+        descriptor = self._files.pin(self._file)
+        try:
+            return os.pread(descriptor, length, position)
+        except OSError as error:
+            self._add_name(error)
+            raise
+        finally:
+            self._files.unpin(self._file)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
-        self._size = size
+        descriptor = self._files.pin(self._file)
+        try:
+            os.ftruncate(descriptor, size)
+            self._file.size = size
+        except OSError as error:
+            self._add_name(error)
+            raise
+        finally:
+            self._files.unpin(self._file, changed=True)
 
     def flusher(self) -> Callable[[], None]:
-        # A duplicate: this descriptor may be closed, and its number reused, before the thread runs.
-        duplicate = os.dup(self._descriptor)
-
-        def flush() -> None:
-            try:
-                os.fsync(duplicate)
-            finally:
-                os.close(duplicate)
-
-        return flush
+        return self._files.flusher(self._file)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._files.close(self._file)
+
+    def _add_name(self, error: OSError) -> None:
+        """Name the file in an error of a call that knows only its descriptor."""
+        error.filename = self._file.path
 
 
 class FileDisk:
-    """Disk on the file system. `threads` limits the number of concurrent blocking operations."""
+    """Disk on the file system.
 
-    def __init__(self, threads: int = 4) -> None:
+    `threads` limits the number of concurrent blocking operations, `open_files_max` that of files that are open but not
+    in use. When the process runs out of descriptors, operations close such files and go on.
+    """
+
+    def __init__(self, threads: int = 4, open_files_max: int = 1024) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="log-disk")
+        self.open_files = OpenFiles(open_files_max, self._executor.submit)
 
     def open_file(self, path: str) -> FileDiskFile:
-        return FileDiskFile(path)
+        return FileDiskFile(self.open_files, path)
 
     def read_file(self, path: str) -> bytes | None:
         try:
-            with open(path, "rb") as file:
+            with self.open_files.with_descriptor(lambda: open(path, "rb")) as file:
                 return file.read()
         except FileNotFoundError:
             return None
 
     def list_directory(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self.open_files.with_descriptor(lambda: os.listdir(path)))
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
@@ -83,7 +121,7 @@ class FileDisk:
             raise PermissionError(f"{path} cannot be read and written")
 
     def rename(self, old: str, new: str) -> None:
-        os.replace(old, new)
+        self.open_files.rename(old, new)
 
     def remove_file(self, path: str) -> None:
         try:
@@ -93,12 +131,13 @@ class FileDisk:
 
     def remove_tree(self, path: str) -> None:
         try:
-            shutil.rmtree(path)
+            self.open_files.with_descriptor(lambda: shutil.rmtree(path))
         except FileNotFoundError:
             return
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = self.open_files.with_descriptor(lambda: os.open(path, flags))
         try:
             os.fsync(descriptor)
         finally:
@@ -112,7 +151,8 @@ class FileDisk:
         return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = self.open_files.with_descriptor(lambda: os.open(path, flags, 0o644))
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -132,3 +172,4 @@ class FileDisk:
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
+        self.open_files.shut_down()

@@ -4,28 +4,36 @@ Source: Kafka LogManager; KIP-112 for the failure of single directories.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+import structlog
+
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import remove_cut_markers
 from broker_agent.log.directory_names import deleted_name, path_in
+from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import create_log
+from broker_agent.log.recovery import LoadedLog, create_log
 from broker_agent.log.segments import LogDependencies
 from broker_agent.log.unloadable import UnloadableLog
 from broker_agent.log_damage import DamagedReplica
 from broker_agent.ports import LogConfig
 from cluster.broker import BrokerEpoch, Offset, TopicId
-from cluster.errors import ClusterError, ErrorCode, LogAppendError, StorageError
+from cluster.errors import ClusterError, ErrorCode, LogAppendError, LogOperationError, StorageError
 from cluster.partition import TopicPartition
 
 _LOGS_BETWEEN_YIELDS: Final = 64
 _FLUSHES_AT_ONCE: Final = 16
 """Limit of concurrent flushes: after an election thousands of logs may have to write a new epoch."""
+_CLOSED_AT_ONCE: Final = 64
+"""Limit of logs being closed: each holds a descriptor while it is flushed."""
+
+_log = structlog.stdlib.get_logger()
 
 
 class DiskLogDirectories:
@@ -127,7 +135,8 @@ class DiskLogDirectories:
     ) -> PartitionLog:
         """Create in a live directory, first the one with the fewest logs; a failing one is reported, the next tried.
 
-        Raises LogAppendError for a name that is not acceptable, before anything is created.
+        Raises LogAppendError for a name that is not acceptable, before anything is created, and LogOperationError after
+        the first attempt, if the reason is not the directory's.
         """
         path_in("", topic_partition)
         done = self._creations[topic_partition] = asyncio.Event()
@@ -137,6 +146,9 @@ class DiskLogDirectories:
                 self._log_counts[path] += 1
                 try:
                     log = await self._create_in(self._directories[path], topic_partition, topic_id, config)
+                except LogOperationError:
+                    self._log_counts[path] -= 1
+                    raise
                 except StorageError:
                     continue  # It is failed now; its count is of no interest any more.
                 self._logs[topic_partition] = log
@@ -151,7 +163,8 @@ class DiskLogDirectories:
     ) -> PartitionLog:
         path = path_in(directory.path, topic_partition)
         with directory:
-            loaded = await self._dependencies.disk.run(partial(create_log, self._dependencies, path, config, topic_id))
+            create = partial(_create_or_leave_nothing, self._dependencies, path, config, topic_id)
+            loaded = await self._dependencies.disk.run(create)
         with directory:  # It may have failed while the thread was at work.
             return PartitionLog(
                 self._dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
@@ -211,10 +224,8 @@ class DiskLogDirectories:
 
     async def _in_each_directory(self, write: Callable[[str], Awaitable[None]]) -> None:
         for path in self.live_directories:
-            try:
+            with _going_on():
                 await write(path)
-            except StorageError:
-                continue  # Reported once already; the other directories are not to suffer from it.
 
     async def _write_offsets(self, directory: str) -> None:
         await self._write_recovery_points(directory)
@@ -226,9 +237,13 @@ class DiskLogDirectories:
                 markers = self._directories[directory].take_cut_markers()
                 points = self._stored(directory, "recovery_point")
                 points |= {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
-                await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
-                if markers:
-                    await self._dependencies.disk.run(partial(remove_cut_markers, self._dependencies.disk, markers))
+                try:
+                    await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
+                    if markers:
+                        await self._dependencies.disk.run(partial(remove_cut_markers, self._dependencies.disk, markers))
+                except OSError:
+                    self._directories[directory].cut_markers += markers
+                    raise
 
     async def write_log_starts_of(self, directory: str) -> None:
         """Rewrite the log-start checkpoint of one directory. Raises StorageError."""
@@ -268,53 +283,52 @@ class DiskLogDirectories:
         for start in range(0, len(due), _FLUSHES_AT_ONCE):
             flushes = (log.flush() for log in due[start : start + _FLUSHES_AT_ONCE])
             for result in await asyncio.gather(*flushes, return_exceptions=True):
-                if isinstance(result, BaseException) and not isinstance(result, StorageError):
-                    raise result
+                with _going_on():
+                    if isinstance(result, BaseException):
+                        raise result
         for path in [path for path in self.live_directories if self._directories[path].cut_markers]:
-            try:
+            with _going_on():
                 await self._write_offsets(path)
-            except StorageError:
-                continue
         await self.remove_deleted()
 
     async def enforce_retention(self, now_ms: int) -> None:
         for number, log in enumerate([*self._logs.values()]):
             if number % _LOGS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(0)
-            try:
+            with _going_on():
                 log.expire_producers(now_ms, self._producer_expiration_ms)
                 log.enforce_retention(now_ms)
-            except StorageError:
-                continue
         await self.remove_deleted()
 
     async def remove_deleted(self) -> None:
         """Delete the files and directories whose `file.delete.delay.ms` is over."""
         for path in self.live_directories:
-            try:
+            with _going_on():
                 await self._directories[path].remove_due()
-            except StorageError:
-                continue
 
     # Shutdown
 
     async def close(self, broker_epoch: BrokerEpoch) -> None:
         for path in self.live_directories:
             directory = self._directories[path]
-            try:
-                with directory:
-                    await self._close_directory(path, broker_epoch)
-            except StorageError:
-                continue
+            with _going_on(), directory:
+                await self._close_directory(path, broker_epoch)
             directory.unlock()
         self._logs.clear()
         self._dependencies.disk.close()
 
     async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
         """Close all logs; the clean-shutdown marker is last, if all were loaded and closed without an error."""
-        logs = self._logs_in(path)
-        results = await asyncio.gather(*(log.close() for log in logs), return_exceptions=True)
-        failures = [result for result in results if isinstance(result, BaseException)]
+        waiting = self._logs_in(path)
+        failures: list[BaseException] = []
+
+        async def close_until_done() -> None:
+            while waiting:
+                [result] = await asyncio.gather(waiting.pop().close(), return_exceptions=True)
+                if isinstance(result, BaseException):
+                    failures.append(result)
+
+        await asyncio.gather(*(close_until_done() for _ in range(_CLOSED_AT_ONCE)))
         await self._write_offsets(path)
         if not failures and all(log.directory != path for log in self._unloadable.values()):
             await self._replace(path, checkpoints.CLEAN_MARKER, checkpoints.encode_clean_marker(broker_epoch))
@@ -327,3 +341,29 @@ class DiskLogDirectories:
         for topic_partition in [tp for tp, log in self._unloadable.items() if log.directory == path]:
             del self._unloadable[topic_partition]
         self._on_failure(path, error)
+
+
+@contextmanager
+def _going_on() -> Iterator[None]:
+    """Periodic work on one log or directory: its failure does not end the work on the others."""
+    try:
+        yield
+    except LogOperationError as error:
+        _log.warning("Periodic work on a log directory failed; it is tried again at its next turn", error=str(error))
+    except StorageError:
+        return  # The directory failed, and reported it.
+
+
+def _create_or_leave_nothing(
+    dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None
+) -> LoadedLog:
+    """Create a log. After an error that leaves the directory in service nothing of it is left: the next attempt may
+    choose another directory, and a log must not be in two.
+    """
+    is_there = dependencies.disk.is_directory(path)
+    try:
+        return create_log(dependencies, path, config, topic_id)
+    except OSError as error:
+        if not is_there and not is_error_of_disk(error):
+            dependencies.disk.remove_tree(path)
+        raise

@@ -10,14 +10,16 @@ from types import TracebackType
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import create_cut_marker
 from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import describe, is_error_of_disk
 from cluster.broker import Offset
-from cluster.errors import StartupError, StorageError
+from cluster.errors import LogOperationError, StartupError, StorageError
 
 OnFailure = Callable[[str, OSError], None]
 
 
 class LogDirectory:
-    """A context manager: an OSError inside fails the directory for good and is raised as StorageError.
+    """A context manager: an OSError inside is raised as StorageError, and fails the directory for good if it is an
+    error of the disk; any other is raised as LogOperationError.
 
     Entering a failed directory raises StorageError at once. Everything runs on the event loop.
     """
@@ -42,6 +44,8 @@ class LogDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, OSError):
+            if not is_error_of_disk(error):
+                raise LogOperationError(self.path, describe(error)) from error
             self.fail(error)
             raise StorageError(self.path, str(error)) from error
 
@@ -88,8 +92,12 @@ class LogDirectory:
         if not due:
             return
         self._to_remove = [item for item in self._to_remove if item[0] > now]
-        with self:
-            await self._disk.run(lambda: self._remove(due))
+        try:
+            with self:
+                await self._disk.run(lambda: self._remove(due))
+        except LogOperationError:
+            self._to_remove.extend((now, path) for path in due)
+            raise
 
     def _remove(self, paths: list[str]) -> None:
         for path in paths:

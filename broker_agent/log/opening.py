@@ -16,6 +16,7 @@ from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
 from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import describe, is_error_of_disk
 from broker_agent.log.log_directories import DiskLogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
@@ -26,7 +27,7 @@ from broker_agent.log_damage import DamagedReplica, LogDamage
 from broker_agent.ports import LogConfig
 from cluster.bounds import shortened
 from cluster.broker import BrokerId, Offset
-from cluster.errors import LogDirectoriesError, StartupError, StorageError
+from cluster.errors import LogDirectoriesError, LogOperationError, StartupError, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Gauge
 from state_log.writer import STATE_CHANGE_FOLDER
@@ -56,7 +57,9 @@ async def read_stored_broker_id(disk: Disk, directories: Sequence[str]) -> Broke
         path = f"{directory}/{checkpoints.META_PROPERTIES}"
         try:
             properties = checkpoints.decode_meta_properties(await disk.run(partial(disk.read_file, path)))
-        except OSError:
+        except OSError as error:
+            if not is_error_of_disk(error):
+                raise StartupError(f"log directory {directory}: {describe(error)}") from error
             continue  # An unreadable directory fails when it is opened; it has no say here.
         if properties is not None:
             found.setdefault(properties.broker_id, path)
@@ -78,7 +81,8 @@ async def open_log_directories(
 
     An unusable directory is reported through `on_failure` and left out, a log that cannot be loaded is offline; a
     subdirectory that no partition can have made is left alone and named in `unacceptable_names`. Raises StartupError if
-    a directory belongs to another broker, cluster or process, or if two hold the same partition, and
+    a directory belongs to another broker, cluster or process, if two hold the same partition, or after an error that is
+    not the disk's: of a directory read in part, new logs would replace those that were not read; and
     LogDirectoriesError if none is usable.
     """
     paths = [path.rstrip("/") or "/" for path in paths]
@@ -94,9 +98,11 @@ async def open_log_directories(
             if isinstance(result, BaseException):
                 raise result
         loader.report_missing()
-    except BaseException:
+    except BaseException as error:
         for directory in logs.directories.values():
             directory.unlock()
+        if isinstance(error, LogOperationError):
+            raise StartupError(str(error)) from error
         raise
     if not logs.live_directories:
         reasons = "; ".join(f"{path}: {failure}" for path, failure in logs.failures.items())
@@ -116,6 +122,8 @@ async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaPrope
             if found is None:
                 content = checkpoints.encode_meta_properties(owner)
                 await disk.run(partial(checkpoints.write_atomically, disk, path, checkpoints.META_PROPERTIES, content))
+    except LogOperationError:
+        raise
     except StorageError:
         return
     for key, mine, theirs in (
@@ -162,6 +170,8 @@ class _Loader:
                 # A directory that cannot be written to fails now, before the broker registers. Not the recovery points:
                 # what was cut below them would be forgotten before it is reported.
                 await self._logs.write_log_starts_of(path)
+        except LogOperationError:
+            raise
         except StorageError:
             return
 
@@ -226,8 +236,10 @@ class _Loader:
         self, directory: LogDirectory, topic_partition: TopicPartition, offsets: CheckpointedOffsets, error: Exception
     ) -> None:
         path = f"{directory.path}/{topic_partition}"
-        what = str(error) if isinstance(error, OSError) else repr(error)
-        why = f"{path} cannot be loaded: {what}; repair it or move it away, and restart the broker"
+        what = describe(error) if isinstance(error, OSError) else repr(error)
+        is_of_process = isinstance(error, OSError) and not is_error_of_disk(error)
+        remedy = "then" if is_of_process else "repair it or move it away, and"
+        why = f"{path} cannot be loaded: {what}; {remedy} restart the broker"
         is_expected = isinstance(error, OSError)
         _log.error("Log cannot be loaded; its replica is offline", path=path, why=what, exc_info=not is_expected)
         self._logs.add_unloadable(topic_partition, UnloadableLog(directory.path, why, offsets))

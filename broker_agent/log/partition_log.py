@@ -16,9 +16,11 @@ from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_for_segments
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
-from broker_agent.log.segment import PlacedBatch
+from broker_agent.log.segment import PlacedBatch, Segment
 from broker_agent.log.segments import LogDependencies, create_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
+from broker_agent.log.verification import Extent, Pace, verify_segments
+from broker_agent.log_damage import LogDamage
 from broker_agent.ports import AppendInfo, LogConfig
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StorageError
@@ -86,6 +88,10 @@ class PartitionLog:
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
         return self._epochs.latest
+
+    @property
+    def highest_producer_id(self) -> int:
+        return self.producers.highest_id
 
     @property
     def confirmed_epoch(self) -> LeaderEpoch:
@@ -260,6 +266,15 @@ class PartitionLog:
         """Headers of all batches that end at or after the log start; for inspection, not for serving."""
         return self.segments.headers(self._log_start)
 
+    async def verify(self, pace: Pace) -> LogDamage | None:
+        cuts, extent = self._flusher.cuts, Extent(self._log_start, self.recovery_point)
+
+        def is_current(segment: Segment) -> bool:
+            return not self._is_closed and self._flusher.cuts == cuts and segment in self.segments
+
+        with self._usable():
+            return await verify_segments(self._dependencies.disk, [*self.segments], extent, is_current, pace)
+
     # Truncating and deleting
 
     def truncate_to(self, offset: Offset) -> bool:
@@ -271,18 +286,18 @@ class PartitionLog:
             if self.segments.first.base_offset > offset:
                 self._restart_at(offset)
                 return True
-            self._log_directory.mark_cut(self.path, offset, self.recovery_point)
+            self._prepare_cut(offset)
             self._discard(self.segments.drop_after(offset))
             self.segments.active.truncate(offset)
-            self._end = offset
-            self._log_start = min(self._log_start, offset)
-            self._high_watermark = min(self._high_watermark, offset)
-            self._epochs.truncate_from_end(offset)
-            self._on_truncation(offset)
             if self.producers.reaches(offset):
                 disk, path = self._dependencies.disk, self.path
                 self.producers = rebuild_producers(disk, path, self.segments, offset, trusted_up_to=offset)
                 self._count_producers()
+            # Last, when nothing can be refused any more: until then an attempt that failed is repeated as a whole.
+            self._end = offset
+            self._log_start = min(self._log_start, offset)
+            self._high_watermark = min(self._high_watermark, offset)
+            self._epochs.truncate_from_end(offset)
             return True
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -290,16 +305,17 @@ class PartitionLog:
             self._restart_at(offset)
 
     def _restart_at(self, offset: Offset) -> None:
-        self._log_directory.mark_cut(self.path, offset, self.recovery_point)
+        self._prepare_cut(offset)
         self._discard(self.segments.mark_all_deleted())
         self.segments.replace_all(create_segment(self._dependencies, self.path, offset, self.config))
         self._log_start = self._high_watermark = self._end = offset
         self._epochs.clear()
         self.producers.clear()
         self._count_producers()
-        self._on_truncation(offset)
 
-    def _on_truncation(self, offset: Offset) -> None:
+    def _prepare_cut(self, offset: Offset) -> None:
+        """Before batches go: lower the recovery point, also for the next start, and remove snapshots that have them."""
+        self._log_directory.mark_cut(self.path, offset, self.recovery_point)
         self._flusher.on_truncation(offset)
         remove_snapshots_after(self._dependencies.disk, self.path, offset)
 
@@ -323,10 +339,11 @@ class PartitionLog:
                 return 0
             if count == len(self.segments):
                 self._roll(self._end)
-            self._discard(self.segments.drop_oldest(count))
-            self._log_start = max(self._log_start, self.segments.first.base_offset)
+            # The log start first: if not all segments can be dropped now, nobody may read those that are left.
+            self._log_start = max(self._log_start, list(self.segments)[count].base_offset)
             self._epochs.truncate_from_start(self._log_start)
             self._flusher.on_segments_deleted()
+            self._discard(self.segments.drop_oldest(count))
             return count
 
     def _discard(self, paths: list[str]) -> None:
@@ -366,9 +383,9 @@ class PartitionLog:
         with self._usable():
             async with self._writing:
                 self._usable()
-                self.abandon()
                 renamed = f"{self._log_directory.path}/{name}"
                 self._dependencies.disk.rename(self.path, renamed)
+                self.abandon()
                 return renamed
 
     def abandon(self) -> None:

@@ -52,6 +52,11 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def highest_id(self) -> int:
+        """-1 if there is none."""
+        return max(self._entries, default=NO_PRODUCER_ID)
+
     def find_duplicate(self, header: BatchHeader) -> ProducerBatch | None:
         """The earlier batch that this one duplicates; None if it may be appended.
 

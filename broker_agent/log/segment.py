@@ -4,7 +4,7 @@ It handles batches and positions, not leaders, epochs or watermarks. Source: Kaf
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
 import structlog
@@ -69,6 +69,7 @@ class Segment:
         """Largest timestamp of the first batch; the segment's age is counted from it."""
         self.is_dirty = False
         """Whether the file has data for which no flusher was created yet."""
+        self._is_deleted = False
 
     @property
     def size(self) -> int:
@@ -149,15 +150,20 @@ class Segment:
         first = next(self.batches(), None)
         is_sound = first is not None and find_header_fault(first.header, expected) is None
         self.first_timestamp = first.header.max_timestamp if first is not None and is_sound else NO_TIMESTAMP
-        self._largest, self._last_entry_position = self._times.last, self._index.last[1]
-        self.next_offset, self.last_epoch = self.base_offset, NO_LEADER_EPOCH
-        indexed = next(self.batches(self._last_entry_position), None) if len(self._index) else None
+        start = self._forget_uncovered()
+        indexed = next(self.batches(start), None) if len(self._index) else None
         if indexed is not None:
             expected = expected._replace(next_offset=max(self.base_offset, indexed.header.base_offset))
-        walk = BatchWalk(self._file.read, self.size, expected, start=self._last_entry_position)
+        walk = BatchWalk(self._file.read, self.size, expected, start=start)
         for position, header, _ in walk:
             self._record_batch(position, header)
         return walk.fault
+
+    def _forget_uncovered(self) -> int:
+        """Reset what is derived from the batches to what the indexes say; returns the position of the last entry."""
+        self._largest, self._last_entry_position = self._times.last, self._index.last[1]
+        self.next_offset, self.last_epoch = self.base_offset, NO_LEADER_EPOCH
+        return self._last_entry_position
 
     def recover(
         self, epoch_before: int, on_batch: Callable[[BatchHeader], None], next_base: Offset | None
@@ -181,6 +187,15 @@ class Segment:
         self._index, self._times, self._largest = OffsetIndex(), TimeIndex(), (NO_TIMESTAMP, 0)
         self._entries_on_disk, self._times_on_disk, self._last_entry_position = 0, 0, 0
         self.create_indexes()
+
+    def size_below(self, offset: Offset) -> int:
+        """Bytes of the batches that end below `offset`."""
+        found = self.find(offset)
+        return self.size if found is None else found.position
+
+    def walk(self, size: int, next_base: Offset | None) -> BatchWalk:
+        """The check of the first `size` bytes, on any thread. `next_base`: as of `load`."""
+        return BatchWalk(self._file.read, size, expected_in_segment(self.base_offset, next_base=next_base))
 
     def sound_headers(self) -> Iterator[BatchHeader]:
         """The headers of all batches up to the first that is not valid; every checksum is verified."""
@@ -309,9 +324,15 @@ class Segment:
         self._times.cut(header.base_offset - self.base_offset)
         # The index files first: entries of removed batches would point into later ones.
         self._save_indexes_anew()
+        # Read before the file is changed: what raises must leave batches and derived values as they agree.
+        uncovered = list(takewhile(lambda batch: batch.position < position, self.batches(self._index.last[1])))
         self._file.truncate(position)
         self.is_dirty = True
-        self._check_uncovered()
+        if position == 0:
+            self.first_timestamp = NO_TIMESTAMP
+        self._forget_uncovered()
+        for placed in uncovered:
+            self._record_batch(*placed)
         return True
 
     # Flushing and deleting
@@ -325,8 +346,9 @@ class Segment:
         """Append to the index files the entries they lack; called when the segment is full or closed."""
         self._times.add(*self._largest)
         self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
+        self._entries_on_disk = len(self._index)
         self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk))
-        self._entries_on_disk, self._times_on_disk = len(self._index), len(self._times)
+        self._times_on_disk = len(self._times)
 
     def _save_indexes_anew(self) -> None:
         if self._entries_on_disk > len(self._index):
@@ -351,10 +373,19 @@ class Segment:
         file.close()
 
     def mark_deleted(self) -> list[str]:
-        """Close the segment and rename its files with the deleted suffix; returns their paths."""
+        """Rename the segment's files with the deleted suffix and close it; returns their paths.
+
+        The batches go last, and until then the segment is usable: indexes can be missing. May be called again after an
+        error.
+        """
+        for suffix in reversed(SUFFIXES):
+            try:
+                self._disk.rename(self._stem + suffix, self._stem + suffix + DELETED_SUFFIX)
+            except FileNotFoundError:
+                if suffix == LOG_SUFFIX and not self._is_deleted:
+                    raise
+        self._is_deleted = True
         self.close()
-        for suffix in SUFFIXES:
-            self._disk.rename(self._stem + suffix, self._stem + suffix + DELETED_SUFFIX)
         return [self._stem + suffix + DELETED_SUFFIX for suffix in SUFFIXES]
 
     def close(self) -> None:

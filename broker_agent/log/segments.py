@@ -31,13 +31,24 @@ def open_segment(dependencies: LogDependencies, directory: str, base_offset: Off
 
 
 def create_segment(dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
-    """Create an empty segment; files of that name, left by a crash, are deleted."""
-    for suffix in SUFFIXES:
-        dependencies.disk.remove_file(segment_stem(directory, base_offset) + suffix)
+    """Create an empty segment; files of that name, left by a crash, are deleted. After an error nothing is left of it:
+    a segment that nobody knows would begin within one that is still appended to.
+    """
+    _remove_files(dependencies.disk, directory, base_offset)
     segment = open_segment(dependencies, directory, base_offset, config)
-    segment.create_indexes()
+    try:
+        segment.create_indexes()
+    except OSError:
+        segment.close()
+        _remove_files(dependencies.disk, directory, base_offset)
+        raise
     segment.is_dirty = True
     return segment
+
+
+def _remove_files(disk: Disk, directory: str, base_offset: Offset) -> None:
+    for suffix in SUFFIXES:
+        disk.remove_file(segment_stem(directory, base_offset) + suffix)
 
 
 class Segments:
@@ -77,10 +88,8 @@ class Segments:
 
     def drop_oldest(self, count: int) -> list[str]:
         """Remove the `count` oldest segments; returns the paths of the files to delete later."""
-        dropped = self._segments[:count]
         assert count < len(self._segments), "the active segment stays"
-        del self._segments[:count], self._bases[:count]
-        return [path for segment in dropped for path in segment.mark_deleted()]
+        return [path for _ in range(count) for path in self._drop(0)]
 
     def drop_after(self, offset: Offset) -> list[str]:
         """Remove the segments whose base offset is above `offset`, except the first; returns paths as above.
@@ -88,13 +97,18 @@ class Segments:
         The last segment is removed first, so that a crash leaves a log without a gap.
         """
         keep = max(1, bisect_right(self._bases, offset))
-        dropped = self._segments[keep:]
-        del self._segments[keep:], self._bases[keep:]
-        return [path for segment in reversed(dropped) for path in segment.mark_deleted()]
+        return [path for _ in range(len(self._segments) - keep) for path in self._drop(-1)]
 
     def mark_all_deleted(self) -> list[str]:
         """Rename the files of all segments, the last one first. `replace_all` must follow."""
-        return [path for segment in reversed(self._segments) for path in segment.mark_deleted()]
+        dropped = [path for _ in range(len(self._segments) - 1) for path in self._drop(-1)]
+        return dropped + self.first.mark_deleted()
+
+    def _drop(self, index: int) -> list[str]:
+        """Remove one segment once its files are renamed: after an error it is still there, for the next attempt."""
+        paths = self._segments[index].mark_deleted()
+        del self._segments[index], self._bases[index]
+        return paths
 
     def since(self, offset: Offset) -> list[Segment]:
         """The segments from the one that would contain `offset` on."""

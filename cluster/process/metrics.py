@@ -9,13 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric as Family
-from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
-
-from cluster.errors import StartupError
-from cluster.process.config import host_and_port
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _WINDOW: Final = 1024
@@ -181,28 +176,6 @@ class Metrics(Collector):
 
 def exposition_name(domain: str, type_: str, name: str) -> str:
     return re.sub(r"[^a-z0-9_]", "_", f"{domain}_{type_}_{name}".lower())
-
-
-def serve_metrics(metrics: Metrics, listen: str) -> tuple[str, Callable[[], None]]:
-    """Serve metrics over HTTP on a thread; returns the bound address and a function to stop it.
-
-    Raises StartupError if the address cannot be bound.
-    """
-    host, port = host_and_port(listen)
-    registry = CollectorRegistry()
-    registry.register(metrics)
-    ProcessCollector(registry=registry)
-    try:
-        server, thread = start_http_server(port, addr=host or "0.0.0.0", registry=registry)
-    except OSError as error:
-        raise StartupError(f"cannot serve metrics on {listen}: {error.strerror}") from error
-
-    def close() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return f"{host}:{server.server_port}", close
 
 
 def _key(domain: str, type_: str, name: str, tags: Mapping[str, object]) -> _Key:

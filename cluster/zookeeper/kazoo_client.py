@@ -90,6 +90,8 @@ class KazooZooKeeper:
         self._session: Session | None = None
         self._is_over = True
         self._session_id = 0
+        self._zxid_before = 0
+        """The highest zxid seen in earlier sessions."""
         self._connected: asyncio.Future[None] | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._waiting: dict[Exchange, asyncio.Future[None]] = {}
@@ -100,6 +102,10 @@ class KazooZooKeeper:
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def last_zxid(self) -> int:
+        return self._zxid_before if self._session is None else max(self._zxid_before, self._session.highest_zxid)
 
     def listen(self, listener: Listener) -> None:
         self._listener = listener
@@ -315,6 +321,7 @@ class KazooZooKeeper:
 
     async def _dismiss(self) -> None:
         """Release the connection, threads and heartbeat of the previous session."""
+        self._zxid_before = self.last_zxid
         session, self._session = self._session, None
         if self._heartbeat is not None:
             self._heartbeat.cancel()

@@ -100,6 +100,13 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         self.granted_timeout_seconds = session_timeout_ms / 1000
         self.watches = Watches()
         self._is_usable = False
+        self._highest_zxid = 0
+
+    @property
+    def highest_zxid(self) -> int:
+        """The highest zxid seen; kazoo forgets its own when the session ends."""
+        highest: int = max(self._highest_zxid, self.last_zxid)
+        return highest
 
     def open(self) -> None:
         """Start to connect; returns at once."""
@@ -144,6 +151,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
 
     def _session_callback(self, state: Any) -> None:
         was_usable, session_id = self._is_usable, self._session_id
+        self._highest_zxid = self.highest_zxid
         self._is_usable = False
         super()._session_callback(state)
         if self._over.is_set():

@@ -162,6 +162,12 @@ class ZooKeeper(Protocol):
     def session_id(self) -> int:
         """Id of the current session, as found in `ephemeral_owner`; 0 before the first connection."""
 
+    @property
+    def last_zxid(self) -> int:
+        """The highest zxid seen, over all sessions. A later write has a higher one, unless ZooKeeper was restored from
+        a backup.
+        """
+
     def listen(self, listener: Listener) -> None:
         """Set the listener. Must be called before `start_session`."""
 

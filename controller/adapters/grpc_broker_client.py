@@ -6,6 +6,7 @@ from cluster.broker import Broker
 from cluster.errors import ApiError, PeerUnreachableError, RequestTooLargeError
 from cluster.process.settings import Settings
 from cluster.requests import control
+from cluster.requests.recovery import DescribeReplicasRequest, DescribeReplicasResponse
 from cluster.rpc.client import RpcClient
 
 _RESPONSE_OF: dict[type[control.ControlRequest], Callable[..., control.ControlResponse]] = {
@@ -28,10 +29,7 @@ class GrpcBrokerClient:
         self._listeners = settings.listener_names
 
     async def send(self, broker: Broker, request: control.ControlRequest) -> control.ControlResponse:
-        address = self._address(broker)
-        if address is None:
-            names = self._listeners
-            raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {names.control} or {names.client}")
+        address = self._address_or_raise(broker)
         try:
             response: control.ControlResponse = await self._client.call(address, request, self._timeout_ms)
         except RequestTooLargeError as error:
@@ -46,6 +44,12 @@ class GrpcBrokerClient:
             raise
         return response
 
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
+        address = self._address_or_raise(broker)
+        response = await self._client.call(address, DescribeReplicasRequest(recovers), self._timeout_ms)
+        assert isinstance(response, DescribeReplicasResponse)
+        return response
+
     async def forget(self, broker: Broker) -> None:
         address = self._address(broker)
         if address is not None:
@@ -53,6 +57,13 @@ class GrpcBrokerClient:
 
     async def close(self) -> None:
         await self._client.close()
+
+    def _address_or_raise(self, broker: Broker) -> str:
+        address = self._address(broker)
+        if address is None:
+            names = self._listeners
+            raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {names.control} or {names.client}")
+        return address
 
     def _address(self, broker: Broker) -> str | None:
         endpoint = self._listeners.control_endpoint(broker.endpoints)

@@ -295,7 +295,7 @@ async def test_a_port_in_use_is_a_startup_error_that_names_it() -> None:
 async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
     client = RpcClient()
     try:
-        with pytest.raises(PeerUnreachableError, match="UNAVAILABLE"):
+        with pytest.raises(PeerUnreachableError, match="connection refused"):
             await client.call(f"127.0.0.1:{choose_free_ports(1)[0]}", DescribeClusterRequest(), TIMEOUT_MS)
     finally:
         await client.close()
@@ -366,7 +366,7 @@ async def test_a_peer_that_does_not_even_refuse_costs_one_attempt() -> None:
 
 async def test_a_slow_peer_is_unreachable_when_the_time_is_over() -> None:
     async with controller(lambda _: asyncio.sleep(3600)) as (server, _, client):
-        with pytest.raises(PeerUnreachableError, match="DEADLINE_EXCEEDED"):
+        with pytest.raises(PeerUnreachableError, match="timed out"):
             await client.call(server.address, DescribeClusterRequest(), 100)
 
 

@@ -93,7 +93,7 @@ async def test_each_port_of_a_process_answers_its_own_requests_up_to_its_own_siz
 
 
 @pytest.mark.rule("LS-2")
-async def test_clients_are_told_the_ports_for_clients_only(ports: dict[str, list[str]]) -> None:
+async def test_clients_get_the_addresses_for_clients_only(ports: dict[str, list[str]]) -> None:
     rpc = RpcClient()
     own = {addresses[0] for addresses in ports.values()}
     try:

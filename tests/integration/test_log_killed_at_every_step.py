@@ -74,7 +74,7 @@ class DyingDisk(FileDisk):
 
 class DyingFile(FileDiskFile):
     def __init__(self, path: str, disk: DyingDisk) -> None:
-        super().__init__(path)
+        super().__init__(disk.open_files, path)
         self._disk = disk
 
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:

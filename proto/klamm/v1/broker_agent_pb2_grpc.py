@@ -6,6 +6,7 @@ import warnings
 from klamm.v1 import broker_agent_pb2 as klamm_dot_v1_dot_broker__agent__pb2
 from klamm.v1 import control_pb2 as klamm_dot_v1_dot_control__pb2
 from klamm.v1 import elections_pb2 as klamm_dot_v1_dot_elections__pb2
+from klamm.v1 import recovery_pb2 as klamm_dot_v1_dot_recovery__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -81,6 +82,11 @@ class BrokerAgentServiceStub:
                 request_serializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataResponse.FromString,
                 _registered_method=True)
+        self.DescribeReplicas = channel.unary_unary(
+                '/klamm.v1.BrokerAgentService/DescribeReplicas',
+                request_serializer=klamm_dot_v1_dot_recovery__pb2.DescribeReplicasRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_recovery__pb2.DescribeReplicasResponse.FromString,
+                _registered_method=True)
         self.Shutdown = channel.unary_unary(
                 '/klamm.v1.BrokerAgentService/Shutdown',
                 request_serializer=klamm_dot_v1_dot_elections__pb2.ShutdownRequest.SerializeToString,
@@ -148,6 +154,13 @@ class BrokerAgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeReplicas(self, request, context):
+        """What this broker has and knows of every partition, for a recovery.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Shutdown(self, request, context):
         """Shuts down gracefully, as on SIGTERM.
         """
@@ -202,6 +215,11 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
                     servicer.Metadata,
                     request_deserializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataResponse.SerializeToString,
+            ),
+            'DescribeReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeReplicas,
+                    request_deserializer=klamm_dot_v1_dot_recovery__pb2.DescribeReplicasRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_recovery__pb2.DescribeReplicasResponse.SerializeToString,
             ),
             'Shutdown': grpc.unary_unary_rpc_method_handler(
                     servicer.Shutdown,
@@ -452,6 +470,33 @@ class BrokerAgentService:
             '/klamm.v1.BrokerAgentService/Metadata',
             klamm_dot_v1_dot_broker__agent__pb2.MetadataRequest.SerializeToString,
             klamm_dot_v1_dot_broker__agent__pb2.MetadataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.BrokerAgentService/DescribeReplicas',
+            klamm_dot_v1_dot_recovery__pb2.DescribeReplicasRequest.SerializeToString,
+            klamm_dot_v1_dot_recovery__pb2.DescribeReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ from klamm.v1 import configs_pb2 as klamm_dot_v1_dot_configs__pb2
 from klamm.v1 import controller_pb2 as klamm_dot_v1_dot_controller__pb2
 from klamm.v1 import elections_pb2 as klamm_dot_v1_dot_elections__pb2
 from klamm.v1 import reassignments_pb2 as klamm_dot_v1_dot_reassignments__pb2
+from klamm.v1 import recovery_pb2 as klamm_dot_v1_dot_recovery__pb2
 from klamm.v1 import topics_pb2 as klamm_dot_v1_dot_topics__pb2
 from klamm.v1 import watch_pb2 as klamm_dot_v1_dot_watch__pb2
 
@@ -53,6 +54,11 @@ class ControllerServiceStub:
                 '/klamm.v1.ControllerService/AllocateProducerIds',
                 request_serializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+                _registered_method=True)
+        self.ReportDamagedReplicas = channel.unary_unary(
+                '/klamm.v1.ControllerService/ReportDamagedReplicas',
+                request_serializer=klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.FromString,
                 _registered_method=True)
         self.CreateTopics = channel.unary_unary(
                 '/klamm.v1.ControllerService/CreateTopics',
@@ -134,6 +140,16 @@ class ControllerServiceStub:
                 request_serializer=klamm_dot_v1_dot_configs__pb2.PlanFeatureUpdatesRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_configs__pb2.PlanFeatureUpdatesResponse.FromString,
                 _registered_method=True)
+        self.PlanClusterRecovery = channel.unary_unary(
+                '/klamm.v1.ControllerService/PlanClusterRecovery',
+                request_serializer=klamm_dot_v1_dot_recovery__pb2.PlanClusterRecoveryRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_recovery__pb2.PlanClusterRecoveryResponse.FromString,
+                _registered_method=True)
+        self.RecoverCluster = channel.unary_unary(
+                '/klamm.v1.ControllerService/RecoverCluster',
+                request_serializer=klamm_dot_v1_dot_recovery__pb2.RecoverClusterRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_recovery__pb2.RecoverClusterResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/klamm.v1.ControllerService/Watch',
                 request_serializer=klamm_dot_v1_dot_watch__pb2.WatchRequest.SerializeToString,
@@ -160,6 +176,13 @@ class ControllerServiceServicer:
 
     def AllocateProducerIds(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportDamagedReplicas(self, request, context):
+        """Replicas of a broker that have lost records: the controller elects others.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -265,6 +288,20 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanClusterRecovery(self, request, context):
+        """What RecoverCluster would do.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RecoverCluster(self, request, context):
+        """Brings a ZooKeeper restored from a backup up to what the brokers know; then the controller resigns.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """Stream of cluster events. Ends when the controller resigns.
         """
@@ -289,6 +326,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AllocateProducerIds,
                     request_deserializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.SerializeToString,
+            ),
+            'ReportDamagedReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDamagedReplicas,
+                    request_deserializer=klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.SerializeToString,
             ),
             'CreateTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopics,
@@ -369,6 +411,16 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.PlanFeatureUpdates,
                     request_deserializer=klamm_dot_v1_dot_configs__pb2.PlanFeatureUpdatesRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_configs__pb2.PlanFeatureUpdatesResponse.SerializeToString,
+            ),
+            'PlanClusterRecovery': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanClusterRecovery,
+                    request_deserializer=klamm_dot_v1_dot_recovery__pb2.PlanClusterRecoveryRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_recovery__pb2.PlanClusterRecoveryResponse.SerializeToString,
+            ),
+            'RecoverCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecoverCluster,
+                    request_deserializer=klamm_dot_v1_dot_recovery__pb2.RecoverClusterRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_recovery__pb2.RecoverClusterResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -457,6 +509,33 @@ class ControllerService:
             '/klamm.v1.ControllerService/AllocateProducerIds',
             klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
             klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportDamagedReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/ReportDamagedReplicas',
+            klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.SerializeToString,
+            klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -889,6 +968,60 @@ class ControllerService:
             '/klamm.v1.ControllerService/PlanFeatureUpdates',
             klamm_dot_v1_dot_configs__pb2.PlanFeatureUpdatesRequest.SerializeToString,
             klamm_dot_v1_dot_configs__pb2.PlanFeatureUpdatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanClusterRecovery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/PlanClusterRecovery',
+            klamm_dot_v1_dot_recovery__pb2.PlanClusterRecoveryRequest.SerializeToString,
+            klamm_dot_v1_dot_recovery__pb2.PlanClusterRecoveryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecoverCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/RecoverCluster',
+            klamm_dot_v1_dot_recovery__pb2.RecoverClusterRequest.SerializeToString,
+            klamm_dot_v1_dot_recovery__pb2.RecoverClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

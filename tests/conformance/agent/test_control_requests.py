@@ -232,6 +232,22 @@ async def test_a_follower_that_could_not_open_its_log_takes_the_same_order_again
     await world.stop()
 
 
+@pytest.mark.rule("R3.12")
+@virtually
+async def test_roles_are_taken_once_topic_configs_can_be_read_without_another_request() -> None:
+    world = AgentWorld(request_timeout_ms=1000)
+    await world.start(1, 2)
+    world.decide(1, [1], replicas=(1, 2))
+    await world.update_metadata(1, 2, to=[1, 2])
+    world.zookeeper.shut_down()
+    assert [await world.tell(1), await world.tell(2)] == [ErrorCode.NONE, ErrorCode.NONE]
+    await asyncio.sleep(3)
+    world.zookeeper.start_up()
+    await until(lambda: world.agents[1].partition().log is not None, within_s=30)
+    await until(lambda: sorted(world.agents[1].partition().isr) == [1, 2], within_s=30)
+    await world.stop()
+
+
 @pytest.mark.rule("R4.2", "R4.3", "R4.4", "R4.6", "R4.7", "FN-8", "AG-6", "AG-9")
 @virtually
 async def test_stop_replica_stops_fetching_or_deletes_and_is_idempotent() -> None:

@@ -148,7 +148,7 @@ async def start_or_say_why(node: Node) -> str | None:
 
 
 def is_prefix(found: list[tuple[int, int, int]]) -> bool:
-    """Whether the log has the first batches; nothing contradicts too high an offset or epoch of the last."""
+    """Whether the log has the first batches; nothing contradicts a base offset or epoch of the last if too high."""
     true = BATCHES[: len(found)]
     return found == true or (found[:-1] == true[:-1] and all(map(ge, found[-1], true[-1])))
 

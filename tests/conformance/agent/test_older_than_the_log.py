@@ -5,10 +5,14 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
+from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode
+from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import StopReplicaPartitionState, StopReplicaRequest
-from tests.agents import CONTROLLER_ID, TP, AgentProcess, AgentWorld, virtually
+from cluster.requests.data import FetchPartition, FetchRequest
+from cluster.requests.recovery import DescribeReplicasRequest
+from cluster.zookeeper.port import Create
+from tests.agents import CONTROLLER_ID, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER_ID = TopicId("B" * 22)
 
@@ -90,4 +94,62 @@ async def test_a_replica_of_a_later_topic_of_the_same_name_is_not_deleted() -> N
         response = await world.agents[1].handle(request)
         assert response.partition_errors[0].error_code is code
         assert (world.agents[1].logs.get(TP) is None) == (code is ErrorCode.NONE)
+    await world.stop()
+
+
+@pytest.mark.rule("R6.10")
+@virtually
+async def test_a_follower_whose_broker_epoch_fell_is_fenced_only_until_the_next_leader_epoch() -> None:
+    """In a ZooKeeper restored from a backup broker epochs begin anew; the leader stays the leader."""
+    world = AgentWorld()
+    await world.start(1)
+    world.decide(1, [1], replicas=[1, 2])
+    await world.update_metadata()
+    await world.tell(1)
+    agent = world.agents[1]
+    await agent.produce()
+    before, after = BrokerEpoch(150), BrokerEpoch(104)
+
+    async def fetch(epoch: BrokerEpoch) -> ErrorCode:
+        item = FetchPartition(TP.topic, TOPIC_ID, TP.partition, Offset(1), 1 << 20, world.states[TP].leader_epoch)
+        response = await agent.handle(FetchRequest(BrokerId(2), (item,), 0, 1, 1 << 20, epoch))
+        return response.error_code or response.partitions[0].error_code
+
+    assert await fetch(before) is ErrorCode.NONE
+    assert await fetch(after) is not ErrorCode.NONE
+    world.decide(1, [1])
+    await world.tell(1)
+    assert await fetch(after) is ErrorCode.NONE
+    await world.stop()
+
+
+@pytest.mark.rule("R1.19")
+@virtually
+async def test_after_a_restore_no_controller_is_obeyed_before_a_recovery_whatever_its_epoch() -> None:
+    """A controller elected after the restore may have any epoch that was used before, or a higher one."""
+    world = AgentWorld()
+    await world.start(1)
+    backup = world.zookeeper.tree.copy()
+    await world.create(1, [1])
+    agent = world.agents[1]
+    for number in range(20):
+        await agent.zookeeper.multi([Create(f"/consumers/{number}")])
+    before = agent.epoch
+    world.zookeeper.restore(backup, 6)
+    await until(lambda: agent.epoch != before)
+    (found,) = (await agent.handle(DescribeFindingsRequest())).findings
+    assert (found.kind, found.broker) == ("refuses_controller", 1)
+    assert "ZooKeeper was restored from a backup" in found.detail
+    for epoch in (1, 2, 9):
+        world.controller_epoch = ControllerEpoch(epoch)
+        world.decide(1, [1])
+        assert await world.tell(1) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert (await agent.handle(DescribeReplicasRequest())).controller_epoch == 1
+    assert await world.tell(1) is ErrorCode.STALE_CONTROLLER_EPOCH
+    await agent.handle(DescribeReplicasRequest(recovers=True))
+    world.controller_epoch = ControllerEpoch(1)
+    assert await world.tell(1) is ErrorCode.STALE_CONTROLLER_EPOCH
+    world.controller_epoch = ControllerEpoch(2)
+    assert await world.tell(1) is ErrorCode.NONE
+    assert (await agent.handle(DescribeFindingsRequest())).findings == ()
     await world.stop()

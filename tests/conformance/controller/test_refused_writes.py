@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.errors import ApiError, ErrorCode, ZooKeeperError
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.protocol_version import ProtocolVersion
@@ -19,6 +19,12 @@ from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfi
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.recovery import (
+    DescribedReplica,
+    DescribeReplicasResponse,
+    KnownLeadership,
+    RecoverClusterRequest,
+)
 from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -49,6 +55,7 @@ from controller.events import AutoPreferredReplicaLeaderElection
 from controller.request_events import RequestEvent
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.damage_reports import damaged_returns, leader_is_damaged, waited_long_enough
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
 
 Step = Callable[[World, RunningController], Awaitable[object]]
@@ -207,6 +214,32 @@ async def both_die_after_the_first(world: World, c: RunningController) -> None:
     await world.stop_broker(2)
 
 
+async def brokers_know_more(world: World, c: RunningController) -> None:
+    """ZooKeeper is of before a move of t-0, and of before the creation of u."""
+    await topic(world, c)
+    found = await world.topic("t")
+    assert found is not None
+    replicas: dict[int, list[DescribedReplica]] = {1: [], 2: [], 3: []}
+    known: list[KnownLeadership] = []
+    t_id = None if found.topic_id is None else TopicId(found.topic_id)
+    for name, topic_id, partition, members in [
+        ("t", t_id, 0, (3, 2)),
+        *[("u", U, p, (1, 3)) for p in (0, 1)],
+    ]:
+        for broker in members:
+            epochs = LeaderEpoch(5), LeaderEpoch(5)
+            replicas[broker].append(DescribedReplica(name, topic_id, partition, *epochs, Offset(9)))
+        epochs_of_state = LeaderEpoch(5), PartitionEpoch(7)
+        known.append(
+            KnownLeadership(name, topic_id, partition, BrokerId(3), *epochs_of_state, ids(*members), ids(*members))
+        )
+    for broker, logs in replicas.items():
+        c.brokers.descriptions[BrokerId(broker)] = DescribeReplicasResponse(
+            BrokerId(broker), ControllerEpoch(12), 5000, tuple(logs), tuple(known)
+        )
+
+
+U = TopicId("B" * 21 + "Q")
 CREATION = CreateTopicsRequest((NewTopic("a", 3, 2), NewTopic("b", 2, 2)), timeout_ms=1000)
 EXPANSION = CreatePartitionsRequest((NewPartitions("t", 5),), timeout_ms=1000)
 DELETION = DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=1000)
@@ -216,6 +249,7 @@ SETTINGS_OF_U = AlterConfigsRequest(
 )
 leader_2 = after(topic, both_in_sync, broker_dies, broker_returns, both_in_sync)
 """Broker 1 is back in the ISRs that broker 2 leads now."""
+only_damaged = after(topic, both_die, damaged_returns)
 
 PROCEDURES = [
     Procedure("create topics", ("CreateTopicsReceived", "TopicChange"), nothing, asking(CREATION), always_ends=False),
@@ -289,6 +323,11 @@ PROCEDURES = [
         after(topic, damage_states, broker_dies),
         repair_states,
     ),
+    Procedure(
+        "recover", ("RecoverClusterReceived",), brokers_know_more, asking(RecoverClusterRequest()), always_ends=False
+    ),
+    Procedure("leader damaged", ("ReportDamagedReplicasReceived",), topic, leader_is_damaged, always_ends=False),
+    Procedure("damaged elected", ("DamagedReplicaElection",), only_damaged, waited_long_enough, always_ends=False),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]
 

@@ -91,3 +91,25 @@ async def test_a_server_that_was_gone_for_longer_than_the_session_is_not_taken_f
     assert await zookeeper.exists("/e") is not None
     assert zookeeper.session_id == session
     assert SessionState.EXPIRED not in events.states
+
+
+@pytest.mark.rule("R1.19")
+async def test_the_highest_zxid_is_known_over_sessions(
+    own_zookeeper_server: EmbeddedZooKeeper, client: tuple[KazooZooKeeper, Events], tmp_path: Path
+) -> None:
+    """By it a broker knows that its registration is of an earlier time than what it saw."""
+    zookeeper, events = client
+    assert zookeeper.last_zxid == 0
+    await zookeeper.start_session()
+    await asyncio.to_thread(back_up, own_zookeeper_server, tmp_path / "zookeeper", tmp_path / "backup")
+    for number in range(20):
+        (created, written) = await zookeeper.multi([Create(f"/{number}"), SetData(f"/{number}", b"1")])
+    assert created.ok
+    assert written.stat is not None
+    assert zookeeper.last_zxid == written.stat.mzxid
+    await asyncio.to_thread(restore, own_zookeeper_server, tmp_path / "zookeeper", tmp_path / "backup")
+    await eventually(lambda: SessionState.EXPIRED in events.states)
+    await zookeeper.start_session()
+    created, again = await zookeeper.multi([Create("/0"), SetData("/0", b"1")])
+    assert again.stat is not None
+    assert again.stat.mzxid < zookeeper.last_zxid == written.stat.mzxid

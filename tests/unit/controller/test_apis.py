@@ -27,6 +27,7 @@ CAUSES = {
     "AlterPartition": ("AlterPartitionReceived", ControllerState.ISR_CHANGE),
     "ControlledShutdown": ("ControlledShutdownReceived", ControllerState.CONTROLLED_SHUTDOWN),
     "AllocateProducerIds": ("AllocateProducerIdsReceived", ControllerState.IDLE),
+    "ReportDamagedReplicas": ("ReportDamagedReplicasReceived", ControllerState.BROKER_CHANGE),
     "CreateTopics": ("CreateTopicsReceived", ControllerState.TOPIC_CHANGE),
     "CreatePartitions": ("CreatePartitionsReceived", ControllerState.TOPIC_CHANGE),
     "DeleteTopics": ("DeleteTopicsReceived", ControllerState.TOPIC_DELETION),
@@ -35,6 +36,7 @@ CAUSES = {
     "ElectLeaders": ("ElectLeadersReceived", ControllerState.MANUAL_LEADER_BALANCE),
     "AlterConfigs": ("AlterConfigsReceived", ControllerState.IDLE),
     "UpdateFeatures": ("UpdateFeaturesReceived", ControllerState.UPDATE_FEATURES),
+    "RecoverCluster": ("RecoverClusterReceived", ControllerState.IDLE),
 }
 """What the state-change log and the metrics call the requests that are no mere queries."""
 

@@ -1,13 +1,9 @@
 """Metrics in memory and their exposition."""
 
-import urllib.request
-
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from cluster.errors import StartupError
-from cluster.process.metrics import Metrics, serve_metrics
-from tests.timeouts import TIMEOUT_S
+from cluster.process.metrics import Metrics
 
 
 def exposition(metrics: Metrics) -> list[str]:
@@ -85,16 +81,3 @@ def test_asking_twice_gives_the_same_metric_and_removing_ends_it() -> None:
     metrics.remove("d", "t", "n", topic="a", partition=1)
     assert exposition(metrics) == []
     assert metrics.gauge("d", "t", "n", topic="a", partition=1) is not gauge
-
-
-def test_metrics_are_served_until_closed_and_a_port_in_use_is_named() -> None:
-    metrics = Metrics()
-    metrics.gauge("d", "t", "n").set(1)
-    address, close = serve_metrics(metrics, "127.0.0.1:0")
-    try:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as response:
-            assert b"\nd_t_n 1.0\n" in response.read()
-        with pytest.raises(StartupError, match=address):
-            serve_metrics(metrics, address)
-    finally:
-        close()

@@ -1,0 +1,184 @@
+"""Serves metrics to Prometheus over HTTP, on one thread however many connect.
+
+Connections are few and short: each is for one request, which must arrive within a deadline, and so must its response.
+When there are too many the one that has waited longest with its request is closed for the new one.
+"""
+
+import asyncio
+import gzip
+import io
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.client import HTTPException, parse_headers
+from typing import Any, Final, NamedTuple
+
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+
+from cluster.errors import StartupError
+from cluster.process.config import host_and_port
+from cluster.process.metrics import Metrics
+
+CONNECTIONS_MAX: Final = 32
+_PAUSE_S: Final = 1.0
+"""Before the next attempt to accept a connection for which there was no descriptor."""
+PATH: Final = "/metrics"
+_BACKLOG: Final = 128
+_RESPONSES_AT_ONCE: Final = 4
+"""Limit of responses in memory; others wait their turn."""
+_REQUEST_BYTES_MAX: Final = 16 << 10
+_REQUEST_TIMEOUT_S: Final = 10.0
+_RESPONSE_TIMEOUT_S: Final = 60.0
+
+_log = structlog.stdlib.get_logger()
+
+
+class _Response(NamedTuple):
+    status: HTTPStatus
+    body: bytes
+    headers: Mapping[str, str] = {"Content-Type": "text/plain; charset=utf-8"}
+
+    def encode(self, *, with_body: bool) -> bytes:
+        fields = {**self.headers, "Content-Length": str(len(self.body)), "Connection": "close"}
+        lines = [
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            *(f"{k}: {v}" for k, v in fields.items()),
+            "",
+            "",
+        ]
+        return "\r\n".join(lines).encode("latin-1") + (self.body if with_body else b"")
+
+
+class MetricsServer:
+    """Runs on an event loop of its own. Times in seconds."""
+
+    def __init__(self, registry: CollectorRegistry, request_timeout_s: float, response_timeout_s: float) -> None:
+        self._registry = registry
+        self._request_timeout_s, self._response_timeout_s = request_timeout_s, response_timeout_s
+        self._responding = asyncio.Semaphore(_RESPONSES_AT_ONCE)
+        self._connections = 0
+        self._waiting: dict[asyncio.StreamWriter, None] = {}  # For their requests, the oldest first.
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Accept connections until cancelled. Not by the event loop's own server, which for want of descriptors makes
+        ever more attempts.
+        """
+        loop = asyncio.get_running_loop()
+        has_failed = False
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+                await loop.connect_accepted_socket(self._new_protocol, client)
+                has_failed = False
+            except OSError as error:
+                if not has_failed:
+                    _log.warning("Metrics connections cannot be accepted", error=str(error))
+                has_failed = True
+                await asyncio.sleep(_PAUSE_S)
+
+    def _new_protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_REQUEST_BYTES_MAX), self._handle)
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection, for one request."""
+        self._connections += 1
+        self._waiting[writer] = None
+        if self._connections > CONNECTIONS_MAX:
+            self._close_oldest()
+        try:
+            async with asyncio.timeout(self._request_timeout_s):
+                head = await _read_head(reader)
+            self._waiting.pop(writer, None)
+            async with asyncio.timeout(self._response_timeout_s), self._responding:
+                writer.write(self._respond(head))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            return  # It left, or is too slow.
+        finally:
+            writer.transport.abort()
+            self._waiting.pop(writer, None)
+            self._connections -= 1
+
+    def _close_oldest(self) -> None:
+        """Close the one that has waited longest: the new one itself if all others have sent their requests."""
+        oldest = next(iter(self._waiting))
+        del self._waiting[oldest]
+        oldest.transport.abort()
+
+    def _respond(self, head: bytes) -> bytes:
+        try:
+            method, target, *_ = head.decode("latin-1").splitlines()[0].split(" ")
+            headers = parse_headers(io.BytesIO(head.partition(b"\r\n")[2]))
+        except (HTTPException, ValueError, IndexError):
+            return _Response(HTTPStatus.BAD_REQUEST, b"this is no HTTP request\n").encode(with_body=True)
+        return self._get(method, target.partition("?")[0], headers).encode(with_body=method != "HEAD")
+
+    def _get(self, method: str, path: str, headers: Any) -> _Response:
+        if path != PATH:
+            return _Response(HTTPStatus.NOT_FOUND, f"nothing is here; metrics are at {PATH}\n".encode())
+        if method not in ("GET", "HEAD"):
+            return _Response(HTTPStatus.METHOD_NOT_ALLOWED, f"{PATH} answers GET and HEAD\n".encode())
+        encode, content_type = choose_encoder(headers.get("Accept", ""))
+        body, fields = encode(self._registry), {"Content-Type": content_type}
+        if "gzip" in headers.get("Accept-Encoding", ""):
+            body, fields = gzip.compress(body, compresslevel=1), {**fields, "Content-Encoding": "gzip"}
+        return _Response(HTTPStatus.OK, body, fields)
+
+
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    """Read up to the empty line behind the headers; what follows is of no interest."""
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        return b""
+
+
+def serve_metrics(
+    metrics: Metrics,
+    listen: str,
+    *,
+    request_timeout_s: float = _REQUEST_TIMEOUT_S,
+    response_timeout_s: float = _RESPONSE_TIMEOUT_S,
+) -> tuple[str, Callable[[], None]]:
+    """Serve metrics at `/metrics`; returns the bound address and a function to stop it.
+
+    Raises StartupError if the address cannot be bound.
+    """
+    host, port = host_and_port(listen)
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    ProcessCollector(registry=registry)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise StartupError(f"cannot serve metrics on {listen}: {error.strerror}") from error
+    listener.setblocking(False)
+    loop = asyncio.SelectorEventLoop()
+    stop = asyncio.Event()
+
+    async def serve() -> None:
+        with listener:
+            server = MetricsServer(registry, request_timeout_s, response_timeout_s)
+            accepting = asyncio.ensure_future(server.accept(listener))
+            await stop.wait()
+            accepting.cancel()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run, name="metrics", daemon=True)
+    thread.start()
+
+    def close() -> None:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+
+    return f"{host}:{listener.getsockname()[1]}", close

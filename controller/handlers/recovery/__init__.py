@@ -1,0 +1,1 @@
+"""Recovery after ZooKeeper was restored from a backup."""

@@ -1,0 +1,130 @@
+"""RecoverCluster and its dry run: asks every broker, decides, writes, and resigns.
+
+Agents obey only the next controller, whose epoch is above all that they know. If a write is refused, this controller
+steps down as well, because its memory is of the cluster before; running the recovery again does what is left.
+"""
+
+import asyncio
+
+import structlog
+
+from cluster.broker import Broker, BrokerId
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.partition import TopicPartition
+from cluster.requests.recovery import (
+    DescribeReplicasResponse,
+    PlanClusterRecoveryRequest,
+    PlanClusterRecoveryResponse,
+    RecoverClusterRequest,
+    RecoverClusterResponse,
+)
+from controller.active_controller import ActiveController, RecoveryInterruptedError
+from controller.changes import LeadershipsWritten, ReassignmentsWritten
+from controller.decisions.recovery.descriptions import described_recovery
+from controller.decisions.recovery.plan import RecoveryPlan, RestoredCluster, TopicRecovery, plan_recovery
+from controller.decisions.recovery.producer_ids import block_above
+
+_NAMED = 3
+_log = structlog.stdlib.get_logger()
+
+
+async def plan_cluster_recovery(
+    active: ActiveController, request: PlanClusterRecoveryRequest
+) -> PlanClusterRecoveryResponse:
+    """Ask every broker and decide, without writing."""
+    restored, plan = await _plan(active, accept_loss=request.accept_loss)
+    return PlanClusterRecoveryResponse(described_recovery(restored, plan))
+
+
+async def recover_cluster(active: ActiveController, request: RecoverClusterRequest) -> RecoverClusterResponse:
+    """Carry out the recovery and resign.
+
+    Raises ApiError(ELIGIBLE_LEADERS_NOT_AVAILABLE) if it is refused, RecoveryInterruptedError if a write was.
+    """
+    restored, plan = await _plan(active, accept_loss=request.accept_loss)
+    if plan.refusals:
+        named = "; ".join(plan.refusals[:_NAMED])
+        more = len(plan.refusals) - _NAMED
+        raise ApiError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"records may be lost: {named}{f' and {more} more' if more > 0 else ''}; start those brokers, or accept it",
+        )
+    # Now, and not before it is decided: brokers then obey the next controller above the epochs that they named.
+    await _ask_all(active, recovers=True)
+    failed = await active.recovery.write_topics(plan.topics)
+    await _commit(active, plan.topics)
+    if failed:
+        raise RecoveryInterruptedError(f"{len(failed)} topics were not written, {failed[0]} first: run it again")
+    await _raise_producer_ids(active, plan)
+    if not await active.recovery.resign_above(plan.controller_epoch):
+        raise RecoveryInterruptedError("the controller epoch was not raised: run it again")
+    _log.warning(
+        "Cluster recovered from its brokers; resigning",
+        topics=len(plan.topics),
+        partitions=sum(len(topic.partitions) for topic in plan.topics),
+        next_epoch_above=plan.controller_epoch,
+    )
+    return RecoverClusterResponse(described_recovery(restored, plan))
+
+
+async def _plan(active: ActiveController, *, accept_loss: bool) -> tuple[RestoredCluster, RecoveryPlan]:
+    answers = await _ask_all(active, recovers=False)
+    answered = {broker: answer for broker, answer in answers.items() if answer is not None}
+    restored = await _read(active, tuple(b for b, answer in answers.items() if answer is None))
+    return restored, plan_recovery(restored, answered, accept_loss=accept_loss)
+
+
+async def _ask_all(active: ActiveController, *, recovers: bool) -> dict[BrokerId, DescribeReplicasResponse | None]:
+    brokers = [broker for _, broker in sorted(active.context.brokers.items())]
+    answers = await asyncio.gather(*(_ask(active, broker, recovers=recovers) for broker in brokers))
+    return {broker.id: answer for broker, answer in zip(brokers, answers, strict=True)}
+
+
+async def _ask(active: ActiveController, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse | None:
+    try:
+        return await active.brokers.describe_replicas(broker, recovers=recovers)
+    except (PeerUnreachableError, ApiError) as error:
+        _log.warning("Broker did not describe its replicas", broker=broker.id, error=str(error))
+        return None
+
+
+async def _read(active: ActiveController, silent: tuple[BrokerId, ...]) -> RestoredCluster:
+    """Read ZooKeeper, not the context: what could not be loaded must not be taken for absent."""
+    listed = await active.store.list_topics()
+    topics = {name: found for name, (found, _) in (await active.store.read_topics_to_change(listed)).items()}
+    partitions = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
+    found = await active.unfenced.read_producer_id_block()
+    block = None if found is None else found[0]
+    return RestoredCluster(
+        topics=topics,
+        leaderships=await active.store.read_states(partitions),
+        controller_epoch=active.epoch,
+        last_producer_id=-1 if block is None else block.end,
+        malformed=frozenset(listed) - topics.keys(),
+        leaving=frozenset(await active.store.list_deletion_markers()),
+        silent=silent,
+    )
+
+
+async def _commit(active: ActiveController, topics: tuple[TopicRecovery, ...]) -> None:
+    """Take over, from ZooKeeper, what was written of the topics that this controller knows."""
+    known = [t for t in topics if active.context.topic_ids.get(t.topic) == t.after.topic_id is not None]
+    partitions = {p.topic_partition: p for t in known for p in t.partitions}
+    states = await active.store.read_states(list(partitions))
+    written = {tp: state for tp, state in states.items() if state.leader_epoch == partitions[tp].after.leader_epoch}
+    planned = {tp: partitions[tp] for tp in written}
+    moved = {tp: p.assignment for tp, p in planned.items() if p.assignment != p.old_assignment}
+    if moved:
+        active.commit(ReassignmentsWritten(moved))
+    active.commit(LeadershipsWritten(written, "recovered from the brokers"))
+
+
+async def _raise_producer_ids(active: ActiveController, plan: RecoveryPlan) -> None:
+    """Allocate no producer id again that a broker has seen."""
+    found = await active.unfenced.read_producer_id_block()
+    if found is None:
+        return
+    last, version = found
+    block = block_above(last, plan.last_producer_id, min(active.context.brokers, default=BrokerId(0)))
+    if block is not None and not await active.recovery.write_producer_ids(block, version):
+        raise RecoveryInterruptedError("the producer id block was not written: run it again")

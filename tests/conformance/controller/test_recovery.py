@@ -1,0 +1,144 @@
+"""RecoverCluster on a running controller: what it asks, writes and refuses, and who is active afterwards."""
+
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.errors import ApiError, ErrorCode
+from cluster.partition import ReplicaAssignment
+from cluster.requests.control import LeaderAndIsrRequest
+from cluster.requests.recovery import (
+    DescribedReplica,
+    DescribeReplicasResponse,
+    KnownLeadership,
+    PlanClusterRecoveryRequest,
+    RecoverClusterRequest,
+)
+from cluster.znodes.cluster_wide import decode_producer_id_block
+from cluster.znodes.controller import decode_controller_epoch
+from cluster.znodes.paths import CONTROLLER_EPOCH, PRODUCER_ID_BLOCK
+from controller.active_controller import RESUMPTION_PAUSE_S
+from tests.contexts import ids
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+
+T, U = TopicId("A" * 21 + "Q"), TopicId("B" * 21 + "Q")
+
+
+def describe(c: RunningController, broker: int, *items: tuple[str, TopicId, tuple[int, ...], int]) -> None:
+    """The broker has a replica of partition 0 of each topic: (name, id, ISR, end of log), all in leader epoch 5."""
+    replicas = tuple(
+        DescribedReplica(name, topic_id, 0, LeaderEpoch(5), LeaderEpoch(5), Offset(end))
+        for name, topic_id, _, end in items
+    )
+    known = tuple(
+        KnownLeadership(name, topic_id, 0, BrokerId(isr[0]), LeaderEpoch(5), PartitionEpoch(8), ids(*isr), ids(*isr))
+        for name, topic_id, isr, _ in items
+    )
+    c.brokers.descriptions[BrokerId(broker)] = DescribeReplicasResponse(
+        BrokerId(broker), ControllerEpoch(12), 4242, replicas, known
+    )
+
+
+async def stale_cluster() -> tuple[World, RunningController]:
+    """ZooKeeper says that broker 1 leads t-0 with 2; the brokers that 3 leads it with 2, and that there is u."""
+    world, c = await running_cluster(1, 2, 3, auto_leader_rebalance_enable=False)
+    await world.create_topic("t", [1, 2], topic_id=T)
+    await world.leads("t", leader=1)
+    describe(c, 1, ("u", U, (1, 3), 7))
+    describe(c, 2, ("t", T, (3, 2), 90))
+    describe(c, 3, ("t", T, (3, 2), 95), ("u", U, (1, 3), 6))
+    return world, c
+
+
+async def everything(world: World) -> dict[str, Any]:
+    return {path: (znode.data, znode.version) for path, znode in world.server.tree.znodes.items()}
+
+
+@pytest.mark.rule("RC-1")
+def test_a_dry_run_decides_and_writes_nothing() -> None:
+    async def main() -> None:
+        world, c = await stale_cluster()
+        before = await everything(world)
+        planned = (await c.ask(PlanClusterRecoveryRequest())).recovery
+        assert await everything(world) == before
+        assert [(p.topic, p.after.leader, p.after.isr) for p in planned.partitions] == [
+            ("t", 3, ids(3, 2)),
+            ("u", 1, ids(1, 3)),
+        ]
+        assert (planned.only_on_brokers, planned.refusals, planned.controller_epoch) == (("u",), (), 12)
+        carried_out = (await c.ask(RecoverClusterRequest())).recovery
+        assert carried_out == planned
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-2", "RC-5", "RC-6", "RC-8")
+def test_the_next_controller_is_above_all_that_the_brokers_know() -> None:
+    async def main() -> None:
+        world, c = await stale_cluster()
+        await c.ask(RecoverClusterRequest())
+        await until(lambda: c.is_active and c.context.epoch == 13, "active again in epoch 13")
+        state = await world.leads("t", leader=3, isr=[3, 2])
+        assert (state.leader_epoch, state.partition_epoch) == (6, 9)
+        created = await world.topic("u")
+        assert created is not None
+        assert (created.topic_id, created.partitions) == (U, {0: ReplicaAssignment(ids(1, 3))})
+        state = await world.leads("u", leader=1, isr=[1, 3])
+        assert (state.leader_epoch, state.partition_epoch) == (6, 9)
+        epoch, block = await world.tool.get(CONTROLLER_EPOCH), await world.tool.get(PRODUCER_ID_BLOCK)
+        assert epoch is not None
+        assert block is not None
+        assert decode_controller_epoch(epoch.data) == 13
+        last = decode_producer_id_block(block.data)
+        assert last is not None
+        assert (last.start, last.end) == (4000, 4999)
+        for broker in (1, 3):
+            sent = c.brokers.of(broker, LeaderAndIsrRequest)[-1]
+            assert {(t.topic_name, t.topic_id) for t in sent.topic_states} >= {("u", U)}
+            assert sent.controller_epoch == 13
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-7")
+def test_a_second_run_changes_no_partition() -> None:
+    async def main() -> None:
+        world, c = await stale_cluster()
+        await c.ask(RecoverClusterRequest())
+        await until(lambda: c.is_active and c.context.epoch == 13, "active again")
+        assert (await c.ask(PlanClusterRecoveryRequest())).recovery.partitions == ()
+        before = [await world.state(topic) for topic in ("t", "u")]
+        await c.ask(RecoverClusterRequest())
+        await until(lambda: c.is_active and c.context.epoch == 14, "active again")
+        assert [await world.state(topic) for topic in ("t", "u")] == before
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-4")
+@pytest.mark.parametrize("how", ["dead", "silent"])
+def test_it_is_refused_while_a_member_of_the_last_isr_is_absent(how: str) -> None:
+    async def main() -> None:
+        world, c = await stale_cluster()
+        if how == "dead":
+            await world.stop_broker(3)
+            await quiesce()
+        else:
+            c.brokers.unreachable.add(BrokerId(3))
+        before = await everything(world)
+        with pytest.raises(ApiError) as refused:
+            await c.ask(RecoverClusterRequest())
+        assert refused.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        assert "3" in refused.value.message
+        assert await everything(world) == before
+        await c.ask(RecoverClusterRequest(accept_loss=True))
+        await until(lambda: c.is_active and c.context.epoch == 13, "active again")
+        await world.leads("t", leader=2, isr=[2])
+        await quiesce(RESUMPTION_PAUSE_S)
+        await c.stop()
+
+    run_virtually(main)
