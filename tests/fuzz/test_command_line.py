@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from tests.fuzz.messages import HOSTILE_TEXTS, Draw
 _START_SOMETHING: Final = {"demo", "up", "test", "zookeeper", "controller", "broker", "simulate"}
 """Commands of which only the arguments are parsed; so those of the groups below."""
 _GROUPS_THAT_START_SOMETHING: Final = {"bench", "audit"}
+_REFUSALS: Final[tuple[type[BaseException], ...]] = (typer.BadParameter.__mro__[2], typer.Exit, SystemExit)
+"""What the parser raises: typer does not export the base of its errors."""
 _MOVES: Final = {
     "version": 1,
     "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}],
@@ -37,7 +40,7 @@ _FILES: Final = (
         {"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset": 3}]},
     ),
 )
-_IDENTITY: Final = {"pid": 1, "started": 1, "start_time": 1}
+_IDENTITY: Final = {"pid": 1, "started": "1"}
 _CLUSTER: Final = {
     "version": 1,
     "zookeeper": "127.0.0.1:1",
@@ -114,13 +117,8 @@ def test_command_lines(line: tuple[tuple[str, ...], list[str]]) -> None:
 
 def parse(path: tuple[str, ...], arguments: list[str]) -> None:
     """Only the parsing of a command that would start something."""
-    import click
-
-    command = COMMANDS[path]
-    try:
-        command.make_context(path[-1], arguments, resilient_parsing=False)
-    except (click.exceptions.ClickException, click.exceptions.Exit, SystemExit):
-        return
+    with suppress(*_REFUSALS):
+        COMMANDS[path].make_context(path[-1], arguments)
 
 
 @fuzz(examples=60)
