@@ -203,6 +203,7 @@ async def _producing(on: Round, topology: Topology) -> AsyncIterator[list[str]]:
     Yields the failures of producers. Raises StuckError when the rest is not acknowledged in time.
     """
     stop, failures = asyncio.Event(), list[str]()
+    on.acks.begin()
     numbered = [IdempotentProducer(f"numbered-{n}", on.topic, topology, on.acks, on.random) for n in range(2)]
     tasks = [
         *(asyncio.create_task(run_plain(f"plain-{n}", on.topic, topology, on.acks, stop)) for n in range(2)),
