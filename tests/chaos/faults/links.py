@@ -148,7 +148,7 @@ async def jitter(on: Round) -> None:
 async def throttle(on: Round) -> None:
     """A leader behind a link too narrow for its followers."""
     leader = await on.leader(on.partition())
-    rate = on.random.uniform(5_000, 40_000)
+    rate = on.random.uniform(2_000, 20_000)
     others = [name for name in _ALL if name != leader]
     await fail(on, f"{rate:.0f} bytes/s from {leader}", one_way([leader], others), Link(rate=rate), (8, 12))
 

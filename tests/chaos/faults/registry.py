@@ -22,6 +22,18 @@ _POLL_S: Final = 0.2
 
 
 @dataclass
+class Expected:
+    """What an audit must find after faults of a cluster, and that is therefore no failure of a round.
+
+    `unlogged`: processes whose state-change log could not be written, which leaves a gap. `was_restored`: ZooKeeper
+    was, so that epochs were used twice.
+    """
+
+    unlogged: set[str] = field(default_factory=set)
+    was_restored: bool = False
+
+
+@dataclass
 class Round:
     """A round while its fault happens. All choices come from `random`, so that the seed repeats them."""
 
@@ -31,7 +43,8 @@ class Round:
     client: AdminClient
     topic: str
     acks: Acknowledgements
-    choices: list[str] = field(default_factory=list)
+    expected: Expected
+    choices: list[str]
 
     def __post_init__(self) -> None:
         self.random = Random(f"{self.seed} {self.fault}")

@@ -13,6 +13,7 @@ from cluster.requests.agents import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     ControlledShutdownRequest,
+    ReportDamagedReplicasRequest,
 )
 from cluster.requests.cluster import DescribeClusterRequest, WatchRequest
 from cluster.requests.context import RequestContext, RequestHandler
@@ -40,6 +41,7 @@ CONTROL_REQUESTS = {
     AllocateProducerIdsRequest,
     ControlledShutdownRequest,
     DescribeReplicasRequest,
+    ReportDamagedReplicasRequest,
 }
 
 
