@@ -19,8 +19,8 @@ from simulator.cluster import SimulatedCluster
 from simulator.nodes import SimulatedController, SimulatedNode
 from simulator.record_batches import encode_client_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
+from tests.fuzz.known import TOPICS
 
-TOPICS: Final = ("t", "u")
 REPLICAS: Final = (BrokerId(1), BrokerId(2), BrokerId(3))
 # Followers that have nothing to fetch ask rarely: what goes on besides the requests shall cost little.
 SETTINGS: Final = Settings(

@@ -99,7 +99,7 @@ def exercise(log: PartitionLog) -> None:
 
 
 def every_offset(log: PartitionLog) -> list[int]:
-    return list(range(log.log_start_offset, log.log_end_offset, 7))
+    return list(range(log.log_start_offset, log.log_end_offset, 7)[:100])
 
 
 @pytest.mark.rule("R9.15", "R9.19", "R9.7")
