@@ -47,12 +47,16 @@ class NodeSearch:
         waiting, asked = list(self._bootstrap), set[str]()
         running: set[asyncio.Task[DescribeClusterResponse | None]] = set()
         try:
-            while waiting or running:
-                if waiting and waiting[0] not in asked:
-                    asked.add(waiting[0])
-                    self._outcomes[waiting[0]] = _silence(None)
-                    running.add(asyncio.create_task(self._ask(waiting[0], describe)))
-                del waiting[:1]
+            while True:
+                # Several name the same controller, and the last may name one that was asked already.
+                waiting = [address for address in waiting if address not in asked]
+                if waiting:
+                    address = waiting.pop(0)
+                    asked.add(address)
+                    self._outcomes[address] = _silence(None)
+                    running.add(asyncio.create_task(self._ask(address, describe)))
+                if not running:
+                    return None
                 done, running = await asyncio.wait(
                     running, timeout=SILENCE_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -63,7 +67,6 @@ class NodeSearch:
                         return answer
                     if answer is not None and answer.controller_address:
                         waiting.insert(0, answer.controller_address)
-            return None
         finally:
             for task in running:
                 task.cancel()

@@ -12,7 +12,7 @@ import msgspec
 from cluster import bounds
 from cluster.bounds import shortened, why_not
 from cluster.broker import BrokerId, Offset
-from cluster.errors import ConfigError
+from cluster.errors import DECODE_ERRORS, ConfigError
 from cluster.partition import TopicPartition
 from cluster.process.files import first_line
 from cluster.requests.data import UP_TO_HIGH_WATERMARK
@@ -146,7 +146,7 @@ def _decode(data: bytes, form: type[_T], source: str) -> _T:
         decoded = msgspec.json.decode(data, type=form)
     except RecursionError as error:
         raise ConfigError([f"{source}: not a valid file: brackets are nested too deeply"]) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise ConfigError([f"{source}: not a valid file: {first_line(error)}"]) from error
     version = getattr(decoded, "version", VERSION)
     if version != VERSION:

@@ -30,7 +30,7 @@ from cluster.rpc.channels import channel_options
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
 from klamm.v1 import broker_agent_pb2 as pb
-from simulator.record_batches import encode_batch
+from simulator.record_batches import encode_client_batch
 
 _TIMEOUT_MS = 30_000
 _ATTEMPTS, _PAUSE_S = 600, 0.2
@@ -148,8 +148,8 @@ async def control(address: str, found: Latencies, pause_s: float) -> None:
 
 
 async def produce(clients: Clients, address: str, topic: str, found: Latencies, pause_s: float) -> None:
-    """Produce batches of 1 KiB with acks=all one after the other until cancelled."""
-    batch = encode_batch(bytes(1024), 10)
+    """Produce batches of ten records with acks=all one after the other until cancelled."""
+    batch = encode_client_batch(bytes(100), 10)
     while True:
         began = time.perf_counter()
         try:

@@ -14,11 +14,12 @@ from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.control_requests import ControlRequests
 from broker_agent.controlled_shutdown import ControlledShutdown
 from broker_agent.controller_finder import ControllerFinder
+from broker_agent.damaged_replicas import DamagedReplicas
 from broker_agent.directory_failures import DirectoryFailures
 from broker_agent.dynamic_settings import DynamicSettings
 from broker_agent.isr_proposals import IsrProposals
-from broker_agent.log_damage import damage_record
 from broker_agent.log_reconciliation import FetchSetup
+from broker_agent.log_scrub import LogScrub
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import ClusterClient, LogDirectories, Workers
 from broker_agent.registration import Registration
@@ -124,10 +125,11 @@ class Agent:
             replicas=self.manager,
         )
         self.fetchers = ReplicaFetchers(setup, tasks)
+        self._damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup)
         self.control = ControlRequests(
             self.manager,
             self.fetchers,
-            RoleChanges(self.manager, self.fetchers, dependencies.configs),
+            RoleChanges(self.manager, self.fetchers, dependencies.configs, self._damaged),
             tasks,
             broker_epoch=lambda: self.registration.epoch,
             restored=self.registration.restored,
@@ -150,6 +152,7 @@ class Agent:
         """
         self.registration.advertise(endpoints)
         await self.registration.check_address_is_free()
+        self._report_logs()
         await self.registration.register()
         dependencies = self._dependencies
         session = SessionKeeper(
@@ -162,7 +165,6 @@ class Agent:
             sink=dependencies.sink,
         )
         session.record("registered", Cause("Startup"))
-        self._report_logs()
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
@@ -173,7 +175,7 @@ class Agent:
         logs = self._dependencies.logs
         for tp in logs.unloadable:
             self.manager.mark_offline(tp)
-        self._dependencies.sink.append([damage_record(self.broker_id, replica) for replica in logs.damaged_replicas])
+        self._damaged.add_found_at_start(logs.damaged_replicas)
 
     def _start_background_work(self, session: SessionKeeper) -> None:
         settings = self._dependencies.settings
@@ -190,6 +192,7 @@ class Agent:
             zookeeper=self._dependencies.zookeeper,
             sink=self._dependencies.sink,
         )
+        scrub = LogScrub(logs, settings, self._dependencies.metrics, on_damage=self._damaged.add_found_by_scrub)
         for name, coroutine in (
             ("zookeeper-events", session.follow()),
             ("controller-finder", self.finder.run()),
@@ -202,6 +205,8 @@ class Agent:
             ("log-start-checkpoint", self._every(starts_ms, logs.write_log_start_offsets)),
             ("log-flush", self._every(flush_ms, logs.flush_due)),
             ("log-retention", self._enforce_retention()),
+            ("damaged-replicas", self._damaged.run()),
+            ("log-scrub", scrub.run()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
         ):
             self._background.append(self._tasks.start(coroutine, name=name))

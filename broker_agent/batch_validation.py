@@ -38,15 +38,16 @@ class BatchValidation:
         """Validate in a worker; returns the batch to append, or why it is refused."""
         memory = self._memory_for(records)
         if not memory:
-            return await self._in_worker(records, config)
+            return await self._workers.run(lambda: self._find_outcome(records, config))
         async with self._budget.hold(memory):
-            return await self._in_worker(records, config)
+            return await self._workers.run(lambda: self._find_outcome(records, config))
 
-    async def _in_worker(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
+    def _find_outcome(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
         try:
-            return await self._workers.run(lambda: self.validate(records, config))
+            return self.validate(records, config)
         except LogAppendError as error:
-            return error
+            # Not the one that was raised: as long as that lives, its traceback holds all that was decompressed.
+            return LogAppendError(error.code, error.why, record_errors=error.record_errors, meter=error.meter)
 
     def _memory_for(self, records: bytes) -> int:
         codec = find_codec(parse_header(records).attributes) if len(records) >= HEADER_SIZE else None

@@ -30,6 +30,6 @@ def disk_findings(manager: ReplicaManager) -> Iterator[Finding]:
 def _has_recovered(manager: ReplicaManager, replica: DamagedReplica) -> bool:
     """Whether a follower has fetched again what was missing. A leader has nobody to fetch it from."""
     partition = manager.online(replica.topic_partition)
-    if partition is None or partition.log is None or partition.is_leader:
+    if partition is None or partition.log is None or partition.is_leader or not replica.damage.is_cut:
         return False
     return partition.log.high_watermark >= replica.damage.to_offset

@@ -1,36 +1,46 @@
-"""What was found missing in a log when it was opened: the agent records it and answers DescribeLogDirs with it."""
+"""What was found missing in a log, when it was opened or by the scrub: the agent records and reports it."""
 
 from msgspec import Struct
 
 from cluster.broker import BrokerId, Offset, TopicId
 from cluster.partition import TopicPartition
+from cluster.requests.agents import RECOVERY, SCRUB
 from state_log.record import Cause, Kind, StateChange
 
 
 class LogDamage(Struct, frozen=True):
     """Offsets from `from_offset` up to, not including, `to_offset` were in the log and are not, or not all, any more.
 
-    `size`: bytes that were cut off; what was gone before is not counted, and what is left in the middle stays.
+    `size`: bytes that were cut off; what was gone before is not counted. `is_cut`: whether the log ends where the
+    damage began; otherwise it is in the middle and stays.
     """
 
     from_offset: Offset
     to_offset: Offset
     size: int
     reason: str
+    is_cut: bool = True
 
 
 class DamagedReplica(Struct, frozen=True):
-    """The damage of one replica of this broker, found when its log directory was opened."""
+    """The damage of one replica of this broker. `found_by`: RECOVERY when its directory was opened, or SCRUB."""
 
     topic_partition: TopicPartition
     topic_id: TopicId | None
     directory: str
     damage: LogDamage
+    found_by: str = RECOVERY
 
     @property
     def detail(self) -> str:
         """One sentence for people, without the partition."""
         lost = self.damage
+        if self.found_by == SCRUB:
+            return (
+                f"offsets {lost.from_offset}..{lost.to_offset - 1} are damaged in {self.directory}: {lost.reason}; "
+                "they are fetched anew from another replica in sync; if there is none, restore one, or delete the "
+                f"records below {lost.to_offset}"
+            )
         return (
             f"offsets {lost.from_offset}..{lost.to_offset - 1} are damaged in {self.directory} "
             f"({lost.size} bytes cut off): {lost.reason}"
@@ -41,12 +51,12 @@ def damage_record(broker: BrokerId, replica: DamagedReplica) -> StateChange:
     """The state-change record of a damaged replica."""
     return StateChange(
         kind=Kind.TRUNCATION,
-        cause=Cause("LogRecovery"),
+        cause=Cause("LogScrub" if replica.found_by == SCRUB else "LogRecovery"),
         topic=replica.topic_partition.topic,
         topic_id=replica.topic_id,
         partition=replica.topic_partition.partition,
         broker=broker,
         from_offset=replica.damage.to_offset,
         to_offset=replica.damage.from_offset,
-        reason=replica.detail,
+        reason=SCRUB if replica.found_by == SCRUB else replica.detail,
     )

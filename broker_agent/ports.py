@@ -5,12 +5,12 @@ implemented on files with fsync and on an in-memory disk that loses or tears its
 runs on both.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from broker_agent.log_damage import DamagedReplica
+from broker_agent.log_damage import DamagedReplica, LogDamage
 from cluster.broker import BrokerEpoch, Endpoint, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
 from cluster.requests import data
@@ -19,6 +19,8 @@ from cluster.requests.agents import (
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
 )
 
 T = TypeVar("T")
@@ -32,6 +34,10 @@ class ClusterClient(Protocol):
     async def controlled_shutdown(
         self, controller: Endpoint, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse: ...
+
+    async def report_damaged_replicas(
+        self, controller: Endpoint, request: ReportDamagedReplicasRequest
+    ) -> ReportDamagedReplicasResponse: ...
 
     async def fetch(self, leader: Endpoint, request: data.FetchRequest) -> data.FetchResponse: ...
 
@@ -175,6 +181,13 @@ class Log(Protocol):
 
     def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None: ...
 
+    async def verify(self, pace: Callable[[int], Awaitable[None]]) -> LogDamage | None:
+        """Check every batch of sealed segments, and the flushed ones of the active segment, in a worker thread; `pace`
+        is awaited with the size of each piece (R9.30).
+
+        The first damage, None if there is none, or if the log was truncated meanwhile. Raises StorageError.
+        """
+
     def truncate_to(self, offset: Offset) -> bool:
         """Truncate to `offset`: remove batches that do not end before it; returns whether there were any (R10.11).
 
@@ -225,6 +238,8 @@ class LogDirectories(Protocol):
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
         """What was found missing when the directories were opened (R9.22)."""
+
+    def add_damaged(self, replica: DamagedReplica) -> None: ...
 
     def forget_damage(self, replica: DamagedReplica) -> None:
         """Remove a damaged replica that has been repaired."""

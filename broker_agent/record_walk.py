@@ -2,10 +2,10 @@
 
 That reader is fast (about 0.1 µs a record) and lenient: it checks lengths against the end of its input only, reads the
 attributes of a record as a number of variable length, takes numbers that are encoded in more bytes than they need, and
-builds every header of a record before it returns. So it gets the records in windows of WINDOW bytes, copied into
-`bytes` of their own (which end in a zero, where a number that is cut off ends), and what it read has to have, encoded
-as Kafka's clients encode it, exactly the size of what it was given. This leaves one way to read the bytes, and bounds
-the memory of one window. A record larger than a window is read here instead, without a copy of it.
+builds every header of a record before it returns. So it gets the records in windows, copied into `bytes` of their own
+(which end in a zero, where a number that is cut off ends), and what it read has to have, encoded as Kafka's clients
+encode it, exactly the size of what it was given. This leaves one way to read the bytes, and bounds the memory of one
+window. Of a record larger than its window, key and value are skipped here without a copy.
 
 Source: Kafka DefaultRecord.readFrom, DefaultRecordBatch.iterator; LogValidator.
 """
@@ -21,10 +21,15 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from broker_agent.log.record_batch import FROM_CHECKSUM, MAGIC, UP_TO_CHECKSUM
 
 WINDOW: Final = 128 * 1024
-"""Bytes that are read at a time: at most about 2 ms of the interpreter's lock, and 5 MB of headers without content."""
-HEADERS_MAX: Final = WINDOW // 2
-"""Most headers of a record; one of no more than WINDOW bytes cannot have more. Kafka has no limit."""
+"""Most bytes that are read at a time: 5 MB of headers without content, and a few ms of the interpreter's lock."""
+_SMALLEST_WINDOW: Final = 4096
+_WINDOW_RECORDS: Final = 200
+"""Records of a window where all have one size. With more, Python's collector runs in between and takes most of the
+time.
+"""
 _INT32_MAX: Final = 2**31 - 1
+_EMPTY_RECORD: Final = b"\0\0\0\1\1"
+"""Attributes, timestamp and offset deltas of 0, neither key nor value."""
 
 _fields = attrgetter("offset", "timestamp", "key", "value", "headers")
 
@@ -50,28 +55,26 @@ class Walked(NamedTuple):
 
 
 def walk_records(section: memoryview, count: int) -> Iterator[Walked]:
-    """Read all of `section`, which must be exactly `count` records with the offset deltas 0, 1, 2 ….
+    """Read all of `section`, which must be exactly `count` records, one at least, with the offset deltas 0, 1, 2 ….
 
     Raises MalformedRecordsError.
     """
     position = index = 0
-    while len(section) - position > WINDOW:
-        if index == count:
-            break
-        whole, size = _read_whole_records(section[position : position + WINDOW], count - index)
+    window = min(WINDOW, max(_SMALLEST_WINDOW, _WINDOW_RECORDS * len(section) // count))
+    while len(section) - position > window and index < count:
+        whole, size = _read_whole_records(section[position : position + window], count - index)
         if whole:
             # The size is an estimate until this proves that the window ends where its last record does.
             walked = _read_exactly(section[position : position + size], index, whole)
-            end = position + size
+            position += size
         else:
-            walked, end = _read_large_record(section, position, index)
+            walked, position = _read_large_record(section, position, index)
         yield walked
-        position, index = end, index + len(walked.timestamps)
-    if index == count:
-        if position < len(section):
-            raise MalformedRecordsError(index, f"{len(section) - position} bytes follow the {count} records")
-        return
-    yield _read_exactly(section[position:], index, count - index)
+        index += len(walked.timestamps)
+    if index < count:
+        yield _read_exactly(section[position:], index, count - index)
+    elif position < len(section):
+        raise MalformedRecordsError(index, f"{len(section) - position} bytes follow the {count} records")
 
 
 def _open(window: memoryview, count: int) -> DefaultRecordBatch:
@@ -138,27 +141,41 @@ def _encoded_size(records: list[_Fields]) -> int:
 
 
 def _read_large_record(section: memoryview, position: int, index: int) -> tuple[Walked, int]:
-    """Read one record that does not fit a window, without a copy of its content; returns its end as well."""
+    """Read one record that does not fit its window, without a copy of its content; returns its end as well."""
     reader = _Reader(section, position, index)
     length = reader.read_number()
-    if length < 0 or length > len(section) - reader.position:
+    if not 0 <= length <= len(section) - reader.position:
         raise MalformedRecordsError(index, f"it claims {length} bytes, {len(section) - reader.position} are left")
     end = reader.position + length
     reader.skip(1)
     timestamp, offset = reader.read_number(), reader.read_number()
     if offset != index:
         raise MalformedRecordsError(index, f"its offset delta is {offset}")
-    has_key = reader.skip_bytes()
-    reader.skip_bytes()
-    headers = reader.read_number()
-    if not 0 <= headers <= HEADERS_MAX:
-        raise MalformedRecordsError(index, f"it claims {headers} headers; at most {HEADERS_MAX} are allowed")
-    for _ in range(headers):
-        reader.skip_string()
-        reader.skip_bytes()
-    if reader.position != end:
-        raise MalformedRecordsError(index, f"it claims to end at byte {end} and ends at byte {reader.position}")
+    has_key = reader.skip_nullable()
+    reader.skip_nullable()
+    _check_headers(section, reader.position, end, index)
     return Walked(index, (timestamp,), (b"" if has_key else None,)), end
+
+
+def _check_headers(section: memoryview, start: int, end: int, index: int) -> None:
+    """Check that `start` to `end` are the headers of a record, by reading a record that has nothing else."""
+    if end - start > WINDOW:
+        raise MalformedRecordsError(index, f"its headers take {end - start} bytes, more than {WINDOW}")
+    if end <= start:
+        raise MalformedRecordsError(index, f"it claims to end at byte {end}, its value at byte {start}")
+    body = _EMPTY_RECORD + bytes(section[start:end])
+    try:
+        _read_exactly(memoryview(_encode_length(len(body)) + body), 0, 1)
+    except MalformedRecordsError as error:
+        raise MalformedRecordsError(index, f"its headers: {error.why}") from None
+
+
+def _encode_length(length: int) -> bytes:
+    rest, encoded = length << 1, bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes((*encoded, rest))
 
 
 class _Reader:
@@ -188,20 +205,8 @@ class _Reader:
             raise MalformedRecordsError(self._index, f"{size} bytes are claimed behind byte {self.position}")
         self.position += size
 
-    def skip_bytes(self) -> bool:
+    def skip_nullable(self) -> bool:
         """Skip a key or value; returns whether there is one."""
         size = self.read_number()
-        if size < 0:
-            return False
-        self.skip(size)
-        return True
-
-    def skip_string(self) -> None:
-        size, start = self.read_number(), self.position
-        if size < 0:
-            raise MalformedRecordsError(self._index, f"the key of a header has {size} bytes")
-        self.skip(size)
-        try:
-            str(self._section[start : self.position], "utf-8")
-        except UnicodeDecodeError:
-            raise MalformedRecordsError(self._index, "the key of a header is not UTF-8") from None
+        self.skip(max(0, size))
+        return size >= 0

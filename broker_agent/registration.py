@@ -44,6 +44,31 @@ class Registration:
         self._clock = clock
         self._session_id = _NEVER
 
+    @property
+    def has_damaged_replicas(self) -> bool:
+        """Whether the controller is to wait for a report of damaged replicas before this broker joins (D-40)."""
+        return self.broker.has_damaged_replicas
+
+    @has_damaged_replicas.setter
+    def has_damaged_replicas(self, value: bool) -> None:
+        self.broker = replace(self.broker, has_damaged_replicas=value)
+
+    async def withdraw_damage(self) -> bool:
+        """Write the registration without damaged replicas, which were reported. Raises ZooKeeperError.
+
+        False if it is not of this session: after an expiry it will be written, and reported, anew.
+        """
+        path, broker = broker_path(self.broker.id), replace(self.broker, has_damaged_replicas=False)
+        stat = await self._zookeeper.exists(path)
+        if stat is None or stat.ephemeral_owner != self._session_id:
+            return False
+        data = encode_broker(broker, self._clock.now_ms(), self._version)
+        (written,) = await self._zookeeper.multi([SetData(path, data, stat.version)])
+        if not written.ok:
+            raise refusal(f"{path} cannot be written", written.error)
+        self.broker = broker
+        return True
+
     def advertise(self, endpoints: Sequence[Endpoint]) -> None:
         """Set the endpoints for later registrations; the first is for clients."""
         self.broker = replace(self.broker, endpoints=tuple(endpoints))

@@ -124,6 +124,12 @@ class ReplicaFetchers:
         self._failed_count.set(len(self._failed))
         return removed
 
+    def fail(self, tp: TopicPartition) -> None:
+        """Stop fetching until the next LeaderAndIsr of a newer leader epoch."""
+        self.remove((tp,))
+        self._failed[tp] = None
+        self._failed_count.set(len(self._failed))
+
     def set_topic_id(self, tp: TopicPartition, topic_id: TopicId | None) -> None:
         """Update the topic id used in fetch requests (R2.10)."""
         states = self._states(tp)

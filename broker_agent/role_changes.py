@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 from msgspec import Struct, field
 
+from broker_agent.damaged_replicas import DamagedReplicas
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.log_reconciliation import Leader
 from broker_agent.ports import Log, LogConfig, LogDirectories
@@ -53,10 +54,13 @@ class RoleChangeResult(Struct):
 class RoleChanges:
     """Makes leaders and followers of hosted partitions."""
 
-    def __init__(self, manager: ReplicaManager, fetchers: ReplicaFetchers, configs: TopicConfigs) -> None:
+    def __init__(
+        self, manager: ReplicaManager, fetchers: ReplicaFetchers, configs: TopicConfigs, damaged: DamagedReplicas
+    ) -> None:
         self._manager = manager
         self._fetchers = fetchers
         self._configs = configs
+        self._damaged = damaged
 
     async def make_leaders(
         self, orders: Sequence[BecomeLeaderOrFollower], logs: "LogsOfRequest", outcome: RoleChangeResult
@@ -130,9 +134,11 @@ class RoleChanges:
             # The epoch is unchanged, so that a repeated request, as after the next registration, counts as new. Kafka
             # updates the epoch here already, and has no replica until the next election.
             return
-        if partition.make_follower(state):
+        if state.leader_epoch > partition.leader_epoch:
             # In the same step: nothing fetched under the old epoch is appended under the new one.
             self._fetchers.remove((tp,))
+            self._damaged.followed(log, state, order.cause)
+        if partition.make_follower(state):
             outcome.changed.append(order)
         outcome.applied.append(order)
         self._manager.on_role_changed(partition)

@@ -71,6 +71,8 @@ class Broker(Struct, frozen=True, weakref=True):
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     features: dict[str, FeatureRange] = {}
+    has_damaged_replicas: bool = False
+    """Whether it joins the cluster only once it has named them to the active controller (D-40)."""
 
     def endpoint(self, listener: str = DEFAULT_LISTENER) -> Endpoint | None:
         """The endpoint of that listener, None if the broker does not have it."""

@@ -6,10 +6,15 @@ failure (`ClusterError`) or a bug (`AssertionError`).
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from cluster.process.exit_codes import ExitCode
+
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not what they should be: catch all of them wherever bytes come from others."""
 
 
 class ErrorCode(IntEnum):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cluster.errors import StartupError
+from cluster.errors import DECODE_ERRORS, StartupError
 from cluster.process.identity import ProcessIdentity
 
 STATE_FILE: Final = "cluster.json"
@@ -67,7 +67,7 @@ def read_cluster_state(folder: Path) -> ClusterState:
             f"no cluster in {folder}: start one with 'klamm up --detach --data {folder}', or connect to one with"
             " --bootstrap HOST:PORT"
         ) from None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *DECODE_ERRORS) as error:
         raise StartupError(f"{file} cannot be read: {error}") from error
     if state.version != STATE_VERSION:
         raise StartupError(f"{file} was written by another version of klamm; use another folder")

@@ -59,6 +59,8 @@ _BOUND_OF_FIELD: Final[dict[str, Bound]] = {
     "max_version_level": bounds.INT32,
     "num_partitions": bounds.NEW_PARTITIONS,
     "count": bounds.NEW_PARTITIONS,
+    "size": bounds.OFFSET,
+    "found_by": bounds.TEXT,
     "replication_factor": bounds.REPLICATION_FACTOR,
     # Names that administrators give: unknown ones are answered by the handler.
     "topics": bounds.TEXT,

@@ -111,6 +111,7 @@ class ActiveController:
         self._balance: asyncio.TimerHandle | None = None
         self._resumption: asyncio.TimerHandle | None = None
         self._resumption_pause_s = RESUMPTION_PAUSE_S
+        self._delayed: list[asyncio.TimerHandle] = []
         self.reassignments_to_resume: set[TopicPartition] = set()
         """Partitions whose reassignment stopped at a refused write; retried by `ProcedureResumption`."""
         self._awaiting_leaders: dict[str, _AwaitedLeaders] = {}
@@ -164,6 +165,12 @@ class ActiveController:
         loop = asyncio.get_running_loop()
         self._balance = loop.call_later(delay_s, self.enqueue, AutoPreferredReplicaLeaderElection())
 
+    def enqueue_later(self, delay_s: float, event: Event) -> None:
+        """Enqueue an event after a delay, unless this controller resigns before."""
+        now = asyncio.get_running_loop().time()
+        self._delayed = [timer for timer in self._delayed if timer.when() > now]
+        self._delayed.append(asyncio.get_running_loop().call_later(delay_s, self.enqueue, event))
+
     def resume_later(self) -> None:
         """Schedule a retry of procedures that stopped at a refused write, unless one is scheduled already."""
         if self._resumption is None:
@@ -208,7 +215,7 @@ class ActiveController:
         """Release everything on resignation: channels, event feed, timers, and callers that still wait."""
         self.channels.stop()
         self.feed.close()
-        for timer in (self._balance, self._resumption):
+        for timer in (self._balance, self._resumption, *self._delayed):
             if timer is not None:
                 timer.cancel()
         for awaited in self._awaiting_leaders.values():

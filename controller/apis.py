@@ -17,6 +17,7 @@ from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.controller_state import ControllerState as State
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
+from controller.handlers.brokers.damaged_replicas import report_damaged_replicas
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.features import describe_features, update_features
 from controller.handlers.configs.requests import alter_configs, describe_configs
@@ -98,6 +99,13 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
         *_INTER_NODE,
         allocate_producer_ids,
         refuse=agents.AllocateProducerIdsResponse,
+    ),
+    ControllerApi(
+        agents.ReportDamagedReplicasRequest,
+        *_INTER_NODE,
+        report_damaged_replicas,
+        state=State.BROKER_CHANGE,
+        refuse=agents.ReportDamagedReplicasResponse,
     ),
     _mutation(topics.CreateTopicsRequest, create_topics, State.TOPIC_CHANGE, wait_for_leaders, dry_runs.named_topics),
     _mutation(

@@ -1,15 +1,25 @@
-"""The brokers of the controller context: registrations, liveness and offline log directories.
+"""The brokers of the controller context: registrations, liveness, offline log directories and damaged replicas.
 
 A broker is live if it is registered and not shutting down (CX-1). A replica is online if its broker is live and its log
 directory is not offline (CX-2). Source: Kafka ControllerContext.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
+from msgspec import Struct
+
 from cluster.broker import Broker, BrokerEpoch, BrokerId
-from cluster.partition import TopicPartition
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.requests.agents import ReportedDamage
 from controller import changes
+
+
+class DamageReport(Struct):
+    """What the incarnation `broker_epoch` of a broker reported. `held`: replicas that are not to be elected."""
+
+    broker_epoch: BrokerEpoch
+    held: dict[TopicPartition, ReportedDamage]
 
 
 class BrokerImage:
@@ -23,6 +33,8 @@ class BrokerImage:
         """Broker that is shutting down -> when it asked, in ms of the wall clock."""
         self.offline_directories: dict[BrokerId, set[TopicPartition]] = {}
         """Broker -> partitions whose replica on it is in an offline log directory."""
+        self.damage_reports: dict[BrokerId, DamageReport] = {}
+        """The last report of each broker that has named damaged replicas."""
         self._live: frozenset[BrokerId] = frozenset()
         self._registered: frozenset[BrokerId] = frozenset()
 
@@ -42,7 +54,10 @@ class BrokerImage:
                     self.broker_epochs[broker.id] = epoch
                     self.offline_directories.pop(broker.id, None)
             case changes.BrokersBounced(registered):
-                self._remove_brokers([r.broker.id for r in registered])
+                # The next incarnation may have reported already: it joins after that.
+                reports = {r.broker.id: self._report_of(r.broker.id, r.epoch) for r in registered}
+                self._remove_brokers(list(reports))
+                self.damage_reports |= {broker: report for broker, report in reports.items() if report is not None}
             case changes.BrokersDied(brokers):
                 self._remove_brokers(brokers)
             case changes.BrokerModified(registered):
@@ -53,6 +68,12 @@ class BrokerImage:
                 self.shutting_down_since[broker] = since_ms
             case changes.OfflineReplicasReported(broker, partitions):
                 self._set_offline_directory(broker, partitions)
+            case changes.DamagedReplicasReported(broker, epoch, held):
+                known = self._report_of(broker, epoch)
+                before = {} if known is None else known.held
+                self.damage_reports[broker] = DamageReport(epoch, {**before, **held})
+            case changes.DamagedReplicasReleased(broker, partitions):
+                self._release(broker, partitions)
             case _:
                 assert_never(change)
         self._registered = frozenset(self.broker_epochs)
@@ -63,6 +84,7 @@ class BrokerImage:
             self.brokers.pop(broker, None)
             self.broker_epochs.pop(broker, None)
             self.offline_directories.pop(broker, None)
+            self.damage_reports.pop(broker, None)
             self.shutting_down.discard(broker)
             self.shutting_down_since.pop(broker, None)
 
@@ -87,3 +109,37 @@ class BrokerImage:
         if not self.offline_directories:
             return brokers
         return brokers - {b for b, failed in self.offline_directories.items() if tp in failed}
+
+    # Damaged replicas
+
+    def has_reported_damage(self, broker: BrokerId, epoch: BrokerEpoch) -> bool:
+        """Whether this incarnation of the broker has named its damaged replicas."""
+        return self._report_of(broker, epoch) is not None
+
+    def held_replicas(self, broker: BrokerId) -> Mapping[TopicPartition, ReportedDamage]:
+        """Damaged replicas on the broker that are not to be elected at present."""
+        report = self.damage_reports.get(broker)
+        return {} if report is None else report.held
+
+    def electable_brokers(self, tp: TopicPartition) -> frozenset[BrokerId]:
+        """Those of `online_brokers` whose replica is not held back because it is damaged (D-41)."""
+        online = self.online_brokers(tp)
+        if not self.damage_reports:
+            return online
+        return online - {broker for broker, report in self.damage_reports.items() if tp in report.held}
+
+    def _report_of(self, broker: BrokerId, epoch: BrokerEpoch) -> DamageReport | None:
+        report = self.damage_reports.get(broker)
+        return report if report is not None and report.broker_epoch == epoch else None
+
+    def _release(self, broker: BrokerId, partitions: Iterable[TopicPartition]) -> None:
+        report = self.damage_reports.get(broker)
+        if report is not None:
+            for tp in partitions:
+                report.held.pop(tp, None)
+
+    def _release_replaced(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
+        """Release a replica that leads, or that has to catch up before it can be elected."""
+        for broker, report in self.damage_reports.items():
+            if tp in report.held and (broker == leadership.leader or broker not in leadership.isr):
+                del report.held[tp]

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cluster.broker import BrokerEpoch, BrokerId, ControllerId, RegisteredBroker, TopicId
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.requests.agents import ReportedDamage
 from cluster.state_machines import PartitionState, ReplicaState
 
 Assignments = Mapping[TopicPartition, ReplicaAssignment]
@@ -67,8 +68,33 @@ class OfflineReplicasReported(Struct, frozen=True):
     partitions: frozenset[TopicPartition]
 
 
+class DamagedReplicasReported(Struct, frozen=True):
+    """The broker has named its damaged replicas, so that it may join. `held`: those of them that are not to be elected,
+    until another replica leads or `DamagedReplicasReleased`; adds to the earlier ones of the same broker epoch. Not
+    recorded.
+    """
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+    held: Mapping[TopicPartition, ReportedDamage]
+
+
+class DamagedReplicasReleased(Struct, frozen=True):
+    """These replicas of the broker may be elected, damaged or not. Not recorded."""
+
+    broker: BrokerId
+    partitions: tuple[TopicPartition, ...]
+
+
 BrokersChange = (
-    BrokersJoined | BrokersBounced | BrokersDied | BrokerModified | BrokerShuttingDown | OfflineReplicasReported
+    BrokersJoined
+    | BrokersBounced
+    | BrokersDied
+    | BrokerModified
+    | BrokerShuttingDown
+    | OfflineReplicasReported
+    | DamagedReplicasReported
+    | DamagedReplicasReleased
 )
 
 

@@ -28,6 +28,7 @@ class ControllerConfig(Struct, frozen=True):
     default_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
+    damaged_replica_election_delay_ms: int = 60_000
     file: Settings = Settings()
     """The settings this process was started with, for DescribeConfigs."""
 
@@ -48,6 +49,7 @@ class ControllerConfig(Struct, frozen=True):
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,
             min_insync_replicas=settings.min_insync_replicas,
+            damaged_replica_election_delay_ms=settings.klamm_damaged_replica_election_delay_ms,
             file=settings,
         )
 

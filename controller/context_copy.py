@@ -44,6 +44,8 @@ def _copy_brokers(context: ControllerContext, copy: ControllerContext) -> None:
         copy.apply(changes.BrokerShuttingDown(leaving, epochs[leaving], context.shutting_down_since[leaving]))
     for broker, partitions in context.offline_directories.items():
         copy.apply(changes.OfflineReplicasReported(broker, frozenset(partitions)))
+    for broker, report in context.damage_reports.items():
+        copy.apply(changes.DamagedReplicasReported(broker, report.broker_epoch, report.held))
 
 
 def _copy_replica_states(

@@ -10,6 +10,7 @@ from controller import events
 from controller.active_controller import ActiveController
 from controller.dry_runs import rehearse
 from controller.handlers.brokers.broker_changes import broker_change, broker_modifications
+from controller.handlers.brokers.damaged_replicas import elect_damaged
 from controller.handlers.brokers.notifications import (
     isr_change_notification,
     leader_and_isr_answered,
@@ -76,6 +77,10 @@ REACTIONS: Final = dict(
         _on(events.UncleanLeaderElectionEnable, lambda active, _: trigger_online_elections(active)),
         _on(
             events.TopicUncleanLeaderElectionEnable, lambda active, event: trigger_online_elections(active, event.topic)
+        ),
+        _on(
+            events.DamagedReplicaElection,
+            lambda active, event: elect_damaged(active, event.broker, event.broker_epoch, event.partitions),
         ),
         _on(
             events.LeaderAndIsrResponseReceived,

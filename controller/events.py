@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerEpoch, BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrResponse, UpdateMetadataResponse
@@ -136,6 +136,14 @@ class ProcedureResumption(Event, frozen=True):
     """Procedures that stopped at a write refused by ZooKeeper are to be retried."""
 
 
+class DamagedReplicaElection(Event, frozen=True):
+    """These replicas, damaged and the only ones in sync, have waited long enough for another (D-41)."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
 # Responses of brokers
 
 
@@ -178,6 +186,7 @@ STATES: Final = {
     AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
     UncleanLeaderElectionEnable: ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
     TopicUncleanLeaderElectionEnable: ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+    DamagedReplicaElection: ControllerState.BROKER_CHANGE,
     LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
     UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
     TopicDeletionStopReplicaResponseReceived: ControllerState.TOPIC_DELETION,

@@ -112,6 +112,8 @@ class PartitionImage(BrokerImage):
         for tp, leadership in leaderships.items():
             old = known.get(tp)
             known[tp] = leadership
+            if self.damage_reports:
+                self._release_replaced(tp, leadership)
             if old is None or old.leader != leadership.leader:
                 if old is not None:
                     del led_by[old.leader][tp]

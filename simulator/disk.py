@@ -123,6 +123,11 @@ class SimulatedDisk:
         for path in sorted(self._files):
             self._files[path].lose_power(self._random)
 
+    def flip_byte(self, path: str, share: float) -> None:
+        """Change the byte at this share of a file's size, as a failing device does; durable at once."""
+        content = self._files[path].content
+        content[int(share * len(content))] ^= 0xFF
+
     def break_directory(self, path: str) -> None:
         """Fail every operation in or below the directory with an I/O error from now on."""
         self._broken.add(path)

@@ -19,6 +19,8 @@ from cluster.requests.agents import (
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
 )
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.control import ControlRequest, ControlResponse
@@ -164,6 +166,11 @@ class SimulatedClusterClient:
         self, controller: Endpoint, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse:
         return await self._call(controller, request, ControlledShutdownResponse)
+
+    async def report_damaged_replicas(
+        self, controller: Endpoint, request: ReportDamagedReplicasRequest
+    ) -> ReportDamagedReplicasResponse:
+        return await self._call(controller, request, ReportDamagedReplicasResponse)
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:
         return await self._call(leader, request, FetchResponse)

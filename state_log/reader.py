@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cluster.broker import ControllerEpoch
+from cluster.errors import DECODE_ERRORS
 from cluster.requests.cluster import ReadStateChangesResponse
 from state_log.chain import ChainSegment, IncarnationLog, extend, join
 from state_log.record import Kind, LoggedStateChange, MalformedLine, decode_line, start_state
@@ -195,6 +196,6 @@ def _concerns(line: bytes, topic: str, partition: int) -> bool:
         return True
     try:
         subject = _subject_decoder.decode(line)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return False
     return subject.topic == topic and (partition == -1 or subject.partition in {None, partition})

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.errors import DECODE_ERRORS
 from cluster.partition import TopicPartition
 
 STATE_CHANGE_VERSION: Final = 2
@@ -49,7 +50,7 @@ class Kind(StrEnum):
     """An agent changed its role for a partition: to_state `leader`, `follower`, `stopped`, `deleted` or `offline`."""
     TRUNCATION = "truncation"
     """A follower truncated its log from `from_offset` down to `to_offset`, or the log had lost that when its broker
-    started (cause `LogRecovery`); `reason` has further details.
+    started (cause `LogRecovery`), or the scrub found it damaged (`LogScrub`); `reason` has further details.
     """
     REGISTRATION = "registration"
     """An agent registered (to_state `registered`) or lost its registration (`expired`); `reason` has the epoch."""
@@ -215,7 +216,7 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     """Decode a line of a log without its newline. Unknown fields are ignored."""
     try:
         record = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         return MalformedLine(line, str(error))
     # The pattern is rare, a look at every number of every record would cost more than decoding it.
     if _LONG_NUMBER.search(line) and _is_too_large(msgspec.to_builtins(record)):

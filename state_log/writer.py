@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from cluster.errors import StorageError
+from cluster.errors import DECODE_ERRORS, StorageError
 from cluster.process.clock import WallClock
 from cluster.process.settings import Settings
 from state_log.record import Boot, ChainHead, Stamper, StateChange, incarnation_id
@@ -55,7 +55,7 @@ def read_audited(directory: Path) -> dict[str, int]:
     """Bytes of each segment processed by an audit; empty if there was none or its file is unreadable."""
     try:
         return msgspec.json.decode((directory / AUDITED_FILE).read_bytes(), type=dict[str, int])
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, *DECODE_ERRORS):
         return {}
 
 

@@ -195,12 +195,13 @@ class World:
             self, controller_id, ControllerConfig(ControllerId(controller_id), endpoints, **settings)
         )
 
-    async def start_broker(self, *brokers: int, rack: str | None = None) -> None:
+    async def start_broker(self, *brokers: int, rack: str | None = None, damaged: bool = False) -> None:
+        """`damaged`: with a registration that announces a report of damaged replicas."""
         for broker in brokers:
             session = SimulatedZooKeeperClient(self.server, session_timeout_ms=SESSION_MS)
             session.listen(_ignore)
             await session.start_session()
-            record = Broker(BrokerId(broker), (Endpoint(f"host{broker}", 9092),), rack)
+            record = Broker(BrokerId(broker), (Endpoint(f"host{broker}", 9092),), rack, has_damaged_replicas=damaged)
             path = broker_path(record.id)
             await session.multi([Create(path, b"", ephemeral=True), SetData(path, encode_broker(record, 1), 0)])
             self._broker_sessions[broker] = session

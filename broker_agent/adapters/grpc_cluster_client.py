@@ -12,6 +12,8 @@ from cluster.requests.agents import (
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
 )
 from cluster.rpc.client import RpcClient
 
@@ -37,6 +39,11 @@ class GrpcClusterClient:
         self, controller: Endpoint, request: ControlledShutdownRequest
     ) -> ControlledShutdownResponse:
         return await self._call(controller, request, self._controller_timeout_ms, ControlledShutdownResponse)
+
+    async def report_damaged_replicas(
+        self, controller: Endpoint, request: ReportDamagedReplicasRequest
+    ) -> ReportDamagedReplicasResponse:
+        return await self._call(controller, request, self._controller_timeout_ms, ReportDamagedReplicasResponse)
 
     async def fetch(self, leader: Endpoint, request: data.FetchRequest) -> data.FetchResponse:
         return await self._call(leader, request, self._replica_timeout_ms, data.FetchResponse)

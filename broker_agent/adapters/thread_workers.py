@@ -69,6 +69,9 @@ class ThreadWorkers:
                 job.on_end = self._loop.create_future()
                 await asyncio.wait([job.on_end])
             raise
+        finally:
+            # An error's traceback has this frame: were the error reachable from it, only the collector would free it.
+            del job
 
     def close(self) -> None:
         """Wait for the work that was given and end the threads."""

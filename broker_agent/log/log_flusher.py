@@ -28,7 +28,8 @@ class LogFlusher:
         self._segments, self._epochs = loaded.segments, loaded.epochs
         self._captured = loaded.recovery_point
         self._has_rolled, self._names_are_dirty = False, False
-        self._cuts = 0
+        self.cuts = 0
+        """Number of truncations."""
         self._flushed_at_s = asyncio.get_running_loop().time()
 
     def on_roll(self) -> None:
@@ -39,7 +40,7 @@ class LogFlusher:
 
     def on_truncation(self, offset: Offset) -> None:
         """The log was truncated to `offset`, possibly during a flush."""
-        self._cuts += 1
+        self.cuts += 1
         self._names_are_dirty = True
         self.recovery_point = min(self.recovery_point, offset)
         self._captured = min(self._captured, offset)
@@ -51,7 +52,7 @@ class LogFlusher:
 
     async def flush(self, end: Offset) -> None:
         """Flush everything below `end`, the log end."""
-        cuts = self._cuts
+        cuts = self.cuts
         dirty = [segment for segment in self._segments if segment.is_dirty]
         self._has_rolled, self._captured = False, end
         self._flushed_at_s = asyncio.get_running_loop().time()
@@ -65,7 +66,7 @@ class LogFlusher:
         if dirty:
             took_s = asyncio.get_running_loop().time() - self._flushed_at_s
             self._flush_times.update_ms(took_s * 1000)
-        if cuts == self._cuts:
+        if cuts == self.cuts:
             # After a truncation meanwhile, data below `end` may be newer than what was flushed.
             self.recovery_point = max(self.recovery_point, end)
 

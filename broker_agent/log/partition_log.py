@@ -16,9 +16,11 @@ from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_for_segments
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
-from broker_agent.log.segment import PlacedBatch
+from broker_agent.log.segment import PlacedBatch, Segment
 from broker_agent.log.segments import LogDependencies, create_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
+from broker_agent.log.verification import Extent, Pace, verify_segments
+from broker_agent.log_damage import LogDamage
 from broker_agent.ports import AppendInfo, LogConfig
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
 from cluster.errors import ErrorCode, LogAppendError, StorageError
@@ -263,6 +265,15 @@ class PartitionLog:
     def batches(self) -> Iterator[BatchHeader]:
         """Headers of all batches that end at or after the log start; for inspection, not for serving."""
         return self.segments.headers(self._log_start)
+
+    async def verify(self, pace: Pace) -> LogDamage | None:
+        cuts, extent = self._flusher.cuts, Extent(self._log_start, self.recovery_point)
+
+        def is_current(segment: Segment) -> bool:
+            return not self._is_closed and self._flusher.cuts == cuts and segment in self.segments
+
+        with self._usable():
+            return await verify_segments(self._dependencies.disk, [*self.segments], extent, is_current, pace)
 
     # Truncating and deleting
 

@@ -13,7 +13,7 @@ import msgspec
 
 from broker_agent.log.record_batch import MAX_SEQUENCE, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, crc32c
 from cluster.broker import Offset
-from cluster.errors import ErrorCode, LogAppendError
+from cluster.errors import DECODE_ERRORS, ErrorCode, LogAppendError
 
 BATCHES_KEPT: Final = 5
 
@@ -139,7 +139,7 @@ def decode_snapshot(content: bytes | None) -> ProducerStates | None:
         return None
     try:
         return ProducerStates(_decode_entries(content))
-    except (struct.error, msgspec.MsgspecError, KeyError):
+    except (struct.error, *DECODE_ERRORS, KeyError):
         return None
 
 

@@ -147,7 +147,7 @@ def _find_damage(recovery: SegmentRecovery, log_start: Offset, known: Checkpoint
             end, known_end, recovery.cut_size, why or f"the log ends at {end}, its checkpoints at {known_end}"
         )
     uncut = [fault for fault in recovery.faults if not fault.was_cut]
-    return LogDamage(uncut[0].from_offset, uncut[-1].to_offset, 0, why) if uncut else None
+    return LogDamage(uncut[0].from_offset, uncut[-1].to_offset, 0, why, is_cut=False) if uncut else None
 
 
 def _usable_segments(

@@ -188,6 +188,15 @@ class Segment:
         self._entries_on_disk, self._times_on_disk, self._last_entry_position = 0, 0, 0
         self.create_indexes()
 
+    def size_below(self, offset: Offset) -> int:
+        """Bytes of the batches that end below `offset`."""
+        found = self.find(offset)
+        return self.size if found is None else found.position
+
+    def walk(self, size: int, next_base: Offset | None) -> BatchWalk:
+        """The check of the first `size` bytes, on any thread. `next_base`: as of `load`."""
+        return BatchWalk(self._file.read, size, expected_in_segment(self.base_offset, next_base=next_base))
+
     def sound_headers(self) -> Iterator[BatchHeader]:
         """The headers of all batches up to the first that is not valid; every checksum is verified."""
         walk = BatchWalk(self._file.read, self.size, expected_in_segment(self.base_offset))

@@ -282,6 +282,12 @@ class _KlammKeys(_Keys):
     """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
+    klamm_damaged_replica_election_delay_ms: NotNegative = 60_000
+    """How long a damaged replica that is the only one in sync waits for another before it is elected."""
+    klamm_log_scrub_bytes_per_second: NotNegative = 4_194_304
+    """How fast a broker verifies the checksums of its stored batches in the background; 0: not at all."""
+    klamm_log_scrub_interval_ms: Positive = 604_800_000
+    """Time between two such passes over all logs."""
     klamm_log_open_files_max: Positive | None = None
     """Log files kept open while they are not in use, at most; None: half of what the limit of open files of the
     process leaves, and connections have the other half.

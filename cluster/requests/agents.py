@@ -1,10 +1,16 @@
-"""Requests from brokers to the controller: AlterPartition, ControlledShutdown and AllocateProducerIds."""
+"""Requests from brokers to the controller: ISR changes, controlled shutdown, producer ids and damaged replicas."""
+
+from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED
+
+RECOVERY: Final = "recovery"
+SCRUB: Final = "scrub"
+"""What finds damage: the start of a broker, or the scrub in the background."""
 
 
 class AlterPartitionItem(Struct, frozen=True):
@@ -78,3 +84,37 @@ class AllocateProducerIdsResponse(Struct, frozen=True):
     error_code: ErrorCode
     producer_id_start: int = -1
     producer_id_len: int = 0
+
+
+class ReportedDamage(Struct, frozen=True):
+    """A replica without some of its records: offsets from `from_offset` up to, not including, `to_offset`.
+
+    `size`: bytes that were cut off. `found_by`: RECOVERY or SCRUB.
+    """
+
+    topic_name: str
+    topic_id: TopicId | None
+    partition_index: int
+    from_offset: Offset
+    to_offset: Offset
+    size: int
+    found_by: str
+
+
+class ReportDamagedReplicasRequest(Struct, frozen=True):
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    replicas: tuple[ReportedDamage, ...]
+
+
+class DamagedReplicaResult(Struct, frozen=True):
+    """ELIGIBLE_LEADERS_NOT_AVAILABLE: no other replica can lead, and the broker reports again later."""
+
+    topic_name: str
+    partition_index: int
+    error_code: ErrorCode
+
+
+class ReportDamagedReplicasResponse(Struct, frozen=True):
+    error_code: ErrorCode
+    replicas: tuple[DamagedReplicaResult, ...] = ()

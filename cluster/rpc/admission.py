@@ -22,6 +22,8 @@ from cluster.rpc.turns import Turn, Turns
 
 WAITING_BYTES_MAX: Final = 65_536
 """A larger request that was read without room for it is refused instead of waiting for room."""
+_NEVER_LATE: Final = frozenset({CallKind.CONTROL, CallKind.PRODUCE})
+"""Kinds that need no room, or have it from the beginning."""
 Recognize = Callable[[Any], CallKind | None]
 """The kind of a call by its request, where it differs from that of its method."""
 
@@ -49,9 +51,9 @@ class Admission:
         self.check(kind, peer)
         return Call(self, kind, peer)
 
-    def check(self, kind: CallKind, peer: Peer) -> None:
-        """Raises ApiError if there is no room for a call."""
-        refused = self._refusal(kind, peer)
+    def check(self, kind: CallKind, peer: Peer, *, is_open: bool = False) -> None:
+        """Raises ApiError if there is no room for a call, or, for one that is open, to handle it."""
+        refused = self._refusal(kind, peer, is_open=is_open)
         if refused is not None:
             self.count_refusal(kind)
             raise refused
@@ -60,13 +62,12 @@ class Admission:
         self._refused[kind].mark()
 
     def enter(self, kind: CallKind, peer: Peer) -> None:
-        """A call is open and being handled."""
+        """A call is open."""
         self.open.take(kind, peer, 1)
-        self.handled.take(kind, peer, 1)
         self._connections.setdefault(peer.address, Counter())[peer.connection] += 1
 
     def leave(self, kind: CallKind, peer: Peer) -> None:
-        """A call has ended, after it was no longer being handled."""
+        """A call has ended."""
         self.open.give_back(kind, peer, 1)
         connections = self._connections[peer.address]
         connections[peer.connection] -= 1
@@ -75,16 +76,14 @@ class Admission:
             if not connections:
                 del self._connections[peer.address]
 
-    def _refusal(self, kind: CallKind, peer: Peer) -> ApiError | None:
-        for budget, doing, setting in (
-            (self.handled, "being handled", "queued.max.requests"),
-            (self.open, "open", "klamm.max.open.requests"),
-        ):
-            bound = budget.obstacle(kind, peer, 1)
-            if bound is not None:
-                return too_many(budget, bound, kind, doing, setting)
-        known = self._connections.get(peer.address, ())
-        limit = self.limits.max_connections_per_ip
+    def _refusal(self, kind: CallKind, peer: Peer, *, is_open: bool) -> ApiError | None:
+        bound = self.handled.obstacle(kind, peer, 1)
+        if bound is not None:
+            return too_many(self.handled, bound, kind, "being handled", "queued.max.requests")
+        bound = None if is_open else self.open.obstacle(kind, peer, 1)
+        if bound is not None:
+            return too_many(self.open, bound, kind, "open", "klamm.max.open.requests")
+        known, limit = self._connections.get(peer.address, ()), self.limits.max_connections_per_ip
         if kind is not CallKind.CONTROL and len(known) >= limit and peer.connection not in known:
             return too_many_connections(peer, limit)
         return None
@@ -120,7 +119,7 @@ class Call:
         self._bytes = 0
         self._response_bytes = self._reserved = 0
         """What a response may need, and how much of it is part of `_bytes` now."""
-        self._is_handled = True
+        self._is_handled = False
         self._turn: Turn | None = None
         admission.enter(kind, peer)
 
@@ -130,32 +129,38 @@ class Call:
         # In a stream of requests, the one before has been answered.
         self._hold(0)
         reception: Reception | None = None
-        late: asyncio.TimerHandle | None = None
         try:
             async with asyncio.timeout(limits.klamm_request_transfer_timeout_ms / 1000) as limit:
                 if self.kind is CallKind.PRODUCE:
                     await memory.room_for_request(self.kind, self.peer, limits.socket_request_max_bytes)
                     self._bytes = limits.socket_request_max_bytes
-                reception = Reception(self.kind, limit)
-                if self._bytes:
-                    memory.begin(reception)
-                elif self.kind is not CallKind.CONTROL:
-                    late = asyncio.get_running_loop().call_later(LATE_AFTER_S, self._reserve_late, reception)
-                data = await read()
+                reception = memory.begin(self.kind, limit, has_room=self._bytes > 0)
+                data = await self._read(reception, read)
                 await self._received(len(data) if isinstance(data, bytes) else 0)
                 return data
         except TimeoutError:
             self._admission.count_refusal(self.kind)
             raise not_received(limits, reception) from None
+
+    async def _read(self, reception: Reception, read: Callable[[], Awaitable[Any]]) -> Any:
+        arrived = False
+        if self.kind not in _NEVER_LATE:
+            self._check_later(reception)
+        try:
+            data = await read()
+            arrived = True
+            return data
         finally:
-            if late is not None:
-                late.cancel()
-            if reception is not None:
-                memory.end(reception)
+            self._admission.memory.end(reception, arrived=arrived)
+
+    def _check_later(self, reception: Reception) -> None:
+        reception.check = asyncio.get_running_loop().call_later(LATE_AFTER_S, self._reserve_late, reception)
 
     def _reserve_late(self, reception: Reception) -> None:
-        amount = self._admission.limits.socket_request_max_bytes
-        if self._admission.memory.room_for_late_request(reception, self.peer, amount):
+        memory, amount = self._admission.memory, self._admission.limits.socket_request_max_bytes
+        if not memory.is_late(reception):
+            self._check_later(reception)
+        elif memory.room_for_late_request(reception, self.peer, amount):
             self._bytes = amount
         else:
             reception.cut_off()
@@ -171,18 +176,19 @@ class Call:
             self._bytes = size
         self._hold(size)
 
-    def reclassify(self, kind: CallKind) -> None:
-        """Count as another kind from now on; raises ApiError if there is no room for it."""
+    def handle_as(self, kind: CallKind) -> None:
+        """The request was read, and is being handled as `kind` from now on. Raises ApiError if there is no room."""
+        admission = self._admission
+        admission.check(kind, self.peer, is_open=kind is self.kind)
         if kind is not self.kind:
-            self._admission.check(kind, self.peer)
             held = self._bytes
-            self._leave_handled()
             self._hold(0)
-            self._admission.leave(self.kind, self.peer)
+            admission.leave(self.kind, self.peer)
             self.kind = kind
-            self._admission.enter(kind, self.peer)
-            self._is_handled = True
+            admission.enter(kind, self.peer)
             self._hold(held)
+        admission.handled.take(kind, self.peer, 1)
+        self._is_handled = True
 
     async def expect_response(self, amount: int) -> None:
         """Wait for room for a response of up to `amount` bytes, now and again after each time the call was parked."""

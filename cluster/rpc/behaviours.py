@@ -61,7 +61,7 @@ class Behaviours:
                     # The records of the request are in it a second time.
                     del data
                     measured.api = _api_name(method, request)
-                    await self._recognize(admitted, request)
+                    await self._begin_handling(admitted, request)
                     response = await self._handler.handle(context, request)
                     measured.handled(getattr(response, "error_code", ErrorCode.NONE))
                     answer = method.response.encode(response)
@@ -114,8 +114,8 @@ class Behaviours:
             return CallKind.REPLICATION
         return kind
 
-    async def _recognize(self, admitted: Call, request: Any) -> None:
-        admitted.reclassify(self._admission.recognize(request) or admitted.kind)
+    async def _begin_handling(self, admitted: Call, request: Any) -> None:
+        admitted.handle_as(self._admission.recognize(request) or admitted.kind)
         if isinstance(request, FetchRequest):
             await admitted.expect_response(request.max_bytes)
 

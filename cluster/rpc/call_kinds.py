@@ -7,6 +7,7 @@ from typing import Final
 from cluster.requests import agents, control
 from cluster.requests.cluster import WatchRequest
 from cluster.requests.data import FetchRequest, ProduceRequest
+from cluster.requests.recovery import DescribeReplicasRequest
 
 
 class CallKind(IntEnum):
@@ -34,6 +35,7 @@ _KINDS: Final[Mapping[type, CallKind]] = {
     ProduceRequest: CallKind.PRODUCE,
     FetchRequest: CallKind.FETCH,
     WatchRequest: CallKind.WATCH,
+    DescribeReplicasRequest: CallKind.CONTROL,
 }
 _CONTROL_MODULES: Final = frozenset({agents.__name__, control.__name__})
 

@@ -14,8 +14,8 @@ from cluster.rpc.budgets import Bound, Budget, Peer
 from cluster.rpc.call_kinds import CallKind
 
 LATE_AFTER_S: Final = 0.05
-"""A request that was not there at once needs room for the largest one from this time on. What may arrive within it is
-limited by the network.
+"""A request that was not there at once needs room for the largest one from this time on, if it is late. What may arrive
+before is limited by the network.
 """
 SLOW_AFTER_S: Final = 2.0
 """A request that takes longer to arrive makes way for one that waits."""
@@ -34,12 +34,14 @@ class _Waiting:
 class Reception:
     """A request that is being received. `limit` is the timeout around it; `is_cut`: it made way for another one."""
 
-    __slots__ = ("is_cut", "kind", "limit", "since")
+    __slots__ = ("check", "is_cut", "kind", "limit", "number", "since")
 
-    def __init__(self, kind: CallKind, limit: asyncio.Timeout) -> None:
-        self.kind, self.limit = kind, limit
+    def __init__(self, kind: CallKind, limit: asyncio.Timeout, number: int) -> None:
+        self.kind, self.limit, self.number = kind, limit, number
         self.since = asyncio.get_running_loop().time()
         self.is_cut = False
+        self.check: asyncio.TimerHandle | None = None
+        """When it will be checked whether it is late."""
 
     def cut_off(self) -> None:
         self.is_cut = True
@@ -81,6 +83,8 @@ class MemoryPool:
         self._responses = {kind: _Queue() for kind in CallKind}
         self._requests = {kind: _Queue() for kind in CallKind}
         self._receiving: dict[Reception, None] = {}
+        """Those for which there is room, the oldest first."""
+        self._begun = self._newest_arrived = 0
         self._relief: asyncio.TimerHandle | None = None
         self._waiting_of: Counter[CallKind] = Counter()
 
@@ -113,9 +117,21 @@ class MemoryPool:
             self._requests[kind].unblock(peer)
             self._grant()
 
-    def begin(self, reception: Reception) -> None:
-        """The room for this request is used until `end`."""
-        self._receiving[reception] = None
+    def begin(self, kind: CallKind, limit: asyncio.Timeout, *, has_room: bool) -> Reception:
+        """A request is being received under this timeout; `end` follows."""
+        self._begun += 1
+        reception = Reception(kind, limit, self._begun)
+        if has_room:
+            self._receiving[reception] = None
+        return reception
+
+    def is_late(self, reception: Reception) -> bool:
+        """Whether a later request has arrived before this one.
+
+        Without that its delay may be the event loop's own; but not for long.
+        """
+        age_s = asyncio.get_running_loop().time() - reception.since
+        return reception.number < self._newest_arrived or age_s > SLOW_AFTER_S
 
     def room_for_late_request(self, reception: Reception, peer: Peer, amount: int) -> bool:
         """Use `amount` more bytes for a request that takes long, in place of one that takes longer if need be.
@@ -128,10 +144,14 @@ class MemoryPool:
                 return False
             self._cut_off(slowest)
         self.budget.take(reception.kind, peer, amount)
-        self.begin(reception)
+        self._receiving[reception] = None
         return True
 
-    def end(self, reception: Reception) -> None:
+    def end(self, reception: Reception, *, arrived: bool) -> None:
+        if reception.check is not None:
+            reception.check.cancel()
+        if arrived:
+            self._newest_arrived = max(self._newest_arrived, reception.number)
         self._receiving.pop(reception, None)
 
     def has_room(self, kind: CallKind, peer: Peer, amount: int) -> bool:
@@ -200,4 +220,4 @@ class MemoryPool:
 
     def _cut_off(self, slow: Reception) -> None:
         slow.cut_off()
-        self.end(slow)
+        self.end(slow, arrived=False)

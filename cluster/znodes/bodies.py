@@ -12,7 +12,7 @@ from msgspec import Meta
 from cluster import bounds
 from cluster.bounds import Bound, Count, Number, why_not
 from cluster.broker import BrokerId
-from cluster.errors import MalformedZnodeError
+from cluster.errors import DECODE_ERRORS, MalformedZnodeError
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ def decode(decoder: msgspec.json.Decoder[_T], path: str, data: bytes) -> _T:
     """Decode a znode's content. Raises MalformedZnodeError; callers log it and skip the znode."""
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise MalformedZnodeError(path, data, str(error)) from None
 
 

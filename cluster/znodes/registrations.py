@@ -21,6 +21,7 @@ class _Registration(Struct):
     rack: str | None = None
     listener_security_protocol_map: dict[str, str] | None = None
     features: dict[str, FeatureRange] | None = None
+    has_damaged_replicas: bool = False
 
 
 _registration_decoder = msgspec.json.Decoder(_Registration)
@@ -47,6 +48,9 @@ def _registration_body(broker: Broker, now_ms: int, version: int) -> dict[str, A
         body["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in broker.endpoints}
     if version >= 5:
         body["features"] = broker.features
+    if broker.has_damaged_replicas:
+        # Not a key of Kafka's; its readers ignore it.
+        body["has_damaged_replicas"] = True
     return body
 
 
@@ -77,6 +81,7 @@ def decode_broker(broker: BrokerId, data: bytes) -> Broker:
         endpoints=endpoints,
         rack=body.rack if body.version >= 3 else None,
         features=(body.features or {}) if body.version >= 5 else {},
+        has_damaged_replicas=body.has_damaged_replicas,
     )
 
 

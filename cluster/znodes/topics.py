@@ -10,7 +10,7 @@ from msgspec import Struct
 from cluster import bounds
 from cluster.bounds import why_not
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.errors import MalformedZnodeError
+from cluster.errors import DECODE_ERRORS, MalformedZnodeError
 from cluster.partition import RECOVERED, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.znodes.bodies import LeaderId, ReplicaId, decode, require, require_count, within
 from cluster.znodes.paths import partition_of_name, state_path, topic_path
@@ -103,7 +103,7 @@ def decode_state(tp: TopicPartition, data: bytes, partition_epoch: PartitionEpoc
             raise MalformedZnodeError(state_path(tp), data, why_not(bounds.REPLICAS, f"{len(body.isr)} items"))
     except msgspec.ValidationError as error:
         raise MalformedZnodeError(state_path(tp), data, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None
     return LeaderAndIsr(
         body.leader,

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from cluster.state_machines import ReplicaState
+from cluster.requests.agents import ReportedDamage
+from cluster.state_machines import PartitionState, ReplicaState
 
 
 class PreferredLeadersView(Protocol):
@@ -101,6 +102,14 @@ class ContextView(Protocol):
 
     def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
         """Brokers on which a replica of this partition is online: live, and its log directory online (CX-2)."""
+
+    def electable_brokers(self, tp: TopicPartition) -> frozenset[BrokerId]:
+        """Those of `online_brokers` whose replica is not held back because it is damaged (D-41)."""
+
+    def held_replicas(self, broker: BrokerId) -> Mapping[TopicPartition, ReportedDamage]:
+        """Damaged replicas on the broker that are not to be elected at present."""
+
+    def partition_state(self, tp: TopicPartition) -> PartitionState: ...
 
     def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
         """The leader epoch for a StopReplica: -2 while the topic is queued for deletion, -1 without one (CX-7)."""

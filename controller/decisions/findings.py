@@ -15,6 +15,7 @@ from controller.decisions.context_view import ContextView
 SILENT_BROKER: Final = "silent_broker"
 STUCK_SHUTDOWN: Final = "stuck_shutdown"
 STUCK_DELETION: Final = "stuck_deletion"
+DAMAGED_REPLICA_WAITS: Final = "damaged_replica_waits"
 SILENCE_MAX_S: Final = 30
 """As long as `request.timeout.ms` by default: the request was sent more than once."""
 SHUTDOWN_MAX_S: Final = 120
@@ -34,6 +35,14 @@ def findings(view: ContextView, channels: Mapping[BrokerId, ChannelState], now_m
         if lasting_s > SHUTDOWN_MAX_S:
             detail = f"broker {broker} has been shutting down for {lasting_s} s and leads nothing: stop or restart it"
             yield Finding(STUCK_SHUTDOWN, detail, broker=broker)
+    for broker in sorted(view.live_broker_ids):
+        for (topic, partition), damage in sorted(view.held_replicas(broker).items()):
+            detail = (
+                f"the only replica in sync is on broker {broker}, and its offsets {damage.from_offset}.."
+                f"{damage.to_offset - 1} are damaged; it is elected after klamm.damaged.replica.election.delay.ms: "
+                "start the brokers of the other replicas"
+            )
+            yield Finding(DAMAGED_REPLICA_WAITS, detail, topic, partition, broker)
     for topic in sorted(view.topics_to_be_deleted - view.topics_ineligible_for_deletion):
         yield from _stuck_deletion(view, topic, channels)
 

@@ -140,6 +140,7 @@ AGENT: Final = (
         "kafka.log:type=LogManager,dir": ("remainingLogsToRecover",),
         "kafka.log:type=LogManager,dir,threadNum": ("remainingSegmentsToRecover",),
         "kafka.log:type=LogFlushStats": ("LogFlushRateAndTimeMs",),
+        "kafka.log:type=LogScrub": ("BytesVerifiedPerSec", "DamagedReplicasPerSec"),
         "kafka.server:type=KafkaServer": ("BrokerState",),
     }
 )

@@ -22,14 +22,14 @@ from cluster.rpc.channels import channel_options
 from cluster.rpc.client import RpcClient
 from cluster.rpc.methods import METHOD_OF_REQUEST
 from deploy.local.cluster import LocalCluster
-from simulator.record_batches import encode_batch
-from tests.commands import as_json, klamm
+from simulator.record_batches import encode_client_batch
+from tests.commands import klamm
 from tests.local_clusters import serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]
 
-WATCHES = 4300
+WATCHES, WATCHES_OF_ADDRESS = 4300, 65_536 // 8 // 2
 LARGE = 16_000_000
 
 
@@ -70,18 +70,27 @@ def test_thousands_of_watches_keep_nobody_out_of_the_controller(cluster: LocalCl
         channels = [
             grpc.aio.insecure_channel(controller.address, options=channel_options(TIMEOUT_S * 1000)) for _ in range(20)
         ]
-        data = method.request.encode(WatchRequest())
         openers: list[Any] = [channel.unary_stream(method.path) for channel in channels]
-        streams = [openers[number % len(openers)](data) for number in range(WATCHES)]
-        for stream in streams:
-            assert await stream.read() is not grpc.aio.EOF
+        data = method.request.encode(WatchRequest())
+        opened = [await begin(openers[number % len(openers)](data)) for number in range(WATCHES)]
+        streams = [stream for stream in opened if stream is not None]
+        assert len(streams) == WATCHES_OF_ADDRESS
         await asyncio.to_thread(klamm, cluster, "cluster", "health")
         await asyncio.to_thread(klamm, cluster, "topics", "create", "watched", "--partitions", "3")
-        assert len((await asyncio.to_thread(as_json, cluster, "topics", "describe", "watched"))["topics"]) == 1
         for stream in streams:
             assert await stream.read() is not grpc.aio.EOF
         for channel in channels:
             await channel.close()
+
+    async def begin(stream: Any) -> Any:
+        """The stream after its first response; None if it was refused."""
+        try:
+            await stream.read()
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise
+            return None
+        return stream
 
     asyncio.run(watch())
 
@@ -95,7 +104,7 @@ def test_large_requests_at_once_stay_within_the_budget(cluster: LocalCluster) ->
             await admin.create_topics([NewTopic("large", assignments={0: (agent.id,)}, configs=large)])
             await agent.clients.leaders("large")
         before = peak_bytes(agent.pid)
-        batch = encode_batch(bytes(LARGE // 4), 4)
+        batch = encode_client_batch(bytes(LARGE // 4), 4)
         outcomes = await asyncio.gather(*(send(agent.address, batch) for _ in range(24)))
         await agent.clients.rpc.close()
         return sum(outcomes), peak_bytes(agent.pid) - before

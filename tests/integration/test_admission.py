@@ -77,6 +77,12 @@ class Process:
         self.clients.append(RpcClient())
         return self.clients[-1]
 
+    async def until_refused(self, kind: CallKind, count: int, *, or_open: bool = False) -> None:
+        refused = self.metrics.meter("klamm.network", "Admission", "RefusedRequestsPerSec", kind=kind.label)
+        async with asyncio.timeout(TIMEOUT_S):
+            while refused.count + or_open * self.admission.open.used_by(kind) < count:  # noqa: ASYNC110 - nothing tells of it.
+                await asyncio.sleep(0.01)
+
     async def until(self, kind: CallKind, *, are_open: int) -> None:
         async with asyncio.timeout(TIMEOUT_S):
             while self.admission.open.used_by(kind) != are_open:  # noqa: ASYNC110 - nothing tells of it.
@@ -217,8 +223,9 @@ async def test_streams_have_a_bound_and_keep_nobody_out() -> None:
 @pytest.mark.parametrize("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 async def test_compressed_requests_are_refused(algorithm: grpc.Compression) -> None:
     async with process() as bombed, grpc.aio.insecure_channel(bombed.address) as channel:
+        fetch: Any = channel.unary_unary(FETCH_PATH)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary(FETCH_PATH)(bytes(10_000_000), compression=algorithm, timeout=TIMEOUT_S)
+            await fetch(bytes(10_000_000), compression=algorithm, timeout=TIMEOUT_S)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         assert await bombed.client().call(bombed.address, PRODUCE, TIMEOUT_MS) == ProduceResponse(())
 
@@ -282,7 +289,9 @@ async def test_one_connection_has_so_many_requests_open() -> None:
         assert await capped.client().call(capped.address, PRODUCE, TIMEOUT_MS) == ProduceResponse(())
         assert capped.admission.open.used_by(CallKind.FETCH) == 3
         capped.agent.released.set()
-        await asyncio.gather(*waiting)
+        # Where a stream ends at the limit, the library may refuse the next one because it still counts there.
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert sum(isinstance(answer, FetchResponse) for answer in answers) >= 3
 
 
 def _literal(name: str, value: str) -> bytes:
@@ -337,9 +346,11 @@ async def test_requests_that_do_not_arrive_keep_no_others_out() -> None:
         with connect(slow.address) as connection:
             streams = [HEADERS[:5] + stream.to_bytes(4, "big") + HEADERS[9:] for stream in range(1, 80, 2)]
             connection.sendall(PREFACE + b"".join(streams))
-            await slow.until(CallKind.FETCH, are_open=40)
+            await slow.until_refused(CallKind.FETCH, 40, or_open=True)
             waiting = slow.park_fetches(20)
-            await slow.until(CallKind.FETCH, are_open=60)
+            # All but one are refused, once later ones have arrived.
+            await slow.until_refused(CallKind.FETCH, 39)
+            await slow.until(CallKind.FETCH, are_open=21)
             assert await slow.client().call(slow.address, PRODUCE, TIMEOUT_MS) == ProduceResponse(())
             slow.agent.released.set()
             await asyncio.gather(*waiting)

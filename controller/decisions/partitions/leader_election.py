@@ -43,7 +43,22 @@ class ControlledShutdown(Struct, frozen=True):
     """For partitions led by brokers that are shutting down."""
 
 
-Strategy = Offline | Reassign | Preferred | ControlledShutdown
+class Damaged(Struct, frozen=True):
+    """For partitions whose replica on `broker` has lost records: it leaves the ISR, and another one leads.
+
+    `found_by`: what found the damage; the reason that is recorded.
+    """
+
+    broker: BrokerId
+    found_by: str
+
+
+Strategy = Offline | Reassign | Preferred | ControlledShutdown | Damaged
+
+
+def reason_of(strategy: Strategy) -> str:
+    """The reason that the records of an election have."""
+    return strategy.found_by if isinstance(strategy, Damaged) else type(strategy).__name__
 
 
 def choose_offline_leader(
@@ -95,6 +110,15 @@ def choose_leader_for_shutdown(
     if leader is None:
         return None
     return LeaderChoice(leader, tuple(b for b in isr if b not in shutting_down))
+
+
+def choose_sound_leader(
+    replicas: Sequence[BrokerId], isr: Sequence[BrokerId], leader: BrokerId, sound: AbstractSet[BrokerId]
+) -> LeaderChoice | None:
+    """The present leader, else the first assigned replica that is in sync; only `sound` ones, which form the ISR."""
+    sound_isr = tuple(b for b in isr if b in sound)
+    chosen = leader if leader in sound_isr else next((b for b in replicas if b in sound_isr), None)
+    return None if chosen is None else LeaderChoice(chosen, sound_isr)
 
 
 class Election(Struct, frozen=True):
@@ -186,7 +210,7 @@ def _elect(
     unclean_allowed: bool,
     mark_recovering: bool,
 ) -> Election | None:
-    choice, recipients = _apply_strategy(view, tp, leadership.isr, strategy, unclean_allowed)
+    choice, recipients = _apply_strategy(view, tp, leadership, strategy, unclean_allowed)
     if choice is None:
         return None
     recovery_state = RECOVERING if choice.unclean and mark_recovering else leadership.leader_recovery_state
@@ -195,14 +219,16 @@ def _elect(
 
 
 def _apply_strategy(
-    view: ContextView, tp: TopicPartition, isr: tuple[BrokerId, ...], strategy: Strategy, unclean_allowed: bool
+    view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr, strategy: Strategy, unclean_allowed: bool
 ) -> tuple[LeaderChoice | None, tuple[BrokerId, ...]]:
-    assignment = view.assignment(tp)
+    assignment, isr = view.assignment(tp), leadership.isr
     replicas = assignment.replicas
     match strategy:
         case Offline(allow_unclean):
             online = view.online_brokers(tp)
-            choice = choose_offline_leader(replicas, isr, online, allow_unclean=allow_unclean or unclean_allowed)
+            # Who asks for an unclean election does not wait for a better replica than the damaged one.
+            candidates = online if allow_unclean else view.electable_brokers(tp)
+            choice = choose_offline_leader(replicas, isr, candidates, allow_unclean=allow_unclean or unclean_allowed)
             return choice, tuple([b for b in replicas if b in online])
         case Reassign():
             target = assignment.target
@@ -213,6 +239,9 @@ def _apply_strategy(
             online = view.online_brokers(tp, include_shutting_down=True)
             choice = choose_leader_for_shutdown(replicas, isr, online, view.shutting_down)
             return choice, tuple([b for b in replicas if b in online])
+        case Damaged(broker):
+            sound = view.electable_brokers(tp) - {broker}
+            return choose_sound_leader(replicas, isr, leadership.leader, sound), replicas
         case _:
             assert_never(strategy)
 

@@ -83,7 +83,7 @@ async def admissible_brokers(
     """The registrations that can join the cluster; the others are skipped with a warning.
 
     A broker can join if it has a listener that the controller connects to (RQ-30) and supports every finalized
-    feature (FT-2).
+    feature (FT-2), and once it has named its damaged replicas, if it has any (D-40).
     """
     listeners = active.config.listeners
     levels = await _finalized_levels(active)
@@ -102,6 +102,8 @@ async def admissible_brokers(
             _log.warning(
                 "Skipped a broker that does not support the finalized features", broker=broker.id, features=unsupported
             )
+        elif broker.has_damaged_replicas and not active.context.has_reported_damage(broker.id, candidate.epoch):
+            _log.warning("Waiting for a broker to name its damaged replicas", broker=broker.id, epoch=candidate.epoch)
         else:
             admitted.append(candidate)
     return admitted

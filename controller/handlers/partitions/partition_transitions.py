@@ -22,6 +22,7 @@ from controller.decisions.partitions.leader_election import (
     Strategy,
     has_online_isr_member,
     plan_elections,
+    reason_of,
 )
 from controller.decisions.partitions.partition_states import (
     initial_partition_state,
@@ -145,7 +146,7 @@ async def _elect(
         return plan
 
     def conclude(written: Leaderships) -> None:
-        active.commit(LeadersElected(written, type(strategy).__name__))
+        active.commit(LeadersElected(written, reason_of(strategy)))
         for tp, leadership in written.items():
             batch.add_leader_and_isr(elections[tp].recipients, tp, leadership, batch.assignment(tp), is_new=False)
 

@@ -113,3 +113,49 @@ class AllocateProducerIdsResponse(_message.Message):
     producer_id_start: int
     producer_id_len: int
     def __init__(self, error_code: _Optional[int] = ..., producer_id_start: _Optional[int] = ..., producer_id_len: _Optional[int] = ...) -> None: ...
+
+class ReportDamagedReplicasRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "replicas")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    replicas: _containers.RepeatedCompositeFieldContainer[ReportedDamage]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReportedDamage, _Mapping]]] = ...) -> None: ...
+
+class ReportedDamage(_message.Message):
+    __slots__ = ("topic_name", "topic_id", "partition_index", "from_offset", "to_offset", "size", "found_by")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    FOUND_BY_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    topic_id: str
+    partition_index: int
+    from_offset: int
+    to_offset: int
+    size: int
+    found_by: str
+    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., size: _Optional[int] = ..., found_by: _Optional[str] = ...) -> None: ...
+
+class ReportDamagedReplicasResponse(_message.Message):
+    __slots__ = ("error_code", "replicas")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    replicas: _containers.RepeatedCompositeFieldContainer[DamagedReplicaResult]
+    def __init__(self, error_code: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[DamagedReplicaResult, _Mapping]]] = ...) -> None: ...
+
+class DamagedReplicaResult(_message.Message):
+    __slots__ = ("topic_name", "partition_index", "error_code")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    partition_index: int
+    error_code: int
+    def __init__(self, topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ...) -> None: ...

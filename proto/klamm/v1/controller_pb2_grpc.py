@@ -55,6 +55,11 @@ class ControllerServiceStub:
                 request_serializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
                 _registered_method=True)
+        self.ReportDamagedReplicas = channel.unary_unary(
+                '/klamm.v1.ControllerService/ReportDamagedReplicas',
+                request_serializer=klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.FromString,
+                _registered_method=True)
         self.CreateTopics = channel.unary_unary(
                 '/klamm.v1.ControllerService/CreateTopics',
                 request_serializer=klamm_dot_v1_dot_topics__pb2.CreateTopicsRequest.SerializeToString,
@@ -171,6 +176,13 @@ class ControllerServiceServicer:
 
     def AllocateProducerIds(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportDamagedReplicas(self, request, context):
+        """Replicas of a broker that have lost records: the controller elects others.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -314,6 +326,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AllocateProducerIds,
                     request_deserializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.SerializeToString,
+            ),
+            'ReportDamagedReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDamagedReplicas,
+                    request_deserializer=klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.SerializeToString,
             ),
             'CreateTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopics,
@@ -492,6 +509,33 @@ class ControllerService:
             '/klamm.v1.ControllerService/AllocateProducerIds',
             klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
             klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportDamagedReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.ControllerService/ReportDamagedReplicas',
+            klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasRequest.SerializeToString,
+            klamm_dot_v1_dot_controller__pb2.ReportDamagedReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,

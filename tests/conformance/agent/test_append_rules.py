@@ -197,6 +197,12 @@ def test_five_batches_are_remembered_the_number_after_the_largest_is_zero_and_sn
     assert states.find_duplicate(sent(77)) is None
 
 
+@pytest.mark.parametrize("earlier", [b"[" * 5000, b'{"7":[["\xff"]]}', b"{"])
+def test_a_snapshot_whose_end_is_no_list_of_batches_is_ignored(earlier: bytes) -> None:
+    content = (0).to_bytes(4, "big") + earlier
+    assert decode_snapshot((1).to_bytes(2, "big") + crc32c(content).to_bytes(4, "big") + content) is None
+
+
 @pytest.mark.rule("R7.7", "R7.8")
 async def test_followers_learn_producers_and_truncation_forgets_what_it_cut() -> None:
     node = Node(InMemoryWorld(), "/disk/a")

@@ -21,6 +21,7 @@ from cluster.requests.data import (
     ProducePartition,
     ProduceRequest,
 )
+from cluster.rpc.call_kinds import CallKind
 from simulator.record_batches import encode_client_batch
 from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
@@ -73,6 +74,23 @@ async def test_a_response_fits_a_message_whatever_was_configured_and_asked_for(
         records = response.partitions[0].records
         assert len(records) <= 300
         assert records or replica == -1
+    await world.stop()
+
+
+@pytest.mark.rule("AD-2")
+@virtually
+async def test_a_fetch_counts_as_replication_if_its_replica_follows_a_partition_led_here() -> None:
+    world = AgentWorld()
+    leader = await lead_alone(world, 2)
+
+    def recognized(replica: int, topic: str = TOPIC) -> CallKind | None:
+        items = (FetchPartition("nowhere", None, 0, Offset(0), 9), FetchPartition(topic, None, 0, Offset(0), 9))
+        return leader.node.recognize(FetchRequest(BrokerId(replica), items, 500, 1, 9))
+
+    assert recognized(2) is CallKind.REPLICATION
+    assert recognized(2, "elsewhere") is CallKind.FETCH
+    assert [recognized(replica) for replica in (1, 3, -1, -2)] == [CallKind.FETCH] * 4
+    assert leader.node.recognize(ProduceRequest(1, 1000, ())) is None
     await world.stop()
 
 

@@ -13,12 +13,14 @@ from cluster.requests.agents import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     ControlledShutdownRequest,
+    ReportDamagedReplicasRequest,
 )
 from cluster.requests.cluster import DescribeClusterRequest, WatchRequest
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.data import FetchRequest, MetadataRequest, ProduceRequest
 from cluster.requests.elections import ShutdownRequest
+from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.requests.topics import CreateTopicsRequest, ListTopicsRequest
 from cluster.rpc.apis import ApiKind
 from cluster.rpc.methods import METHOD_OF_REQUEST
@@ -38,6 +40,8 @@ CONTROL_REQUESTS = {
     AlterPartitionRequest,
     AllocateProducerIdsRequest,
     ControlledShutdownRequest,
+    DescribeReplicasRequest,
+    ReportDamagedReplicasRequest,
 }
 
 

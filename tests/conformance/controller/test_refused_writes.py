@@ -55,6 +55,7 @@ from controller.events import AutoPreferredReplicaLeaderElection
 from controller.request_events import RequestEvent
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.damage_reports import damaged_returns, leader_is_damaged, waited_long_enough
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
 
 Step = Callable[[World, RunningController], Awaitable[object]]
@@ -248,6 +249,7 @@ SETTINGS_OF_U = AlterConfigsRequest(
 )
 leader_2 = after(topic, both_in_sync, broker_dies, broker_returns, both_in_sync)
 """Broker 1 is back in the ISRs that broker 2 leads now."""
+only_damaged = after(topic, both_die, damaged_returns)
 
 PROCEDURES = [
     Procedure("create topics", ("CreateTopicsReceived", "TopicChange"), nothing, asking(CREATION), always_ends=False),
@@ -324,6 +326,8 @@ PROCEDURES = [
     Procedure(
         "recover", ("RecoverClusterReceived",), brokers_know_more, asking(RecoverClusterRequest()), always_ends=False
     ),
+    Procedure("leader damaged", ("ReportDamagedReplicasReceived",), topic, leader_is_damaged, always_ends=False),
+    Procedure("damaged elected", ("DamagedReplicaElection",), only_damaged, waited_long_enough, always_ends=False),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]
 

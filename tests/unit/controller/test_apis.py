@@ -27,6 +27,7 @@ CAUSES = {
     "AlterPartition": ("AlterPartitionReceived", ControllerState.ISR_CHANGE),
     "ControlledShutdown": ("ControlledShutdownReceived", ControllerState.CONTROLLED_SHUTDOWN),
     "AllocateProducerIds": ("AllocateProducerIdsReceived", ControllerState.IDLE),
+    "ReportDamagedReplicas": ("ReportDamagedReplicasReceived", ControllerState.BROKER_CHANGE),
     "CreateTopics": ("CreateTopicsReceived", ControllerState.TOPIC_CHANGE),
     "CreatePartitions": ("CreatePartitionsReceived", ControllerState.TOPIC_CHANGE),
     "DeleteTopics": ("DeleteTopicsReceived", ControllerState.TOPIC_DELETION),

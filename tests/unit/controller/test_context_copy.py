@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerEpoch, BrokerId, ZkVersion
+from cluster.broker import BrokerEpoch, BrokerId, Offset, ZkVersion
 from cluster.partition import TopicPartition
+from cluster.requests.agents import RECOVERY, ReportedDamage
 from cluster.state_machines import PartitionState, ReplicaState
 from controller.changes import (
     BrokersDied,
     BrokerShuttingDown,
     BrokersJoined,
     Change,
+    DamagedReplicasReleased,
+    DamagedReplicasReported,
     DeletionsEligible,
     DeletionsIneligible,
     DeletionsQueued,
@@ -40,6 +43,11 @@ BROKERS = ids(1, 2, 3, 4)
 PARTITIONS = [tp(name) for name in ("a-0", "a-1", "b-0", "c-0")]
 TOPICS = ["a", "b", "c"]
 
+
+def _damage(found: TopicPartition) -> ReportedDamage:
+    return ReportedDamage(found.topic, None, found.partition, Offset(1), Offset(2), 0, RECOVERY)
+
+
 partitions = st.sampled_from(PARTITIONS)
 topics = st.sampled_from(TOPICS)
 replicas = st.lists(st.sampled_from(BROKERS), unique=True, min_size=1, max_size=4)
@@ -49,6 +57,8 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(lambda b: BrokersDied((b,)), brokers),
     st.builds(lambda b: BrokerShuttingDown(b, BrokerEpoch(500)), brokers),
     st.builds(lambda b, tps: OfflineReplicasReported(b, frozenset(tps)), brokers, st.lists(partitions)),
+    st.builds(lambda b, p: DamagedReplicasReported(b, BrokerEpoch(500), {p: _damage(p)}), brokers, partitions),
+    st.builds(lambda b, p: DamagedReplicasReleased(b, (p,)), brokers, partitions),
     st.builds(lambda p, r, n: ReassignmentsWritten({p: assignment(r, r[:n])}), partitions, replicas, st.integers(0, 2)),
     st.builds(lambda p: ReassignmentsStarted((p,)), partitions),
     st.builds(lambda p, r: ReassignmentsCompleted({p: assignment(r)}), partitions, replicas),
@@ -120,6 +130,7 @@ def _answers(view: ControllerContext, of: list[str]) -> dict[str, Any]:
         "live_or_shutting_down_ids": view.live_or_shutting_down_ids,
         "shutting_down": view.shutting_down_since,
         "offline_directories": view.offline_directories,
+        "damage_reports": view.damage_reports,
         "assignments": {t: view.assignments.get(t) for t in of},
         "leaderships": {p: known for p, known in view.leaderships.items() if p.topic in of},
         "partitions_being_reassigned": some(view.partitions_being_reassigned),
@@ -184,6 +195,7 @@ def test_no_fact_of_the_original_is_left_out_by_error() -> None:
             "shutting_down",
             "shutting_down_since",
             "offline_directories",
+            "damage_reports",
             "_live",
             "_registered",
         ),

@@ -272,7 +272,7 @@ def kinds_of(base: type[Event]) -> set[type[Event]]:
 
 def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
     kinds = kinds_of(Event)
-    assert len(kinds) == 25
+    assert len(kinds) == 26
     assert set(STATES) == kinds - {RequestEvent, ProcedureResumption}
     assert kinds == OWN_AFFAIRS | REACTIONS.keys()
 

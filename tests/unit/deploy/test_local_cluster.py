@@ -48,9 +48,10 @@ def test_counts_that_make_no_cluster_are_refused(tmp_path: Path, controllers: in
 def test_a_folder_without_a_cluster_and_one_that_is_damaged_are_distinguished(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="klamm up"):
         LocalCluster.open(tmp_path)
-    (tmp_path / "cluster.json").write_text("{")
-    with pytest.raises(StartupError, match="cannot be read"):
-        LocalCluster.open(tmp_path)
+    for content in (b"{", b'{"zookeeper":"\xff"}', b'{"settings":' + b"[" * 5000):
+        (tmp_path / "cluster.json").write_bytes(content)
+        with pytest.raises(StartupError, match="cannot be read"):
+            LocalCluster.open(tmp_path)
 
 
 def test_a_port_that_is_in_use_is_named_before_anything_is_started(tmp_path: Path) -> None:

@@ -55,6 +55,14 @@ def test_the_lines_of_one_node_are_handed_out_as_they_stand_newest_kept(tmp_path
     assert read_lines(tmp_path / "absent").lines == ()
 
 
+@pytest.mark.parametrize("line", [b'{"topic":"t\xff"}', b'{"topic":' + b"[" * 5000, b'{"topic":1}', b"\0"])
+def test_a_damaged_line_is_passed_over_when_a_topic_is_asked_for(tmp_path: Path, line: bytes) -> None:
+    lines = write(tmp_path, "broker-1", [change(Kind.ROLE, 1, "t", 0)])
+    with next(tmp_path.glob("*.jsonl")).open("ab") as file:
+        file.write(line + b"\n")
+    assert read_lines(tmp_path, "t").lines == tuple(lines)
+
+
 def test_lines_from_the_wire_merge_like_files_and_unreadable_ones_are_passed_over() -> None:
     lines = Stamper("n", "1700000000000.1").stamp([change(Kind.ISR, 1, "t", 0)] * 2, 1)
     assert [r.seq for r in merge([lines[1], b"garbage", lines[0]])] == [0, 1]

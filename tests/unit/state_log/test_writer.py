@@ -225,6 +225,12 @@ def test_audits_only_ever_raise_what_was_taken_and_forget_deleted_segments(tmp_p
     write_audited(tmp_path, {"a.jsonl": 2, "gone.jsonl": 5})
     write_audited(tmp_path, {"a.jsonl": 1})
     assert read_audited(tmp_path) == {"a.jsonl": 2}
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"\xff":1}', b"[" * 5000])
+def test_a_damaged_file_of_an_audit_counts_as_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / AUDITED_FILE).write_bytes(content)
+    assert read_audited(tmp_path) == {}
     (tmp_path / AUDITED_FILE).write_bytes(b"{torn")
     assert read_audited(tmp_path) == {}
 

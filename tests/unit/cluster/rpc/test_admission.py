@@ -34,12 +34,19 @@ def peer(number: int) -> Peer:
     return Peer.parse(f"ipv4:10.1.{number // 250}.{number % 250}:4711")
 
 
-def admit_all(target: Admission, kind: CallKind) -> list[Call]:
-    """As many calls as are let in, each from an address of its own."""
+def handle(target: Admission, kind: CallKind, caller: Peer) -> Call:
+    """A call whose request was read."""
+    call = target.admit(kind, caller)
+    call.handle_as(kind)
+    return call
+
+
+def handle_all(target: Admission, kind: CallKind) -> list[Call]:
+    """As many calls as may be, each from an address of its own."""
     calls = list[Call]()
     while True:
         try:
-            calls.append(target.admit(kind, peer(len(calls))))
+            calls.append(handle(target, kind, peer(len(calls))))
         except ApiError:
             return calls
 
@@ -77,12 +84,16 @@ async def refusal(receiving: Coroutine[Any, Any, object]) -> ApiError:
 @virtually
 async def test_a_parked_call_is_open_but_not_handled() -> None:
     target = admission(queued_max_requests=8)
-    calls = [target.admit(CallKind.FETCH, peer(number)) for number in range(3)]
+    received = target.admit(CallKind.FETCH, peer(9))
+    calls = [handle(target, CallKind.FETCH, peer(number)) for number in range(3)]
+    with pytest.raises(ApiError, match="being handled"):
+        received.handle_as(CallKind.FETCH)
+    received.end()
     with pytest.raises(ApiError, match="3 fetch requests and less urgent ones are being handled"):
         target.admit(CallKind.FETCH, peer(3))
     calls[0].park()
     calls[0].park()
-    fourth = target.admit(CallKind.FETCH, peer(3))
+    fourth = handle(target, CallKind.FETCH, peer(3))
     await calls[0].resume()
     assert used(target) == (4, 3, 0)
     for call in (*calls, fourth):
@@ -94,7 +105,7 @@ async def test_a_parked_call_is_open_but_not_handled() -> None:
 @virtually
 async def test_open_calls_have_a_bound_of_their_own() -> None:
     target = admission(klamm_max_open_requests=80)
-    for call in admit_all(target, CallKind.WATCH):
+    for call in handle_all(target, CallKind.WATCH):
         call.park()
     assert target.open.used == 10
     with pytest.raises(ApiError) as caught:
@@ -113,8 +124,8 @@ async def test_control_is_let_in_whatever_clients_do() -> None:
     target = admission(queued_max_requests=80, klamm_max_open_requests=800, max_connections_per_ip=1)
     for kind in reversed(CallKind):
         if kind is not CallKind.CONTROL:
-            admit_all(target, kind)
-    assert len(admit_all(target, CallKind.CONTROL)) == 10
+            handle_all(target, kind)
+    assert len(handle_all(target, CallKind.CONTROL)) == 10
 
 
 @pytest.mark.rule("AD-5")
@@ -137,14 +148,14 @@ async def test_a_call_may_turn_out_to_be_of_another_kind() -> None:
     target = admission(queued_max_requests=8)
     claimed = target.admit(CallKind.REPLICATION, HERE)
     await claimed.receive(arriving(bytes(30), 0))
-    claimed.reclassify(CallKind.FETCH)
+    claimed.handle_as(CallKind.FETCH)
     assert (target.handled.used_by(CallKind.REPLICATION), target.handled.used_by(CallKind.FETCH)) == (0, 1)
     assert (target.memory.budget.used_by(CallKind.REPLICATION), target.memory.budget.used_by(CallKind.FETCH)) == (0, 30)
     for number in range(1, 3):
-        target.admit(CallKind.FETCH, peer(number))
+        handle(target, CallKind.FETCH, peer(number))
     another = target.admit(CallKind.REPLICATION, HERE)
     with pytest.raises(ApiError, match="fetch requests"):
-        another.reclassify(CallKind.FETCH)
+        another.handle_as(CallKind.FETCH)
     another.end()
     claimed.end()
     assert used(target) == (2, 2, 0)
@@ -250,6 +261,10 @@ async def test_small_requests_are_read_however_many_do_not_arrive() -> None:
         for number in range(30)
     ]
     await asyncio.sleep(2 * LATE_AFTER_S)
+    # Nothing has arrived after them: that may be the event loop's own delay.
+    assert target.open.used_by(CallKind.FETCH) == 30
+    await whole_call(target, CallKind.ADMIN, HERE, arriving(b"xy", 0))
+    await asyncio.sleep(2 * LATE_AFTER_S)
     assert target.memory.budget.used <= target.memory.budget.limit(CallKind.FETCH)
     error = await refusal(asyncio.wait_for(slow[-1], 0.001))
     assert error.field == "queued.max.request.bytes"
@@ -320,8 +335,9 @@ async def test_waiting_inside_a_call_parks_it_and_elsewhere_does_nothing() -> No
     target = admission()
     async with parked():
         pass
-    call = target.admit(CallKind.FETCH, HERE)
+    call = handle(target, CallKind.FETCH, HERE)
     CURRENT.set(call)
+    assert target.handled.used == 1
     async with parked():
         assert target.handled.used == 0
     with pytest.raises(TimeoutError):
@@ -345,6 +361,7 @@ def test_whatever_becomes_of_calls_all_is_given_back(plans: list[tuple[CallKind,
             admitted = target.admit(kind, peer(address))
             try:
                 await admitted.receive(arriving(bytes(size), (0, 0, 0.01, 0.2, 2.5, 5, 0)[fate]))
+                admitted.handle_as(CallKind.FETCH if kind is CallKind.REPLICATION and size % 2 else kind)
                 if kind is CallKind.FETCH:
                     await admitted.expect_response(size * 2)
                 if fate % 2:

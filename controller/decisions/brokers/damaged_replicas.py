@@ -1,0 +1,57 @@
+"""What to do about replicas that a broker reports as damaged.
+
+Source: klamm. D-40, D-41
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from cluster.broker import BrokerId
+from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.requests.agents import SCRUB, ReportedDamage
+from cluster.state_machines import PartitionState
+from controller.decisions.context_view import ContextView
+
+
+class DamagePlan(Struct, frozen=True):
+    """`replaced`: by what found the damage, the partitions where another replica is to lead; `held`: those where only
+    the damaged one is in sync, and nobody leads; `leading`: those which it leads alone. For all others nothing is to be
+    done.
+    """
+
+    replaced: dict[str, list[TopicPartition]]
+    held: list[TopicPartition]
+    leading: list[TopicPartition]
+
+
+def partition_of(damage: ReportedDamage) -> TopicPartition:
+    return TopicPartition(damage.topic_name, damage.partition_index)
+
+
+def plan_damaged_replicas(view: ContextView, broker: BrokerId, damages: Iterable[ReportedDamage]) -> DamagePlan:
+    """Another ISR member leads where one is online; without one the damaged replica waits, or goes on leading."""
+    plan = DamagePlan({}, [], [])
+    for damage in damages:
+        tp = partition_of(damage)
+        leadership = view.leaderships.get(tp)
+        if leadership is None or not _concerns(view, broker, tp, damage):
+            continue
+        if not view.electable_brokers(tp).isdisjoint(set(leadership.isr) - {broker}):
+            # A scrubbed replica fetches anew in the next leader epoch only: until then the leader may still have an
+            # expansion of the ISR by it in flight. A restarted one is told apart by its broker epoch (KIP-903).
+            if broker in leadership.isr or damage.found_by == SCRUB:
+                plan.replaced.setdefault(damage.found_by, []).append(tp)
+        elif broker in leadership.isr:
+            (plan.leading if _leads(view, broker, tp, leadership) else plan.held).append(tp)
+    return plan
+
+
+def _concerns(view: ContextView, broker: BrokerId, tp: TopicPartition, damage: ReportedDamage) -> bool:
+    """Whether the replica is one of this topic, not of an earlier one with its name, and is to stay."""
+    is_same = damage.topic_id is None or view.topic_ids.get(tp.topic) in (None, damage.topic_id)
+    return is_same and broker in view.assignment(tp).replicas and tp.topic not in view.topics_to_be_deleted
+
+
+def _leads(view: ContextView, broker: BrokerId, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:
+    return leadership.leader == broker and view.partition_state(tp) is PartitionState.ONLINE

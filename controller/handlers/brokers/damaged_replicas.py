@@ -1,0 +1,95 @@
+"""Handles reports of damaged replicas: other replicas lead, or the damaged ones wait before they are elected.
+
+Source: klamm; Kafka's controller elects such a replica, and the others truncate to it. D-40, D-41
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from cluster.broker import BrokerEpoch, BrokerId
+from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
+from cluster.requests.agents import (
+    RECOVERY,
+    SCRUB,
+    DamagedReplicaResult,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
+)
+from cluster.state_machines import PartitionState
+from controller.active_controller import ActiveController
+from controller.changes import DamagedReplicasReleased, DamagedReplicasReported
+from controller.decisions.brokers.damaged_replicas import DamagePlan, partition_of, plan_damaged_replicas
+from controller.decisions.partitions.leader_election import Damaged, ElectionFailure
+from controller.events import DamagedReplicaElection
+from controller.handlers.brokers.broker_changes import broker_change
+from controller.handlers.partitions.partition_transitions import Results, move_partitions, trigger_online_elections
+
+_log = structlog.stdlib.get_logger()
+
+
+async def report_damaged_replicas(
+    active: ActiveController, request: ReportDamagedReplicasRequest
+) -> ReportDamagedReplicasResponse:
+    """Let the broker join, and elect others than its damaged replicas; those without others wait.
+
+    The response is sent once the decisions are in ZooKeeper. Raises ControllerMovedError when a write is fenced.
+    """
+    context, broker, epoch = active.context, request.broker_id, request.broker_epoch
+    damages = {partition_of(damage): damage for damage in request.replicas}
+    if context.broker_epochs.get(broker, epoch) > epoch:
+        return ReportDamagedReplicasResponse(ErrorCode.STALE_BROKER_EPOCH)
+    waiting = set(context.held_replicas(broker)) if context.has_reported_damage(broker, epoch) else set()
+    if context.broker_epochs.get(broker) != epoch:
+        # All are held at first: the broker joins here, which elects leaders.
+        active.commit(DamagedReplicasReported(broker, epoch, damages))
+        await broker_change(active)
+    if context.broker_epochs.get(broker) != epoch:
+        return ReportDamagedReplicasResponse(ErrorCode.STALE_BROKER_EPOCH)
+    plan = plan_damaged_replicas(context, broker, damages.values())
+    active.commit(DamagedReplicasReported(broker, epoch, {tp: damages[tp] for tp in plan.held}))
+    results = await _replace(active, broker, plan)
+    active.commit(DamagedReplicasReleased(broker, tuple(tp for tp in damages if tp not in plan.held)))
+    late = tuple(tp for tp in plan.held if tp not in waiting)
+    if late:
+        delay_s = active.config.damaged_replica_election_delay_ms / 1000
+        active.enqueue_later(delay_s, DamagedReplicaElection(broker, epoch, late))
+    counts = {"replaced": len(results), "held": len(plan.held), "leading": len(plan.leading)}
+    _log.warning("Broker reported damaged replicas", broker=broker, reported=len(damages), **counts)
+    return ReportDamagedReplicasResponse(ErrorCode.NONE, _answer(request, plan, results))
+
+
+async def elect_damaged(
+    active: ActiveController, broker: BrokerId, epoch: BrokerEpoch, partitions: Sequence[TopicPartition]
+) -> None:
+    """Elect damaged replicas that have waited for others, unless others lead or the broker registered again."""
+    if not active.context.has_reported_damage(broker, epoch):
+        return
+    late = [tp for tp in partitions if tp in active.context.held_replicas(broker)]
+    if late:
+        _log.error("Electing damaged replicas, the only ones in sync", broker=broker, partitions=len(late))
+        active.commit(DamagedReplicasReleased(broker, tuple(late)))
+        await trigger_online_elections(active)
+
+
+async def _replace(active: ActiveController, broker: BrokerId, plan: DamagePlan) -> Results:
+    results: Results = {}
+    for found_by, partitions in plan.replaced.items():
+        strategy = Damaged(broker, found_by if found_by == SCRUB else RECOVERY)
+        results |= await move_partitions(active, partitions, PartitionState.ONLINE, strategy)
+    return results
+
+
+def _answer(
+    request: ReportDamagedReplicasRequest, plan: DamagePlan, results: Results
+) -> tuple[DamagedReplicaResult, ...]:
+    failed = {tp for tp, result in results.items() if isinstance(result, ElectionFailure)}
+    again = {*plan.held, *failed}
+    # One that leads after it was held is not asked about again; one that the scrub found gets another chance.
+    found = {partition_of(damage): damage.found_by for damage in request.replicas}
+    again |= {tp for tp in plan.leading if found[tp] == SCRUB}
+    return tuple(
+        DamagedReplicaResult(*tp, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if tp in again else ErrorCode.NONE)
+        for tp in found
+    )

@@ -1,0 +1,202 @@
+"""Reports of damaged replicas: who leads afterwards, who waits, and what each replica is answered."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from cluster.broker import BrokerEpoch, BrokerId, Offset, TopicId
+from cluster.errors import ErrorCode
+from cluster.requests.agents import (
+    RECOVERY,
+    SCRUB,
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
+    ReportedDamage,
+)
+from cluster.requests.control import LeaderAndIsrRequest
+from cluster.requests.elections import UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
+from state_log.record import Kind
+from tests.contexts import ids
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+
+E = ErrorCode
+Test = Callable[[World, RunningController], Awaitable[None]]
+
+
+def with_topic(test: Test, *replicas: int, brokers: tuple[int, ...] = (1, 2, 3)) -> None:
+    """Run a test on topic t with one partition on these brokers, all in sync."""
+
+    async def main() -> None:
+        world, c = await running_cluster(*brokers, auto_leader_rebalance_enable=False)
+        await world.create_topic("t", list(replicas))
+        await world.leads("t", leader=replicas[0])
+        await test(world, c)
+        await c.stop()
+
+    run_virtually(main)
+
+
+async def report(
+    world: World,
+    c: RunningController,
+    broker: int,
+    found_by: str = RECOVERY,
+    *,
+    epoch: int | None = None,
+    topic: str = "t",
+    topic_id: str | None = None,
+) -> list[ErrorCode]:
+    """The codes of the answer: that of the request, then that of the replica."""
+    known = await world.broker_epoch(broker) if epoch is None else BrokerEpoch(epoch)
+    damage = ReportedDamage(
+        topic, None if topic_id is None else TopicId(topic_id), 0, Offset(3), Offset(9), 100, found_by
+    )
+    answer = await c.ask(ReportDamagedReplicasRequest(BrokerId(broker), known, (damage,)))
+    assert isinstance(answer, ReportDamagedReplicasResponse)
+    return [answer.error_code, *(result.error_code for result in answer.replicas)]
+
+
+async def propose(world: World, c: RunningController, *isr: int) -> None:
+    state = await world.state("t")
+    assert state is not None
+    item = AlterPartitionItem("t", None, 0, state.leader_epoch, ids(*isr), state.partition_epoch)
+    await c.ask(AlterPartitionRequest(state.leader, await world.broker_epoch(state.leader), (item,)))
+
+
+@pytest.mark.rule("D-40")
+def test_a_broker_with_damage_joins_when_it_has_reported() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await world.start_broker(4, damaged=True)
+        await quiesce(5)
+        assert 4 not in c.context.live_broker_ids
+        assert await report(world, c, 4, topic="gone") == [E.NONE, E.NONE]
+        assert 4 in c.context.live_broker_ids
+        assert await report(world, c, 4, epoch=1) == [E.STALE_BROKER_EPOCH]
+        assert await report(world, c, 9, epoch=7) == [E.STALE_BROKER_EPOCH]
+
+    with_topic(test, 1, 2)
+
+
+@pytest.mark.rule("D-40")
+@pytest.mark.parametrize("found_by", [RECOVERY, SCRUB])
+def test_another_member_of_the_isr_leads_instead_of_a_damaged_leader(found_by: str) -> None:
+    async def test(world: World, c: RunningController) -> None:
+        before = await world.state("t")
+        assert before is not None
+        assert await report(world, c, 1, found_by) == [E.NONE, E.NONE]
+        after = await world.leads("t", leader=2, isr=[2, 3])
+        assert after.leader_epoch == before.leader_epoch + 1
+        await quiesce()
+        for broker in (1, 2, 3):
+            received = c.brokers.of(broker, LeaderAndIsrRequest)[-1].topic_states[0].partition_states[0]
+            assert (received.leader, received.isr, received.leader_epoch) == (2, (2, 3), after.leader_epoch)
+        assert c.sink.of(Kind.PARTITION)[-1].reason == found_by
+
+    with_topic(test, 1, 2, 3)
+
+
+@pytest.mark.rule("D-40")
+def test_a_damaged_follower_leaves_the_isr_and_its_leader_stays() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        assert await report(world, c, 3) == [E.NONE, E.NONE]
+        shrunk = await world.leads("t", leader=1, isr=[1, 2])
+        # Out of the ISR a replica that was cut has only to follow; one to be fetched anew needs a leader epoch.
+        assert await report(world, c, 3) == [E.NONE, E.NONE]
+        assert await world.state("t") == shrunk
+        assert await report(world, c, 3, SCRUB) == [E.NONE, E.NONE]
+        again = await world.leads("t", leader=1, isr=[1, 2])
+        assert again.leader_epoch == shrunk.leader_epoch + 1
+
+    with_topic(test, 1, 2, 3)
+
+
+@pytest.mark.rule("D-40")
+def test_damage_of_an_earlier_topic_and_of_unassigned_replicas_changes_nothing() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        before = await world.state("t")
+        assert await report(world, c, 1, topic_id="BBBBBBBBBBBBBBBBBBBBBQ") == [E.NONE, E.NONE]
+        assert await report(world, c, 3) == [E.NONE, E.NONE]
+        assert await world.state("t") == before
+
+    with_topic(test, 1, 2)
+
+
+async def alone_and_damaged(world: World, c: RunningController) -> None:
+    """Broker 1 was the last one in sync; it is back, with damage."""
+    await propose(world, c, 1)
+    await world.stop_broker(2)
+    await quiesce()
+    await world.stop_broker(1)
+    await world.leads("t", leader=-1, isr=[1])
+    await world.start_broker(1, damaged=True)
+    await quiesce()
+    assert await report(world, c, 1) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    await world.leads("t", leader=-1, isr=[1])
+
+
+@pytest.mark.rule("D-41")
+def test_a_damaged_replica_alone_in_sync_waits_and_is_then_elected() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await alone_and_damaged(world, c)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await quiesce(30)
+        # A repeated report does not prolong it; another broker that is not in sync does not lead.
+        assert await report(world, c, 1) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        await world.start_broker(2)
+        await quiesce(5)
+        await world.leads("t", leader=-1, isr=[1])
+        await world.leads("t", leader=1, isr=[1])
+        assert 55 < loop.time() - began < 65
+        assert await report(world, c, 1) == [E.NONE, E.NONE]
+
+    with_topic(test, 1, 2)
+
+
+@pytest.mark.rule("D-41")
+def test_whoever_asks_for_an_unclean_election_does_not_wait() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await alone_and_damaged(world, c)
+        await c.ask(ElectLeadersRequest(UNCLEAN, (ElectLeadersTopic("t", (0,)),), timeout_ms=1000))
+        await world.leads("t", leader=1, isr=[1])
+
+    with_topic(test, 1, 2)
+
+
+@pytest.mark.rule("D-41")
+def test_a_leader_alone_in_sync_goes_on_until_another_one_is() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await propose(world, c, 1)
+        alone = await world.leads("t", leader=1, isr=[1])
+        assert await report(world, c, 1, SCRUB) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        assert await world.state("t") == alone
+        await propose(world, c, 1, 2)
+        assert await report(world, c, 1, SCRUB) == [E.NONE, E.NONE]
+        await world.leads("t", leader=2, isr=[2])
+
+    with_topic(test, 1, 2)
+
+
+@pytest.mark.rule("D-41")
+def test_the_next_controller_waits_for_a_report_of_its_own() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await alone_and_damaged(world, c)
+        c.crash()
+        successor = world.start_controller(1002)
+        await until(lambda: successor.is_active, "another controller")
+        await quiesce(5)
+        await world.leads("t", leader=-1, isr=[1])
+        assert await report(world, successor, 1) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        await world.leads("t", leader=1, isr=[1])
+        await successor.stop()
+
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, 3, auto_leader_rebalance_enable=False)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await test(world, c)
+
+    run_virtually(main)
