@@ -97,7 +97,7 @@ class FileDisk:
 
     def __init__(self, threads: int = 4, open_files_max: int = 1024) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="log-disk")
-        self.open_files = OpenFiles(open_files_max, self._executor.submit)
+        self.open_files = OpenFiles(open_files_max)
 
     def open_file(self, path: str) -> FileDiskFile:
         return FileDiskFile(self.open_files, path)
