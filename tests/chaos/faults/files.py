@@ -72,8 +72,9 @@ async def killed(on: Round, *, leader: bool | None = None) -> Victim:
     entry = re.compile(rf"^{re.escape(on.topic)} {partition} (\d+)$", re.MULTILINE)
 
     async def checkpointed() -> bool:
-        checkpoint = (on.cluster.disk(broker) / _HIGH_WATERMARKS).read_text()
-        return any(int(offset) >= _RECORDS for offset in entry.findall(checkpoint))
+        checkpoint = on.cluster.disk(broker) / _HIGH_WATERMARKS
+        offsets = entry.findall(checkpoint.read_text()) if checkpoint.exists() else []
+        return any(int(offset) >= _RECORDS for offset in offsets)
 
     await on.until(checkpointed, f"a high watermark of {on.topic}-{partition} in the checkpoint of {broker}")
     on.say(f"kill -9 {broker}, {'leader' if is_leader else 'follower'} of partition {partition}")
