@@ -175,9 +175,12 @@ REPLICATION_FACTOR: Final = Number(
     ErrorCode.INVALID_REPLICATION_FACTOR,
 )
 PARTITIONS: Final = Count("partitions of a topic", 200_000, NEW_PARTITIONS.source)
-REPLICAS: Final = Count("replicas or ISR of a partition", INT16_MAX, REPLICATION_FACTOR.source, distinct=True)
+REPLICAS: Final = Count(
+    "replicas or ISR of a partition", 250, "klamm: the work of a failover grows with its square", distinct=True
+)
 PRODUCER_ID: Final = Number("producer id", 0, INT64_MAX, "ProducerIdsBlock")
 ITEMS: Final = Count("items of a list", 1_000_000, "five times the partitions of a cluster")
+CLIENT_ITEMS: Final = Count("items of a list in a request of a client", 50_000, "klamm: 10 to 20 us for each")
 FILE_BYTES: Final = Number("bytes of a file with settings or partitions", 0, 64 << 20, "klamm")
 NESTING: Final = Depth(
     "nesting of JSON and TOML in znodes and files",

@@ -12,6 +12,7 @@ raises it.
 import errno
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -76,6 +77,8 @@ class OpenFiles:
         self._idle: OrderedDict[OpenFile, None] = OrderedDict()
         self._in_directory: dict[str, set[OpenFile]] = {}
         self._spare: list[int] = []
+        # As for file objects: whatever is open is closed at the latest with the last reference.
+        weakref.finalize(self, _close_all, self._spare, self._in_directory)
         self._refill_spare()
 
     @property
@@ -296,6 +299,12 @@ class OpenFiles:
                     self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
             except OSError:
                 return  # All are in use; the next file to be opened tries again.
+
+
+def _close_all(spare: list[int], in_directory: dict[str, set[OpenFile]]) -> None:
+    files = [file for of_directory in in_directory.values() for file in of_directory]
+    for descriptor in (*spare, *(file.descriptor for file in files if file.descriptor >= 0)):
+        os.close(descriptor)
 
 
 def _find_difference(file: OpenFile, descriptor: int) -> OSError | None:
