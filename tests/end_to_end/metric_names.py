@@ -29,8 +29,7 @@ REQUESTS: Final = {
     "kafka.network:type=RequestMetrics,error,request": ("ErrorsPerSec",),
     "kafka.network:type=RequestChannel": ("RequestQueueSize", "ResponseQueueSize"),
     "kafka.network:type=SocketServer": ("MemoryPoolUsed", "MemoryPoolAvailable"),
-    "kafka.server:type=socket-server-metrics": ("connection-count",),
-    "klamm.network:type=Admission,kind": ("HandledRequests", "OpenRequests", "RefusedRequestsPerSec"),
+    "kafka.server:type=socket_server_metrics": ("connection_count",),
 }
 CONTROLLER: Final = (
     SESSION
