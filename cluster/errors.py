@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from cluster.process.exit_codes import ExitCode
 
-
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be: catch all of them wherever bytes come from others."""
 
