@@ -32,7 +32,7 @@ from tests.fuzz.messages import Draw
 from tests.fuzz.test_batches import with_header_changed
 
 _NUMBERS: Final = ("-1", "0", "1", "2", "5", "40", "239", "240", "2147483647", "2147483648", "9223372036854775807", "٣")
-_WORDS: Final = (
+_ENTRIES: Final = (
     *_NUMBERS,
     "orders-eu",
     "orders-eu 3",
@@ -109,7 +109,7 @@ def _changed(draw: Draw, path: str, content: bytes) -> bytes:
 
 @st.composite
 def _changed_text(draw: Draw, content: bytes) -> bytes:
-    """Lines with other words, more lines or fewer; mostly with the right count."""
+    """Lines with other entries, more lines or fewer; mostly with the right count."""
     rows = [line.split(" ") for line in content.decode().split("\n")]
     for _ in range(draw(st.integers(1, 3))):
         row = draw(st.integers(0, len(rows) - 1))
@@ -120,7 +120,7 @@ def _changed_text(draw: Draw, content: bytes) -> bytes:
             case 1 if len(rows) > 1:
                 del rows[row]
             case _:
-                rows[row][at : at + 1] = [draw(st.sampled_from(_WORDS))]
+                rows[row][at : at + 1] = [draw(st.sampled_from(_ENTRIES))]
     if len(rows) > 2 and draw(st.booleans()):
         rows[1] = [str(len(rows) - 3)]
     return "\n".join(" ".join(row) for row in rows).encode()
