@@ -81,8 +81,8 @@ class MetadataCache:
         return tuple(MetadataBroker(b.id, e.host, e.port, b.rack) for b, e in found if e is not None)
 
     def describe_topics(self, names: Sequence[str] | None) -> tuple[MetadataTopic, ...]:
-        """The named topics, or all sorted by name; each partition has its own code (R4.13)."""
-        wanted = sorted(self.snapshot.topics) if names is None else names
+        """The named topics, each once, or all sorted by name; each partition has its own code (R4.13)."""
+        wanted = sorted(self.snapshot.topics) if names is None else dict.fromkeys(names)
         return tuple(self._describe_topic(name) for name in wanted)
 
     def _describe_topic(self, name: str) -> MetadataTopic:

@@ -103,9 +103,7 @@ TOPIC_NAME_OR_NONE: Final = Text(
 TOPIC_ID: Final = Text(
     "topic id", 22, "Uuid; KIP-516", r"[A-Za-z0-9_-]{22}", rule="must be 22 characters of URL-safe base64"
 )
-TEXT: Final = Text(
-    "any other text", INT16_MAX, "STRING of Kafka's protocol", rule="must have at most 32767 characters, none NUL"
-)
+TEXT: Final = Text("text", INT16_MAX, "STRING of Kafka's protocol", rule="must have at most 32767 characters, none NUL")
 EVENT_NAME: Final = Text(
     "name of an event, of which 64 characters are recorded", 1 << 27, "klamm", rule="must have no NUL"
 )
@@ -163,23 +161,26 @@ OFFSET: Final = Number("offset in a log", 0, INT64_MAX, "RecordBatch")
 
 BYTES: Final = Number("bytes of a record set", 0, INT32_MAX, "BYTES of Kafka's protocol")
 NEW_PARTITIONS: Final = Number(
-    "partitions of a new topic, -1 for the default",
+    "number of partitions of a new topic (-1 for the default)",
     -INT32_MAX - 1,
     200_000,
     "the most partitions of a cluster with ZooKeeper; a topic znode of more exceeds ZooKeeper's 1 MiB",
     ErrorCode.INVALID_PARTITIONS,
 )
 REPLICATION_FACTOR: Final = Number(
-    "replication factor, -1 for the default",
+    "replication factor (-1 for the default)",
     -INT16_MAX - 1,
     INT16_MAX,
     "INT16 of Kafka's protocol",
     ErrorCode.INVALID_REPLICATION_FACTOR,
 )
 PARTITIONS: Final = Count("partitions of a topic", 200_000, NEW_PARTITIONS.source)
-REPLICAS: Final = Count("replicas or ISR of a partition", INT16_MAX, REPLICATION_FACTOR.source, distinct=True)
+REPLICAS: Final = Count(
+    "replicas or ISR of a partition", 250, "klamm: the work of a failover grows with its square", distinct=True
+)
 PRODUCER_ID: Final = Number("producer id", 0, INT64_MAX, "ProducerIdsBlock")
 ITEMS: Final = Count("items of a list", 1_000_000, "five times the partitions of a cluster")
+CLIENT_ITEMS: Final = Count("items of a list in a request of a client", 50_000, "klamm: 10 to 20 us for each")
 FILE_BYTES: Final = Number("bytes of a file with settings or partitions", 0, 64 << 20, "klamm")
 NESTING: Final = Depth(
     "nesting of JSON and TOML in znodes and files",

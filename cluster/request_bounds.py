@@ -16,6 +16,7 @@ from msgspec import Struct
 from cluster import bounds
 from cluster.bounds import Bound, Count
 from cluster.errors import ErrorCode
+from cluster.requests import configs, data
 from cluster.rpc.codec import NOT_SENT
 
 _BOUND_OF_TYPE: Final[dict[str, Bound]] = {
@@ -191,13 +192,14 @@ class _Nested(Struct, frozen=True):
     name: str
     struct: type[Struct]
     check: Checked
+    count: Count
 
     def items(self, struct: Any) -> Sequence[Any]:
         items: Sequence[Any] | None = getattr(struct, self.name)
         return () if items is None else items
 
     def accepts_all(self, structs: Sequence[Any]) -> bool:
-        if not all(bounds.ITEMS.accepts(self.items(struct)) for struct in structs):
+        if not all(self.count.accepts(self.items(struct)) for struct in structs):
             return False
         items = [item for struct in structs for item in self.items(struct)]
         return not items or self.check.accepts_all(items)
@@ -205,10 +207,13 @@ class _Nested(Struct, frozen=True):
     def violation(self, struct: Any, where: str) -> Violation | None:
         """Only if there are too many items."""
         count = len(self.items(struct))
-        if count <= bounds.ITEMS.maximum:
+        if count <= self.count.maximum:
             return None
-        why = f"{count} items: the {bounds.ITEMS.what} {bounds.ITEMS.rule}"
+        why = f"{count} items: the {self.count.what} {self.count.rule}"
         return Violation(f"{where}{self.name}", f"{count} items", ErrorCode.INVALID_REQUEST, why)
+
+
+_OF_CLIENTS: Final = frozenset({configs.__name__, data.__name__})
 
 
 @cache
@@ -222,7 +227,7 @@ def check_of(struct: Any) -> Checked:
         inner, is_list = _inner(annotation)
         if isinstance(inner, type) and issubclass(inner, Struct):
             assert is_list, f"{struct.__name__}.{name}: requests nest lists of structs only"
-            nested.append(_Nested(name, inner, check_of(inner)))
+            nested.append(_Nested(name, inner, check_of(inner), _items(struct)))
         elif inner is not bool:
             plain.append(_plain(struct, name, annotation))
     return Checked(tuple(plain), tuple(nested))
@@ -237,12 +242,17 @@ def _plain(struct: type[Struct], name: str, annotation: Any) -> _Plain:
     )
     assert bound is not None, f"{struct.__name__}.{name} has no bound: add one in {__name__}"
     get = attrgetter(name)
-    count = _COUNT_OF_FIELD.get((struct.__name__, name), bounds.ITEMS) if is_list else None
+    count = _COUNT_OF_FIELD.get((struct.__name__, name), _items(struct)) if is_list else None
     if get_origin(inner) is dict:
         return _Plain(name, get, bound, bounds.ITEMS, _keys_and_values, False)
     if inner is bytes:
         return _Plain(name, lambda value: len(get(value)), bound, None, _itself, True)
     return _Plain(name, get, bound, count, tuple if is_list else _itself, True)
+
+
+def _items(struct: type[Struct]) -> Count:
+    """How many items a list may have; one of a client no more than are answered within a fraction of a second."""
+    return bounds.CLIENT_ITEMS if struct.__module__ in _OF_CLIENTS else bounds.ITEMS
 
 
 def _inner(annotation: Any) -> tuple[Any, bool]:

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -88,6 +89,15 @@ class FileDiskFile:
         error.filename = self._file.path
 
 
+def _open_regular(path: str, flags: int) -> int:
+    """Open a regular file. Raises OSError for anything else: a pipe would block the process, a device never end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor
+
+
 class FileDisk:
     """Disk on the file system.
 
@@ -97,14 +107,14 @@ class FileDisk:
 
     def __init__(self, threads: int = 4, open_files_max: int = 1024) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="log-disk")
-        self.open_files = OpenFiles(open_files_max, self._executor.submit)
+        self.open_files = OpenFiles(open_files_max)
 
     def open_file(self, path: str) -> FileDiskFile:
         return FileDiskFile(self.open_files, path)
 
     def read_file(self, path: str) -> bytes | None:
         try:
-            with self.open_files.with_descriptor(lambda: open(path, "rb")) as file:
+            with self.open_files.with_descriptor(lambda: open(path, "rb", opener=_open_regular)) as file:
                 return file.read()
         except FileNotFoundError:
             return None

@@ -3,11 +3,10 @@
 A file that is not in use is closed when another one needs its descriptor, the least recently used first, and opened
 again on demand. A descriptor in use is pinned and never closed.
 
-A file with unflushed writes is closed only after an fsync by the descriptor that wrote them: the kernel reports a
-failed write-back to the descriptors that were open at the time, and may forget it with the last of them. When most
-files are in that state, threads flush the oldest in the background; when all are, whoever needs a descriptor flushes
-one. An error of the disk from fsync stays with the file, as a second fsync would succeed although the data is lost:
-every later append and flush raises it.
+A file may be closed with unflushed writes: fsync by a later descriptor flushes them, and reports a failed write-back as
+long as the kernel has the inode in memory (Linux since 4.16), where it is held until then. An error of the disk from
+fsync stays with the file, as a second fsync would succeed although the data is lost: every later append and flush
+raises it.
 """
 
 import errno
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from broker_agent.log.disk_errors import is_error_of_disk
+from broker_agent.log.held_inodes import hold_inode, release_inode
 
 T = TypeVar("T")
 
@@ -26,8 +26,6 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 SPARE_DESCRIPTORS: Final = 8
 """Held in reserve: connections must not take the last descriptors from the logs."""
-_CLEANERS: Final = 4
-"""Limit of background flushes at a time."""
 
 
 class OpenFile:
@@ -38,6 +36,7 @@ class OpenFile:
         "failure",
         "flushed",
         "flushers",
+        "hold",
         "identity",
         "is_closed",
         "path",
@@ -56,26 +55,25 @@ class OpenFile:
         self.flushed = -1  # `writes` at the latest fsync. -1: an earlier process may have left unflushed data.
         self.flushers = 0  # Those made and not yet called.
         self.failure: OSError | None = None
+        self.hold: int | None = None  # On the inode.
         self.is_closed = False
 
     @property
     def is_dirty(self) -> bool:
-        """Whether closing the descriptor could lose an error of what it wrote."""
+        """Whether an error of what was written may still come."""
         return 0 < self.writes > self.flushed
 
 
 class OpenFiles:
-    """Callable from any thread. `submit` runs a function in another thread."""
+    """Callable from any thread."""
 
-    def __init__(self, capacity: int, submit: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, capacity: int) -> None:
         assert capacity > 0, "at least one file is open"
-        self._capacity, self._submit = capacity, submit
+        self._capacity = capacity
         self._lock = threading.Lock()
         self._count = 0
-        self._cleaners = 0
-        # Files that are not pinned, by last use, the oldest first; those that failed are in neither.
-        self._clean: OrderedDict[OpenFile, None] = OrderedDict()
-        self._dirty: OrderedDict[OpenFile, None] = OrderedDict()
+        # Files with a descriptor that is not pinned, by last use, the oldest first.
+        self._idle: OrderedDict[OpenFile, None] = OrderedDict()
         self._in_directory: dict[str, set[OpenFile]] = {}
         self._spare: list[int] = []
         self._refill_spare()
@@ -97,11 +95,10 @@ class OpenFiles:
         return file
 
     def close(self, file: OpenFile) -> None:
-        """Close without fsync, but not before its last pin and flusher. May be called again."""
+        """Close without fsync, once no pin and no flusher is left. May be called again."""
         with self._lock:
             if not file.is_closed:
                 file.is_closed = True
-                self._leave_directory(file)
                 self._release(file)
 
     def pin(self, file: OpenFile) -> int:
@@ -118,10 +115,6 @@ class OpenFiles:
             file.writes += changed
             file.pins -= 1
             self._release(file)
-            starts_cleaner = changed and len(self._dirty) > self._capacity * 3 // 4 and self._cleaners < _CLEANERS
-            self._cleaners += starts_cleaner
-        if starts_cleaner:
-            self._submit(self._flush_in_background)
 
     def flusher(self, file: OpenFile) -> Callable[[], None]:
         """A function that flushes what the file holds now; to be called once."""
@@ -168,28 +161,52 @@ class OpenFiles:
     # Steps that hold the lock
 
     def _pin(self, file: OpenFile) -> int:
-        self._clean.pop(file, None)
-        self._dirty.pop(file, None)
+        self._idle.pop(file, None)
         file.pins += 1
         return file.descriptor
 
     def _release(self, file: OpenFile) -> None:
-        """Close the file or make it available for closing, as far as it is not in use."""
-        if file.pins or file.descriptor < 0:
+        """Make a file that is not in use available for closing; forget one that was closed."""
+        if file.pins:
             return
-        self._clean.pop(file, None)
-        self._dirty.pop(file, None)
         if file.is_closed and not file.flushers:
+            self._forget(file)
+        elif file.descriptor >= 0:
+            self._idle[file] = None
+
+    def _forget(self, file: OpenFile) -> None:
+        self._idle.pop(file, None)
+        if file.descriptor >= 0:
             self._close_descriptor(file)
-        elif not file.is_dirty:
-            self._clean[file] = None
-        elif file.failure is None:
-            self._dirty[file] = None
+        self._release_hold(file)
+        self._leave_directory(file)
 
     def _close_descriptor(self, file: OpenFile) -> None:
         os.close(file.descriptor)
         file.descriptor = -1
         self._count -= 1
+
+    def _close_idle(self, file: OpenFile) -> None:
+        if file.is_dirty and file.hold is None:
+            try:
+                file.hold = hold_inode(file.descriptor)
+            except OSError:
+                self._fsync_before_closing(file)
+        self._close_descriptor(file)
+
+    def _fsync_before_closing(self, file: OpenFile) -> None:
+        """For want of memory for a hold: the descriptor that wrote gets the error."""
+        try:
+            os.fsync(file.descriptor)
+            file.flushed = file.writes
+        except OSError as error:
+            error.filename = file.path
+            file.failure = error
+
+    def _release_hold(self, file: OpenFile) -> None:
+        if file.hold is not None:
+            release_inode(file.hold)
+            file.hold = None
 
     def _leave_directory(self, file: OpenFile) -> None:
         siblings = self._in_directory[_parent(file.path)]
@@ -225,43 +242,23 @@ class OpenFiles:
             pass
 
     def _close_one(self) -> bool:
-        """Close the file that was not used for longest, after an fsync if all are dirty; False if all are in use."""
-        while True:
-            with self._lock:
-                if self._clean:
-                    self._close_descriptor(self._clean.popitem(last=False)[0])
-                    return True
-            if not self._flush_oldest():
-                return False
-
-    def _flush_oldest(self) -> bool:
-        """Flush the dirty file that was not used for longest; False if there is none, or it is dirty as before."""
+        """Close the file that was not used for longest; False if all are in use."""
         with self._lock:
-            if not self._dirty:
-                return False
-            file = next(iter(self._dirty))
-            self._pin(file)
-        try:
-            self._flush_pinned(file)
-        except OSError:
-            # Left to the next who uses the file.
-            return file.failure is not None
-        finally:
-            self.unpin(file)
-        return True
-
-    def _flush_in_background(self) -> None:
-        """Flush until half of the files can be closed at once."""
-        while len(self._dirty) > self._capacity // 2 and self._flush_oldest():
-            pass
-        with self._lock:
-            self._cleaners -= 1
+            if self._idle:
+                self._close_idle(self._idle.popitem(last=False)[0])
+                return True
+        return False
 
     def _flush(self, file: OpenFile, wanted: int) -> None:
-        """Flush at least the first `wanted` changes. A closed file keeps its descriptor if any are left to flush."""
-        if file.failure is None and (file.flushed >= wanted or (file.is_closed and file.descriptor < 0)):
+        """Flush at least the first `wanted` changes."""
+        if file.failure is None and file.flushed >= wanted:
             return
-        self.pin(file)
+        try:
+            self.pin(file)
+        except OSError as error:
+            if file.is_closed and error.errno in (errno.ENOENT, errno.ESTALE):
+                return  # It was removed, and there may be another of its name.
+            raise
         try:
             self._flush_pinned(file)
         finally:
@@ -280,6 +277,8 @@ class OpenFiles:
             raise
         with self._lock:
             file.flushed = max(file.flushed, writes)
+            if not file.is_dirty:
+                self._release_hold(file)
 
     def _close_spare(self) -> bool:
         with self._lock:
@@ -302,9 +301,11 @@ class OpenFiles:
 def _find_difference(file: OpenFile, descriptor: int) -> OSError | None:
     """Why this descriptor is not of the file as it was left."""
     status = os.fstat(descriptor)
-    if file.is_closed:
+    if file.is_closed and not file.flushers:
         return OSError(errno.EBADF, "the file was closed", file.path)
-    if (status.st_dev, status.st_ino, status.st_size) != (*file.identity, file.size):
+    # A closed file may have been opened and changed by another object since.
+    is_same_size = file.is_closed or status.st_size == file.size
+    if (status.st_dev, status.st_ino) != file.identity or not is_same_size:
         return OSError(errno.ESTALE, "another program changed or replaced the file", file.path)
     return None
 

@@ -24,6 +24,8 @@ WAITING_BYTES_MAX: Final = 65_536
 """A larger request that was read without room for it is refused instead of waiting for room."""
 _NEVER_LATE: Final = frozenset({CallKind.CONTROL, CallKind.PRODUCE})
 """Kinds that need no room, or have it from the beginning."""
+_MANY_AT_ONCE: Final = frozenset({CallKind.FETCH, CallKind.WATCH})
+"""Kinds of which one event may wake thousands."""
 Recognize = Callable[[Any], CallKind | None]
 """The kind of a call by its request, where it differs from that of its method."""
 
@@ -202,7 +204,8 @@ class Call:
         self._reserved = 0
 
     async def resume(self) -> None:
-        self._turn = await self._admission.turns.take(self.kind)
+        if self.kind in _MANY_AT_ONCE:
+            self._turn = await self._admission.turns.take(self.kind)
         await self._room_for_response()
 
     def answered(self, response_bytes: int) -> None:

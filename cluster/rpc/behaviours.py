@@ -19,8 +19,7 @@ from cluster.requests.data import FetchRequest
 from cluster.rpc.admission import Admission, Call
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind, kind_of
-from cluster.rpc.channels import REPLICA_HEADER
-from cluster.rpc.methods import Method
+from cluster.rpc.methods import REPLICA_FETCH, Method
 from cluster.rpc.status import status_of
 
 PRINCIPAL_HEADER: Final = "klamm-principal"
@@ -98,21 +97,19 @@ class Behaviours:
     async def _receive(self, method: Method, call: ServicerContext) -> tuple[RequestContext, Call, bytes]:
         try:
             context = request_context(call, self._listener)
-            admitted, data = await admit_and_receive(self._admission, self._kind_of(method, call), call)
+            admitted, data = await admit_and_receive(self._admission, self._kind_of(method), call)
         except ApiError as error:
             self._metrics.errors(method.name, error.code).mark()
             await abort(call, error)
         return context, admitted, data
 
-    def _kind_of(self, method: Method, call: ServicerContext) -> CallKind:
+    def _kind_of(self, method: Method) -> CallKind:
         kind = kind_of(method.request_type)
         if kind is CallKind.CONTROL and not self._is_control:
             # Of a broker that knows no other listener, or of somebody who has no business to send it.
             return CallKind.ADMIN
-        if kind is CallKind.FETCH and _header(call, REPLICA_HEADER):
-            # Its request will tell; until then it must not wait behind those of consumers.
-            return CallKind.REPLICATION
-        return kind
+        # Whether the caller is a follower, its request will tell.
+        return CallKind.REPLICATION if method is REPLICA_FETCH else kind
 
     async def _begin_handling(self, admitted: Call, request: Any) -> None:
         admitted.handle_as(self._admission.recognize(request) or admitted.kind)
@@ -157,10 +154,6 @@ def request_context(call: ServicerContext, listener: str) -> RequestContext:
         request_id=str(headers.get(REQUEST_ID_HEADER, "")),
         listener=listener,
     )
-
-
-def _header(call: ServicerContext, name: str) -> str:
-    return next((str(value) for key, value in call.invocation_metadata() or () if key == name), "")
 
 
 def _api_name(method: Method, request: Any) -> str:

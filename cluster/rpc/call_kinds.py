@@ -41,7 +41,7 @@ _CONTROL_MODULES: Final = frozenset({agents.__name__, control.__name__})
 
 
 def kind_of(request_type: type) -> CallKind:
-    """The kind of a call, before its request was read; a fetch may turn out to be a follower's."""
+    """The kind of a call by the type of its request; a fetch may turn out to be a follower's."""
     if request_type.__module__ in _CONTROL_MODULES:
         return CallKind.CONTROL
     return _KINDS.get(request_type, CallKind.ADMIN)

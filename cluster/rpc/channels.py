@@ -9,9 +9,6 @@ MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
 CLIENT_CONCURRENCY_MAX: Final = 512
 """Limit of calls in flight per client and address: grpc.aio loses calls if thousands start at once."""
 
-REPLICA_HEADER: Final = "klamm-replica-id"
-"""Set by followers on their fetches, so that these are known before they have been read."""
-
 _UNCOMPRESSED: Final = 1
 """The set of compression algorithms with only "identity"."""
 _CONNECTIONS_MAX: Final = 2**31 - 2

@@ -8,8 +8,8 @@ import grpc
 
 from cluster.errors import ApiError, PeerBusyError, PeerUnreachableError
 from cluster.requests.data import FetchRequest
-from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, REPLICA_HEADER, channel_options
-from cluster.rpc.methods import METHOD_OF_REQUEST, Method, encode_request
+from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
+from cluster.rpc.methods import METHOD_OF_REQUEST, REPLICA_FETCH, Method, encode_request
 from cluster.rpc.status import error_of
 
 # A higher exponent would exceed every limit that can be configured.
@@ -29,6 +29,8 @@ class _Connection:
         self.closed = False
         self.is_made = False
         """Whether the peer has responded since the connection was last lost."""
+        self.offers_replica_fetch = True
+        """Not klamm 0.2, where followers fetch as consumers do."""
         self._callables: dict[str, _Callable] = {}
 
     def callable(self, method: Method) -> _Callable:
@@ -58,9 +60,9 @@ class RpcClient:
         """
         method = METHOD_OF_REQUEST[type(request)]
         connection = self._connection(address)
-        metadata: tuple[tuple[str, str], ...] = (("x-request-id", request_id),) if request_id else ()
-        if isinstance(request, FetchRequest) and request.replica_id >= 0:
-            metadata += ((REPLICA_HEADER, str(request.replica_id)),)
+        metadata = (("x-request-id", request_id),) if request_id else None
+        if connection.offers_replica_fetch and isinstance(request, FetchRequest) and request.replica_id >= 0:
+            method = REPLICA_FETCH
         data = encode_request(request)
         try:
             async with connection.turns:
@@ -69,6 +71,9 @@ class RpcClient:
             failure = error_of(error, address)
             if isinstance(failure, ApiError | PeerBusyError):
                 self._take_answer(address, connection)
+            elif method is REPLICA_FETCH and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                connection.offers_replica_fetch = False
+                return await self.call(address, request, timeout_ms, request_id=request_id)
             elif error.code() is grpc.StatusCode.UNAVAILABLE:
                 await self._on_connection_lost(address, connection)
             raise failure from error
@@ -131,7 +136,7 @@ class RpcClient:
     async def _on_connection_lost(self, address: str, connection: _Connection) -> None:
         """A connection that broke is reopened by its channel; after a failed attempt a new channel is used."""
         if connection.is_made:
-            connection.is_made = False
+            connection.is_made, connection.offers_replica_fetch = False, True
         elif self._connections.get(address) is connection:
             self._failed_attempts[address] = self._failed_attempts.get(address, 0) + 1
             await self.forget(address)

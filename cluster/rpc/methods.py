@@ -68,7 +68,13 @@ def _codec(message: Descriptor) -> Codec:
 CLUSTER_SERVICE: Final = _methods(cluster_pb2.DESCRIPTOR, "ClusterService")
 CONTROLLER_SERVICE: Final = _methods(controller_pb2.DESCRIPTOR, "ControllerService")
 BROKER_AGENT_SERVICE: Final = _methods(broker_agent_pb2.DESCRIPTOR, "BrokerAgentService")
-METHOD_OF_REQUEST: Final = {m.request_type: m for m in (*CLUSTER_SERVICE, *CONTROLLER_SERVICE, *BROKER_AGENT_SERVICE)}
+REPLICA_FETCH: Final = next(method for method in BROKER_AGENT_SERVICE if method.name == "ReplicaFetch")
+"""Fetch for followers; the only request with two methods."""
+METHOD_OF_REQUEST: Final = {
+    method.request_type: method
+    for method in (*CLUSTER_SERVICE, *CONTROLLER_SERVICE, *BROKER_AGENT_SERVICE)
+    if method is not REPLICA_FETCH
+}
 
 
 def encode_request(request: Any) -> bytes:

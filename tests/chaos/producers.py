@@ -57,6 +57,10 @@ class Acknowledgements:
         self._last: dict[int, float] = {}
         self._gaps: dict[int, list[tuple[float, float]]] = defaultdict(list)
 
+    def begin(self) -> None:
+        """From now on partitions are expected to take records."""
+        self._began = time.monotonic()
+
     def take(self, partition: int, base_offset: int, ids: list[RecordId], *, resent: bool) -> None:
         """A batch was acknowledged."""
         self.records += [Acknowledged(id_, partition, base_offset + n, resent) for n, id_ in enumerate(ids)]

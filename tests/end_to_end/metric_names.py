@@ -190,6 +190,8 @@ def exposed(expected: dict[str, tuple[str, ...]]) -> set[tuple[str, tuple[str, .
     for bean, names in expected.items():
         where, _, labels = bean.partition(",")
         domain, _, type_ = where.partition(":type=")
-        prefix = f"{domain.replace('.', '_')}_{type_}".lower()
-        found |= {(f"{prefix}_{name.lower()}", tuple(labels.split(",")) if labels else ()) for name in names}
+        prefix = f"{domain.replace('.', '_')}_{type_}"
+        found |= {
+            (f"{prefix}_{name}".lower().replace("-", "_"), tuple(labels.split(",")) if labels else ()) for name in names
+        }
     return found

@@ -50,7 +50,9 @@ async def ask(address: str, request: object) -> object:
 @pytest.mark.rule("BD-1", "BD-3")
 def test_anonymous_control_requests_neither_end_a_broker_nor_leave_its_log_directory(cluster: LocalCluster) -> None:
     described = as_json(cluster, "cluster", "describe")
-    address = described["brokers"][0]["address"]
+    (address,) = [
+        b["control"] for b in as_json(cluster, "status")["brokers"] if b["id"] == described["brokers"][0]["id"]
+    ]
     epoch = ControllerEpoch(described["controller"]["epoch"])
     outside = cluster.folder.parent / "outside"
     kept = outside / "x-7"

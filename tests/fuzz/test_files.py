@@ -32,7 +32,7 @@ from tests.fuzz.messages import Draw
 from tests.fuzz.test_batches import with_header_changed
 
 _NUMBERS: Final = ("-1", "0", "1", "2", "5", "40", "239", "240", "2147483647", "2147483648", "9223372036854775807", "٣")
-_ENTRIES: Final = (
+_VALUES: Final = (
     *_NUMBERS,
     "orders-eu",
     "orders-eu 3",
@@ -120,7 +120,7 @@ def _changed_text(draw: Draw, content: bytes) -> bytes:
             case 1 if len(rows) > 1:
                 del rows[row]
             case _:
-                rows[row][at : at + 1] = [draw(st.sampled_from(_ENTRIES))]
+                rows[row][at : at + 1] = [draw(st.sampled_from(_VALUES))]
     if len(rows) > 2 and draw(st.booleans()):
         rows[1] = [str(len(rows) - 3)]
     return "\n".join(" ".join(row) for row in rows).encode()

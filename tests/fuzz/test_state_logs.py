@@ -66,10 +66,10 @@ def test_state_change_lines(content: bytes) -> None:
         for form in ("table", "json", "yaml"):
             run_command(["story", "t-0", "--log-dir", folder, "-o", form])
         run_command(["audit", "verify", "--log-dir", folder])
-        audit_lines(path, content)
+        read_as_audit(path, content)
 
 
-def audit_lines(path: Path, content: bytes) -> None:
+def read_as_audit(path: Path, content: bytes) -> None:
     """What the Spark job does with the lines, in two batches."""
     values: dict[str, list[bytes]] = {}
     for key, value in rows_of(path, 0, content.rfind(b"\n") + 1):

@@ -185,6 +185,32 @@ async def test_a_fetch_is_replication_only_for_a_replica_of_this_broker(replica:
         await fetching
 
 
+@pytest.mark.rule("AD-2")
+async def test_a_leader_without_a_method_for_followers_is_asked_as_by_consumers() -> None:
+    server = grpc.aio.server()
+    asked = list[int]()
+
+    async def fetch(data: bytes, _: object) -> bytes:
+        asked.append(METHOD_OF_REQUEST[FetchRequest].request.decode(data).replica_id)
+        response: bytes = METHOD_OF_REQUEST[FetchRequest].response.encode(FetchResponse(ErrorCode.NONE, ()))
+        return response
+
+    service, _, name = FETCH_PATH[1:].partition("/")
+    handlers = {name: grpc.unary_unary_rpc_method_handler(fetch)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    client = RpcClient()
+    try:
+        for _ in range(2):
+            request = FetchRequest(BrokerId(3), FETCH.partitions, 0, 1, 9)
+            assert await client.call(address, request, TIMEOUT_MS) == FetchResponse(ErrorCode.NONE, ())
+        assert asked == [3, 3]
+    finally:
+        await client.close()
+        await server.stop(0)
+
+
 @pytest.mark.rule("AD-1")
 async def test_control_requests_at_the_listener_for_clients_have_no_precedence() -> None:
     async with process(queued_max_requests=8) as misled:

@@ -62,6 +62,11 @@ class BrokerAgentServiceStub:
                 request_serializer=klamm_dot_v1_dot_broker__agent__pb2.FetchRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_broker__agent__pb2.FetchResponse.FromString,
                 _registered_method=True)
+        self.ReplicaFetch = channel.unary_unary(
+                '/klamm.v1.BrokerAgentService/ReplicaFetch',
+                request_serializer=klamm_dot_v1_dot_broker__agent__pb2.FetchRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_broker__agent__pb2.FetchResponse.FromString,
+                _registered_method=True)
         self.ListOffsets = channel.unary_unary(
                 '/klamm.v1.BrokerAgentService/ListOffsets',
                 request_serializer=klamm_dot_v1_dot_broker__agent__pb2.ListOffsetsRequest.SerializeToString,
@@ -124,6 +129,13 @@ class BrokerAgentServiceServicer:
 
     def Fetch(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplicaFetch(self, request, context):
+        """As Fetch, for followers, which do not wait behind consumers here.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -193,6 +205,11 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
             ),
             'Fetch': grpc.unary_unary_rpc_method_handler(
                     servicer.Fetch,
+                    request_deserializer=klamm_dot_v1_dot_broker__agent__pb2.FetchRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_broker__agent__pb2.FetchResponse.SerializeToString,
+            ),
+            'ReplicaFetch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplicaFetch,
                     request_deserializer=klamm_dot_v1_dot_broker__agent__pb2.FetchRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_broker__agent__pb2.FetchResponse.SerializeToString,
             ),
@@ -360,6 +377,33 @@ class BrokerAgentService:
             request,
             target,
             '/klamm.v1.BrokerAgentService/Fetch',
+            klamm_dot_v1_dot_broker__agent__pb2.FetchRequest.SerializeToString,
+            klamm_dot_v1_dot_broker__agent__pb2.FetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplicaFetch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.BrokerAgentService/ReplicaFetch',
             klamm_dot_v1_dot_broker__agent__pb2.FetchRequest.SerializeToString,
             klamm_dot_v1_dot_broker__agent__pb2.FetchResponse.FromString,
             options,

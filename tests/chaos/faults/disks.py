@@ -86,7 +86,7 @@ async def fsync_hangs_of_controller(on: Round) -> None:
 async def write_error_of_controller(on: Round) -> None:
     """The disk of its state-change log is full while it elects leaders."""
     controller, leader = await on.controller(), await on.leader(on.partition())
-    on.unlogged.add(controller)
+    on.expected.unlogged.add(controller)
     await asyncio.gather(
         _fail_calls(on.part("disk"), controller, "write_errno", errno.ENOSPC, (SESSION_S + 2, SESSION_S + 4)),
         kill_for(on.part("kill"), [leader], 1, SESSION_S),

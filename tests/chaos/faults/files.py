@@ -1,5 +1,6 @@
 """Files of a killed broker that are damaged or gone when it starts again, as after a crash of the machine."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,8 +8,10 @@ from broker_agent.log.record_batch import HEADER_SIZE, walk
 from tests.chaos.cluster import SESSION_S
 from tests.chaos.faults.registry import Round, fault
 
+_RECORDS = 120
+_HIGH_WATERMARKS = "replication-offset-checkpoint"
 _CHECKPOINTS = (
-    "replication-offset-checkpoint",
+    _HIGH_WATERMARKS,
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
     "leader-epoch-checkpoint",
@@ -57,12 +60,22 @@ class Victim:
 
 
 async def killed(on: Round, *, leader: bool | None = None) -> Victim:
-    """Kill the leader of a partition, or a follower (None: either), after it has a few segments."""
+    """Kill the leader of a partition, or a follower (None: either), after it has a few segments.
+
+    Its checkpoint has the high watermark of some of them, below which nothing may disappear unnoticed.
+    """
     partition = on.partition()
-    await on.until_acknowledged(150)
+    await on.until_acknowledged(_RECORDS)
     of_leader, *followers = await on.replicas(partition)
     is_leader = on.random.random() < 0.5 if leader is None else leader
     broker = of_leader if is_leader else on.random.choice(followers)
+    entry = re.compile(rf"^{re.escape(on.topic)} {partition} (\d+)$", re.MULTILINE)
+
+    async def checkpointed() -> bool:
+        checkpoint = (on.cluster.disk(broker) / _HIGH_WATERMARKS).read_text()
+        return any(int(offset) >= _RECORDS for offset in entry.findall(checkpoint))
+
+    await on.until(checkpointed, f"a high watermark of {on.topic}-{partition} in the checkpoint of {broker}")
     on.say(f"kill -9 {broker}, {'leader' if is_leader else 'follower'} of partition {partition}")
     await on.cluster.kill(broker)
     return Victim(on, broker, partition)

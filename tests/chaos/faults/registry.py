@@ -22,11 +22,20 @@ _POLL_S: Final = 0.2
 
 
 @dataclass
-class Round:
-    """A round while its fault happens. All choices come from `random`, so that the seed repeats them.
+class Expected:
+    """What an audit must find after faults of a cluster, and that is therefore no failure of a round.
 
-    `unlogged`: processes whose state-change log could not be written, in which the audit then finds a gap.
+    `unlogged`: processes whose state-change log could not be written, which leaves a gap. `was_restored`: ZooKeeper
+    was, so that epochs were used twice.
     """
+
+    unlogged: set[str] = field(default_factory=set)
+    was_restored: bool = False
+
+
+@dataclass
+class Round:
+    """A round while its fault happens. All choices come from `random`, so that the seed repeats them."""
 
     fault: str
     seed: int
@@ -34,8 +43,8 @@ class Round:
     client: AdminClient
     topic: str
     acks: Acknowledgements
-    choices: list[str] = field(default_factory=list)
-    unlogged: set[str] = field(default_factory=set)
+    expected: Expected
+    choices: list[str]
 
     def __post_init__(self) -> None:
         self.random = Random(f"{self.seed} {self.fault}")

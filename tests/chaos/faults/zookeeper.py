@@ -62,6 +62,7 @@ async def zookeeper_restored(on: Round) -> None:
     shutil.rmtree(data)
     shutil.copytree(backup, data)
     on.say("ZooKeeper restored")
+    on.expected.was_restored = True
     await on.cluster.start_all()
     await asyncio.sleep(SESSION_S)
     await recover(on)

@@ -159,3 +159,9 @@ async def test_brokers_with_different_listeners_are_logged_and_taken_over_all_th
     assert agent.agent.metadata.endpoint(BrokerId(2)) is None
     assert agent.agent.control.known_controller_epoch == 1
     await world.stop()
+
+
+@pytest.mark.rule("R4.13")
+def test_a_topic_that_is_named_many_times_is_described_once() -> None:
+    cache = MetadataCache()
+    assert [topic.name for topic in cache.describe_topics(("t", "u", "t", "t"))] == ["t", "u"]

@@ -14,6 +14,7 @@ from cluster.bounds import Number, Text, parse_number, shortened, why_not
 from cluster.request_bounds import check_of
 from cluster.requests.agents import AllocateProducerIdsRequest, AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState, LiveLeader
+from cluster.requests.data import MetadataRequest
 from cluster.rpc.codec import NOT_SENT
 from cluster.rpc.methods import METHOD_OF_REQUEST
 
@@ -147,3 +148,16 @@ def test_ids_and_epochs_of_brokers_are_bounded(request_: Struct, field: str) -> 
     violation = check_of(type(request_)).violation(request_)
     assert violation is not None
     assert violation.field == field
+
+
+@pytest.mark.rule("BD-1")
+def test_a_client_gets_fewer_items_into_a_request_than_a_controller() -> None:
+    names = tuple(str(n) for n in range(bounds.CLIENT_ITEMS.maximum + 1))
+    check = check_of(MetadataRequest)
+    assert check.accepts_all((MetadataRequest(names[1:]),))
+    violation = check.violation(MetadataRequest(names))
+    assert violation is not None
+    assert "at most 50000 items" in violation.why
+    states = tuple(state(n) for n in range(bounds.CLIENT_ITEMS.maximum + 1))
+    topics = (LeaderAndIsrTopicState("t", None, states),)
+    assert check_of(LeaderAndIsrRequest).accepts_all((LeaderAndIsrRequest(1, 1, -1, topics),))  # type: ignore[arg-type]

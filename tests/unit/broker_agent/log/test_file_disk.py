@@ -1,6 +1,8 @@
 """Work off the event loop: what the locks of its caller can rely on."""
 
 import asyncio
+import os
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -31,3 +33,18 @@ async def test_a_cancelled_task_ends_after_its_work() -> None:
         await task
     assert ended.is_set()
     disk.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_regular_file_is_an_error_and_does_not_block(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    disk = FileDisk(1)
+    try:
+        with pytest.raises(OSError, match="not a regular file.*leader-epoch-checkpoint"):
+            disk.read_file(str(path))
+    finally:
+        disk.close()
