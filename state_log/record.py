@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.errors import DECODE_ERRORS
 from cluster.partition import TopicPartition
+from cluster.process.files import first_line
 
 STATE_CHANGE_VERSION: Final = 2
 """Of the lines that are written. Those of version 1 are read as well: they have a part of the fields."""
@@ -217,7 +218,7 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     try:
         record = _decoder.decode(line)
     except DECODE_ERRORS as error:
-        return MalformedLine(line, str(error))
+        return MalformedLine(line, first_line(error))
     # The pattern is rare, a look at every number of every record would cost more than decoding it.
     if _LONG_NUMBER.search(line) and _is_too_large(msgspec.to_builtins(record)):
         return MalformedLine(line, "a number has more than 64 bits")

@@ -16,7 +16,7 @@ CHUNK_BYTES: Final = 1 << 17
 async def read_lines(path: Path | None) -> AsyncIterator[list[bytes]]:
     """Lines of a file, or of stdin with None, without their newlines; the last one may lack its own.
 
-    Raises ConfigError when the file cannot be read.
+    Raises ConfigError when it cannot be read.
     """
     rest = b""
     async for chunk in _file_chunks(path) if path is not None else _stdin_chunks():
@@ -41,11 +41,29 @@ async def _file_chunks(path: Path) -> AsyncIterator[bytes]:
 
 async def _stdin_chunks() -> AsyncIterator[bytes]:
     descriptor = sys.stdin.fileno()
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        while chunk := os.read(descriptor, CHUNK_BYTES):
+    try:
+        async for chunk in _waited_for(descriptor) if _may_wait(descriptor) else _at_once(descriptor):
             yield chunk
             await asyncio.sleep(0)
-        return
+    except OSError as error:
+        raise ConfigError([f"standard input: cannot be read: {error.strerror}"]) from error
+
+
+def _may_wait(descriptor: int) -> bool:
+    """Whether what is read comes from somebody who may be slow.
+
+    The event loop cannot wait for anything else, /dev/null included, as under cron and systemd.
+    """
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+async def _at_once(descriptor: int) -> AsyncIterator[bytes]:
+    while chunk := os.read(descriptor, CHUNK_BYTES):
+        yield chunk
+
+
+async def _waited_for(descriptor: int) -> AsyncIterator[bytes]:
     if os.isatty(descriptor):
         # A separate open file description: making the shell's non-blocking would make stdout non-blocking too.
         descriptor = os.open(os.ttyname(descriptor), os.O_RDONLY | os.O_NOCTTY)
@@ -59,6 +77,5 @@ async def _stdin_chunks() -> AsyncIterator[bytes]:
     try:
         while chunk := await reader.read(CHUNK_BYTES):
             yield chunk
-            await asyncio.sleep(0)
     finally:
         transport.close()

@@ -45,7 +45,7 @@ def fuzz(*, examples: int) -> Callable[[Callable[..., None]], Callable[..., None
             try:
                 while True:
                     bounded(*args, **kwargs)
-                    if time.monotonic() - started >= _seconds():
+                    if time.monotonic() - started >= fuzz_seconds():
                         break
             finally:
                 done.seconds += time.process_time() - used
@@ -55,6 +55,7 @@ def fuzz(*, examples: int) -> Callable[[Callable[..., None]], Callable[..., None
     return decorate
 
 
-def _seconds() -> float:
+def fuzz_seconds() -> float:
+    """For how long each target looks for new inputs in this run."""
     # The profile of tests/conftest.py: only the deep suite looks for new examples.
     return 0.0 if settings.default.derandomize else float(os.environ.get(SECONDS_VARIABLE, _DEFAULT_SECONDS))

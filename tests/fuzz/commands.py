@@ -1,5 +1,6 @@
 """Runs `klamm …` in this process: whatever it is given, it ends with a message, never with a traceback."""
 
+import os
 from collections.abc import Sequence
 
 from typer.testing import CliRunner, Result
@@ -11,9 +12,10 @@ from tests.fuzz.cluster_under_fire import FuzzError
 NOBODY_THERE = ("--bootstrap", "127.0.0.1:1", "--timeout", "0.1")
 
 
-def run_command(arguments: Sequence[str], stdin: bytes = b"") -> Result:
-    """Run a command. Raises FuzzError if it ends with an exception for which `klamm` has no message."""
-    result = CliRunner().invoke(app, list(arguments), input=stdin)
+def run_command(arguments: Sequence[str]) -> Result:
+    """Run a command without input. Raises FuzzError if it ends with an exception for which `klamm` has no message."""
+    with open(os.devnull, "rb") as stdin:
+        result = CliRunner().invoke(app, list(arguments), input=stdin)
     error = result.exception
     expected = isinstance(error, SystemExit | ClusterError) or (isinstance(error, OSError) and error.errno is not None)
     if error is not None and not expected:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from launcher.__main__ import app
@@ -97,6 +97,7 @@ def command_lines(draw: Draw) -> tuple[tuple[str, ...], list[str]]:
 
 @fuzz(examples=80)
 @given(command_lines())
+@example((("produce",), ["t"]))
 def test_command_lines(line: tuple[tuple[str, ...], list[str]]) -> None:
     count_case("command lines")
     path, arguments = line
@@ -135,6 +136,8 @@ def test_files_of_commands(data: st.DataObject) -> None:
 
 @fuzz(examples=60)
 @given(documents([_CLUSTER]))
+@example(b'{"version": 1, "zookeeper": "\x80", "members": [], "settings": {}}')
+@example(b'{"version": 1, "zookeeper": "z", "members": [], "settings": ' + b"[" * 5000)
 def test_cluster_files(content: bytes) -> None:
     count_case("cluster files")
     with tempfile.TemporaryDirectory() as folder:

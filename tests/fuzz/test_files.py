@@ -109,7 +109,7 @@ def _changed(draw: Draw, path: str, content: bytes) -> bytes:
 
 @st.composite
 def _changed_text(draw: Draw, content: bytes) -> bytes:
-    """Lines with other words, more lines or fewer; mostly with the right count."""
+    """Lines with other entries, more lines or fewer; mostly with the right count."""
     rows = [line.split(" ") for line in content.decode().split("\n")]
     for _ in range(draw(st.integers(1, 3))):
         row = draw(st.integers(0, len(rows) - 1))

@@ -1,10 +1,11 @@
 """State-change logs with lines that are nearly right: everything that reads them gets through."""
 
+import json
 import tempfile
 from functools import cache
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from audit.rules import check_values
@@ -36,8 +37,6 @@ def sound_lines() -> tuple[bytes, ...]:
 
 @cache
 def decoded_lines() -> list[object]:
-    import json
-
     return [json.loads(line) for line in sound_lines()]
 
 
@@ -54,6 +53,8 @@ def logs(draw: Draw) -> bytes:
 
 @fuzz(examples=60)
 @given(logs())
+@example(b'{"topic":"t\xff"}\n')
+@example(b'{"topic":' + b"[" * 5000 + b"\n")
 def test_state_change_lines(content: bytes) -> None:
     count_case("state change lines")
     with tempfile.TemporaryDirectory() as folder:
@@ -83,6 +84,7 @@ def read_as_audit(path: Path, content: bytes) -> None:
 
 @fuzz(examples=300)
 @given(documents(decoded_lines()) | st.binary(max_size=60))
+@example(b'{"kind":"%b"}' % (b"a" * 5000))
 def test_single_state_change_lines(line: bytes) -> None:
     count_case("single state change lines")
     record = decode_line(line)

@@ -150,6 +150,12 @@ def test_a_line_that_nobody_can_keep_is_malformed(field: str) -> None:
     assert isinstance(decode_line(line.encode()), MalformedLine)
 
 
+def test_why_a_line_is_malformed_is_shorter_than_the_line() -> None:
+    malformed = decode_line(b'{"kind":"%b"}' % (b"a" * 100_000))
+    assert isinstance(malformed, MalformedLine)
+    assert len(malformed.why) < 300
+
+
 def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
     assert utc_text(0) == "1970-01-01 00:00:00.000"
     assert utc_text(10**18) == f"{10**18} ms"
