@@ -1,5 +1,6 @@
 """Fixtures that several kinds of tests share: a real ZooKeeper, started once and only when a test asks."""
 
+import gc
 import itertools
 import os
 import signal
@@ -18,6 +19,13 @@ from tests.rule_coverage import RuleCoverage
 TEST_SERVER = ServerSettings(tick_time_ms=200, min_session_timeout_ms=500, max_session_timeout_ms=60_000)
 
 _chroots = itertools.count()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collect_garbage() -> Iterator[None]:
+    """Descriptors of worlds in reference cycles do not add up: above 1,024 py4j's select() fails and Spark hangs."""
+    yield
+    gc.collect()
 
 
 def pytest_configure(config: pytest.Config) -> None:
