@@ -32,6 +32,9 @@ def copy_of(context: ControllerContext, topics: Iterable[str]) -> ControllerCont
     postponed = [topic for topic in names if topic in context.deletions_postponed]
     copy.apply(changes.DeletionsQueued(tuple(queued), tuple(postponed)))
     copy.apply(changes.DeletionsIneligible(frozenset(context.topics_ineligible_for_deletion.intersection(names))))
+    # After the leaderships, which would release them.
+    for broker, report in context.damage_reports.items():
+        copy.apply(changes.DamagedReplicasReported(broker, report.broker_epoch, report.held))
     return copy
 
 
@@ -44,8 +47,6 @@ def _copy_brokers(context: ControllerContext, copy: ControllerContext) -> None:
         copy.apply(changes.BrokerShuttingDown(leaving, epochs[leaving], context.shutting_down_since[leaving]))
     for broker, partitions in context.offline_directories.items():
         copy.apply(changes.OfflineReplicasReported(broker, frozenset(partitions)))
-    for broker, report in context.damage_reports.items():
-        copy.apply(changes.DamagedReplicasReported(broker, report.broker_epoch, report.held))
 
 
 def _copy_replica_states(
