@@ -59,7 +59,7 @@ _SUMMARIES: Final = {
     "consume": "Print the records of a topic to stdout, one per line, and follow new ones until Ctrl-C.",
     "story": "Show the history of one partition: its leaders, and every recorded change with its cause.",
     "topics": "Create, list, describe, alter and delete topics.",
-    "cluster": "Describe the cluster, check its health.",
+    "cluster": "Describe the cluster, check its health, recover it.",
     "brokers": "List, describe, configure and shut down brokers.",
     "reassign": "Move partitions between brokers, with the JSON files of kafka-reassign-partitions.",
     "elect": "Trigger preferred or unclean leader elections.",

@@ -25,6 +25,7 @@ READS = {
 CHANGES = {
     "brokers alter",
     "brokers shutdown",
+    "cluster recover",
     "elect preferred",
     "elect unclean",
     "features disable",
