@@ -47,6 +47,9 @@ from cluster.requests.agents import (
     AlterPartitionResult,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+    DamagedReplicaResult,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
 )
 from cluster.requests.context import RequestContext
 from cluster.requests.control import (
@@ -290,16 +293,26 @@ class PlayedController:
         """When each was received, in seconds of the loop's time."""
         self.shutdown_answers: list[ControlledShutdownResponse | None] = []
         """What the next ones are answered: None, not at all; the rest, that nothing remains."""
+        self.damaged: dict[BrokerId, set[TopicPartition]] = {}
+        """Replicas that brokers have reported as damaged."""
 
     async def handle(self, _: RequestContext, request: Any) -> Any:
         if isinstance(request, ControlledShutdownRequest):
             return await self._answer_shutdown(request)
+        if isinstance(request, ReportDamagedReplicasRequest):
+            return self._answer_report(request)
         assert isinstance(request, AlterPartitionRequest)
         self.requests.append(request)
         if self.top_level is not ErrorCode.NONE:
             return AlterPartitionResponse(self.top_level)
         answers = [self.answer(item) for item in request.partitions]
         return AlterPartitionResponse(ErrorCode.NONE, tuple(a for a in answers if a is not None))
+
+    def _answer_report(self, request: ReportDamagedReplicasRequest) -> ReportDamagedReplicasResponse:
+        reported = [TopicPartition(replica.topic_name, replica.partition_index) for replica in request.replicas]
+        self.damaged.setdefault(request.broker_id, set()).update(reported)
+        results = tuple(DamagedReplicaResult(*tp, ErrorCode.NONE) for tp in reported)
+        return ReportDamagedReplicasResponse(ErrorCode.NONE, results)
 
     async def _answer_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         self.shutdown_requests.append((asyncio.get_running_loop().time(), request))

@@ -1,4 +1,4 @@
-"""Every metric of a controller and of an agent, as Kafka's dashboards look for them: domain, type, name and labels."""
+"""Every metric of a controller and of an agent: domain, type, name and labels; most as Kafka's dashboards ask for."""
 
 from typing import Final
 
@@ -13,6 +13,7 @@ SESSION: Final = {
         "ZooKeeperExpiresPerSec",
     ),
     "kafka.server:type=ZooKeeperClientMetrics": ("ZooKeeperRequestLatencyMs",),
+    "klamm.zookeeper:type=Client": ("Requests", "RoundTrips"),
 }
 REQUESTS: Final = {
     "kafka.network:type=RequestMetrics,request": (
@@ -30,6 +31,7 @@ REQUESTS: Final = {
     "kafka.network:type=RequestChannel": ("RequestQueueSize", "ResponseQueueSize"),
     "kafka.network:type=SocketServer": ("MemoryPoolUsed", "MemoryPoolAvailable"),
     "kafka.server:type=socket_server_metrics": ("connection_count",),
+    "klamm.network:type=Admission,kind": ("RefusedRequestsPerSec", "HandledRequests", "OpenRequests"),
 }
 CONTROLLER: Final = (
     SESSION
@@ -72,6 +74,14 @@ CONTROLLER: Final = (
         "kafka.controller:type=ControllerChannelManager": ("TotalQueueSize",),
         "kafka.controller:type=ControllerChannelManager,broker_id": ("QueueSize", "RequestRateAndQueueTimeMs"),
         "kafka.server:type=MetadataLoader": ("CurrentControllerId",),
+        "klamm.controller:type=Failover": (
+            "LoadMs",
+            "ReplicaMachineMs",
+            "PartitionMachineMs",
+            "SentMs",
+            "FirstAcknowledgementMs",
+            "LastAcknowledgementMs",
+        ),
     }
 )
 _OF_TOPICS: Final = (

@@ -85,15 +85,25 @@ class Drill:
         for broker in BROKERS:
             if broker not in self.alive:
                 await asyncio.sleep(6.5)
-                await self.world.agents[broker].start()
-                self.alive.add(broker)
-                await self.elect()
+                await self.restart_broker(broker)
+
+    async def restart_broker(self, broker: int) -> None:
+        process = self.world.agents[broker]
+        await process.start()
+        if process.agent.registration.has_damaged_replicas:
+            await until(lambda: TP in self.world.controller.damaged.get(process.id, ()))
+        self.alive.add(broker)
+        await self.elect()
 
     async def elect(self) -> None:
         state = self.world.states[TP]
         live = [broker for broker in state.isr if broker in self.alive]
         if not live:
             return
+        damaged = self.world.controller.damaged
+        # As the controller does: a damaged replica leaves the ISR if another member is online (D-40).
+        live = [broker for broker in live if TP not in damaged.get(broker, ())] or live
+        damaged.clear()
         leader = self.random.choice(live)
         self.world.decide(leader, live, replicas=BROKERS)
         alive = sorted(self.alive)
