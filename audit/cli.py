@@ -3,8 +3,9 @@
 The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -21,7 +22,7 @@ app = typer.Typer(
 
 
 def _epilog(example: str) -> str:
-    return f"Example:\n  {example}\nExit codes: 0 clean; 1 the audit failed; 2 wrong usage; 3 findings."
+    return f"Example:\n  {example}\nExit codes: 0 clean; 1 the audit failed; 2 wrong usage; 3 findings; 4 incomplete."
 
 
 LogDirOption = Annotated[
@@ -85,22 +86,35 @@ def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
 
 
 def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None:
-    from audit.report import read_findings  # noqa: PLC0415
+    from audit.report import CLEAN, FINDINGS, read_findings, read_quarantine  # noqa: PLC0415
 
+    findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
     if form is not Format.TABLE:
-        write_document({**msgspec.to_builtins(result), "output": str(output)}, form)
+        document = {**msgspec.to_builtins(result), "output": str(output)}
+        write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
     else:
-        typer.echo(f"verdict      {result.verdict}")
-        typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
-        typer.echo(f"quarantined  {result.quarantined}")
-        for rule, count in result.findings.items():
-            typer.echo(f"  {count:>6}  {rule}")
-        for found in read_findings(output, limit):
-            where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-            typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
-            for cause in found["causes"]:
-                typer.echo(f"    {cause}")
-    raise typer.Exit(ExitCode.FINDINGS if result.verdict != "clean" else ExitCode.OK)
+        _show_table(result, findings, malformed)
+    codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
+    raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
+
+
+def _show_table(
+    result: "AuditResult", findings: Sequence[Mapping[str, Any]], malformed: Sequence[Mapping[str, Any]]
+) -> None:
+    typer.echo(f"verdict      {result.verdict}")
+    typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
+    typer.echo(f"quarantined  {result.quarantined}")
+    for gap in result.incomplete:
+        typer.echo(f"incomplete   {gap.what}: {gap.why}")
+    for rule, count in result.findings.items():
+        typer.echo(f"  {count:>6}  {rule}")
+    for found in findings:
+        where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
+        typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
+        for cause in found["causes"]:
+            typer.echo(f"    {cause}")
+    for line in malformed:
+        typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
 
 
 def _progress(result: "AuditResult") -> None:

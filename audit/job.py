@@ -20,15 +20,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, from_json
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.state import GroupStateTimeout
 
+from audit.batch import BUCKETS, judge_batch
 from audit.interrupts import deferred_interrupts
+from audit.output_folder import OutputFolder
 from audit.report import AuditResult, read_result
-from audit.rules import STATE, check
-from audit.schema import OUTCOME, TABLES
 from audit.source import FORMAT, StateChangeSource
 from cluster.errors import ClusterError
 from state_log.writer import write_audited
@@ -163,38 +161,23 @@ def _start(
     spark: SparkSession, log_dirs: Sequence[Path], output: Path, *, trigger_seconds: float | None, tasks: int
 ) -> StreamingQuery:
     """`trigger_seconds` None: read the present logs and stop."""
-    values = (
+    rows = (
         spark.readStream.format(FORMAT)
         .option("directories", json.dumps([str(path.resolve()) for path in log_dirs]))
         .option("max_bytes", str(_BATCH_BYTES))
         .option("tasks", str(tasks))
+        .option("buckets", str(BUCKETS))
         .load()
     )
-    outcomes = values.groupBy("key").applyInPandasWithState(
-        check, OUTCOME, STATE, "append", GroupStateTimeout.NoTimeout
-    )
+    folder = OutputFolder(output)
     writer = (
-        outcomes.writeStream.outputMode("append")
+        rows.writeStream.outputMode("append")
         .option("checkpointLocation", str(output / "checkpoint"))
-        .foreachBatch(lambda frame, number: _write_batch(frame, number, output))
+        .foreachBatch(lambda frame, number: judge_batch(frame, number, folder, tasks))
     )
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{trigger_seconds} seconds").start()
-
-
-def _write_batch(outcomes: DataFrame, number: int, output: Path) -> None:
-    outcomes = outcomes.persist()
-    try:
-        # The table of findings is there even while it is empty, so that its readers need not ask.
-        present = {"findings", *(row["what"] for row in outcomes.select("what").distinct().collect())}
-        for table, schema in TABLES.items():
-            if table in present:
-                rows = outcomes.where(col("what") == table).select(from_json("value", schema).alias("row"))
-                target = str(output / table / f"batch={number:09d}")
-                rows.select("row.*").coalesce(1).write.mode("overwrite").parquet(target)
-    finally:
-        outcomes.unpersist()
 
 
 def _follow(
@@ -213,25 +196,18 @@ def _follow(
 
 def _tell_writers(output: Path) -> None:
     """Leave word beside the logs how much of them is judged, so that their retention may delete it."""
-    number = _last_committed(output)
-    if number < 0:
+    commit = OutputFolder(output).last_commit()
+    if commit is None:
         return
     by_directory: dict[Path, dict[str, int]] = {}
-    for name, taken in committed_offset(output, number).items():
+    for name, end in commit.taken.values():
         path = Path(name)
-        by_directory.setdefault(path.parent, {})[path.name] = taken
-    for directory, offsets in sorted(by_directory.items()):
+        by_directory.setdefault(path.parent, {})[path.name] = end
+    for directory, ends in sorted(by_directory.items()):
         if directory.is_dir() and os.access(directory, os.W_OK):
-            write_audited(directory, offsets)
+            write_audited(directory, ends)
 
 
 def _last_committed(output: Path) -> int:
-    commits = output / "checkpoint" / "commits"
-    return max((int(path.name) for path in commits.glob("[0-9]*")), default=-1)
-
-
-def committed_offset(output: Path, number: int) -> dict[str, int]:
-    """The offset at the end of a batch, from Spark's checkpoint: a version line, a metadata line, then sources."""
-    lines = (output / "checkpoint" / "offsets" / str(number)).read_text().splitlines()
-    offset: dict[str, int] = json.loads(lines[2])
-    return offset
+    commit = OutputFolder(output).last_commit()
+    return -1 if commit is None else commit.batch

@@ -1,8 +1,7 @@
-"""What an audit found so far, read from its output folder without Spark."""
+"""What an audit has found so far, read from its output folder without Spark."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,21 +9,34 @@ import msgspec
 import pyarrow.dataset
 from msgspec import Struct
 
+from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
+from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
+from audit.findings import FOUND
+from audit.output_folder import Commit, OutputFolder
 from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.record import LoggedStateChange
 
-MISSING_RECORDS: Final = "missing-records"
+CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
+_NAMED_MAX: Final = 20
 _OF_CAUSES: Final = (
-    *("v", "node", "incarnation", "seq", "at_ms", "kind"),
-    *("cause", "controller_epoch", "request_id", "principal", "peer"),
+    *("v", "node", "incarnation", "seq", "at_ms", "kind", "controller_epoch", "request_id", "principal", "peer"),
+    *("cause_event", "cause_id", "cause_controller", "cause_controller_epoch"),
 )
 """What it takes to find out what led to a record."""
 
 
-class AuditResult(Struct, frozen=True):
-    """The sum over every run on the same output; `findings` counts by rule id.
+class Gap(Struct, frozen=True):
+    """Something that was not read or not understood: `what` names it, `why` says more."""
 
-    `expected` is the sum over all incarnations of last number + 1; fewer `records` are a finding of their own.
+    what: str
+    why: str
+
+
+class AuditResult(Struct, frozen=True):
+    """The sum over every run on the same output. `findings` counts by rule id.
+
+    `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
+    `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read.
     """
 
     verdict: str
@@ -32,68 +44,88 @@ class AuditResult(Struct, frozen=True):
     expected: int
     quarantined: int
     findings: dict[str, int]
+    incomplete: tuple[Gap, ...]
     incarnations: int
 
 
-class IncarnationProgress(Struct, frozen=True):
-    """One incarnation as far as the audit has read it: its last number, and how many of its records there were."""
-
-    node: str
-    incarnation: str
-    last_seq: int
-    records: int
-
-
-def read_result(output: Path) -> AuditResult:
-    """The verdict on everything that was read so far; an audit of nothing is clean."""
-    findings = Counter(row["rule"] for row in rows(output, "findings", ["rule"]))
-    read = read_incarnations(output)
-    records = sum(i.records for i in read)
-    expected = sum(i.last_seq + 1 for i in read)
-    if records != expected:
-        findings[MISSING_RECORDS] += 1
+def read_result(output: Path, expected_nodes: Sequence[str] = ()) -> AuditResult:
+    """The verdict on everything that was read so far. Raises OutputError."""
+    folder = OutputFolder(output)
+    commit = folder.last_commit()
+    state = cluster_state(folder, commit)
+    findings = Counter(finding["rule"] for finding in findings_of(folder))
+    gaps = tuple(_gaps(folder, commit, state, expected_nodes))
     return AuditResult(
-        verdict="findings" if findings else "clean",
-        records=records,
-        expected=expected,
-        quarantined=sum(1 for _ in rows(output, "quarantine", ["offset"])),
+        verdict=FINDINGS if findings else INCOMPLETE if gaps else CLEAN,
+        records=0 if commit is None else commit.records,
+        expected=sum(log.next_seq for log in state.incarnations.values()),
+        quarantined=0 if commit is None else commit.quarantined,
         findings=dict(sorted(findings.items())),
-        incarnations=len(read),
+        incomplete=gaps,
+        incarnations=len(state.incarnations),
     )
 
 
-def read_incarnations(output: Path) -> list[IncarnationProgress]:
-    """The newest state of each incarnation, sorted by node and incarnation."""
-    newest: dict[tuple[str, str], IncarnationProgress] = {}
-    for row in rows(output, "incarnations"):
-        now = IncarnationProgress(row["node"], row["incarnation"], row["last_seq"], row["records"])
-        key = (now.node, now.incarnation)
-        known = newest.get(key)
-        if known is None or (now.last_seq, now.records) > (known.last_seq, known.records):
-            newest[key] = now
-    return [newest[key] for key in sorted(newest)]
+def cluster_state(folder: OutputFolder, commit: Commit | None) -> ClusterState:
+    """What is known of nodes and controllers."""
+    files = [] if commit is None else [state.file for state in commit.buckets.values() if state.file is not None]
+    return decode_state(folder.read_state(files[0])) if files else ClusterState()
+
+
+def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
+    """All findings, by rule and subject; of each the last version, unless it was withdrawn."""
+    latest = {(row["rule"], row["subject"]): row for row in folder.rows(FINDINGS_TABLE)}
+    return [latest[name] for name in sorted(latest) if latest[name]["status"] == FOUND]
 
 
 def read_findings(output: Path, limit: int) -> list[dict[str, Any]]:
-    """The first findings, in the order in which they were found; `causes` says what led to each of their records."""
-    findings = list(islice(rows(output, "findings"), limit))
-    origins = _origins(output, findings)
+    """The first findings; `causes` says what led to each of their records."""
+    folder = OutputFolder(output)
+    findings = findings_of(folder)[:limit]
+    origins = _origins(folder, findings)
     for finding in findings:
         finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
     return findings
 
 
-def _origins(output: Path, findings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def read_quarantine(output: Path, limit: int) -> list[dict[str, Any]]:
+    """The first malformed lines: file, offset, size, beginning and reason of each."""
+    rows = OutputFolder(output).rows(QUARANTINE_TABLE)
+    return [row for row, _ in zip(rows, range(limit), strict=False)]
+
+
+def _gaps(
+    folder: OutputFolder, commit: Commit | None, state: ClusterState, expected_nodes: Sequence[str]
+) -> Iterator[Gap]:
+    if commit is None or not commit.records:
+        yield Gap("records", "no record was read: is this the folder of the state-change logs?")
+    if commit is not None and commit.quarantined:
+        files = Counter(row["file"] for row in folder.rows(QUARANTINE_TABLE, ["file"]))
+        for file, _ in files.most_common(_NAMED_MAX):
+            yield Gap(file, f"{files[file]} malformed lines; see the table 'quarantine'")
+    for name, log in sorted(state.incarnations.items()):
+        if log.missing and log.missing[0][0] == 0:
+            yield Gap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later")
+    present = {name.partition("/")[0] for name in state.incarnations}
+    wanted = {f"broker-{broker}": f"{record} names it as live" for broker, record in state.brokers.items()}
+    for controller in () if commit is None else commit.controllers:
+        wanted[f"controller-{controller}"] = "agents carried out its requests"
+    wanted |= dict.fromkeys(expected_nodes, "it was expected")
+    for node in sorted(set(wanted) - present):
+        yield Gap(node, f"there is no log of this node, though {wanted[node]}")
+
+
+def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Of the records that these findings name: the request or event that each goes back to, as a text."""
     wanted = {name for finding in findings for name in finding["records"]}
     topics = sorted({finding["topic"] for finding in findings if finding["topic"] is not None})
     if not topics:
         return {}
-    timelines = rows(output, "timelines", _OF_CAUSES, pyarrow.dataset.field("topic").isin(topics))
+    rows = folder.rows(RECORDS_TABLE, _OF_CAUSES, pyarrow.dataset.field("topic").isin(topics))
     named: list[LoggedStateChange] = []
     asked: list[LoggedStateChange] = []
-    for row in timelines:
-        record = msgspec.convert(_without_nulls(row), LoggedStateChange)
+    for row in rows:
+        record = msgspec.convert(_nested(row), LoggedStateChange)
         if record.reference in wanted:
             named.append(record)
         if record.principal is not None:
@@ -103,26 +135,8 @@ def _origins(output: Path, findings: Sequence[Mapping[str, Any]]) -> dict[str, s
     return {reference: text for reference, text in texts if text is not None}
 
 
-def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _without_nulls(value) if isinstance(value, dict) else value
-        for name, value in row.items()
-        if value is not None
-    }
-
-
-def rows(
-    output: Path, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
-) -> Iterator[dict[str, Any]]:
-    """Rows of one table of the output, batch by batch; none where the table was never written.
-
-    Only batches that were written to their end count: Spark marks those. Columns that a batch of an earlier version
-    does not have are left out of its rows.
-    """
-    for batch in sorted((output / table).glob("batch=*")):
-        if not (batch / "_SUCCESS").exists():
-            continue
-        dataset = pyarrow.dataset.dataset(batch, format="parquet")
-        present = None if columns is None else [name for name in columns if name in dataset.schema.names]
-        for part in dataset.to_batches(columns=present, filter=where):
-            yield from part.to_pylist()
+def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as a record has it: without nulls, and the fields of its cause together."""
+    found = {name: value for name, value in row.items() if value is not None and not name.startswith("cause_")}
+    cause = {name[6:]: v for name, v in row.items() if v is not None and name.startswith("cause_")}
+    return {**found, "cause": cause} if "event" in cause else found

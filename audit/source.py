@@ -1,51 +1,72 @@
-"""A Spark data source that tails trees of state-change logs by byte offsets.
+"""A Spark data source that tails state-change logs: each line exactly once, in blocks of columns.
 
-An offset is a map from file to the bytes taken of it, always the end of a line, so a torn tail stays for a
-later batch and each line is read exactly once: the same two offsets always give the same lines. (Spark's own
-file source reads a file once and never sees what is appended to it afterwards.)
+Spark's own file source reads a file once and never sees what is appended to it afterwards. Offsets are the positions of
+`audit.log_files`. Rows are (bucket, what, data), few and large: no record is a row of the JVM.
 
-Rows are (key, value). Values are JSON; keys say whom they concern:
-`partition/<topic>/<partition>` a record of that partition, `controller-epochs` a record of a controller's epoch,
-`incarnation/<node>/<incarnation>` a segment of consecutive lines, `quarantine/<file>` a line that is no record.
+- `records`: a batch of `audit.columns.RECORDS`, in Arrow's stream format. The bucket follows from the key; records that
+  concern no partition are in the last one.
+- `lines`: what the lines of one file were, as `ReadRange`, in the last bucket.
 """
 
+import gc
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy
 import pyarrow
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from audit.columns import RECORDS, decode_block, to_columns
+from audit.log_files import LogFiles, Position, Range, advance, ends, ranges
 from audit.schema import SOURCE
-from state_log.chain import ChainSegment, extend
-from state_log.reader import find_segments, numbered_lines
-from state_log.record import Kind, LoggedStateChange, MalformedLine, by_partition, decode_line
+from audit.vectors import keys
+from state_log.chain import ChainSegment, extend_many
+from state_log.record import LoggedStateChange, MalformedLine
 
 FORMAT: Final = "klamm-state-changes"
-PARTITION, CONTROLLER_EPOCHS, INCARNATION, QUARANTINE = "partition", "controller-epochs", "incarnation", "quarantine"
-
-_ROWS_PER_BATCH: Final = 10_000
-_TAIL_BYTES: Final = 1 << 16
-
-Row = tuple[str, bytes]
+RECORDS_ROW, LINES_ROW = "records", "lines"
+_BLOCK_BYTES: Final = 1 << 20
+"""Lines decoded at a time: what fits into the processor's cache is decoded twice as fast."""
+_SHOWN_BYTES: Final = 1000
+QUARANTINED_MAX: Final = 1000
+"""Malformed lines of one range that are kept one by one; the others are counted."""
 
 
 class QuarantinedLine(msgspec.Struct, frozen=True):
-    """A line that is no record; bytes that are no text are escaped. `offset` is where it begins, in bytes."""
+    """A line that is no record. `offset`: where it begins in the file; `line`: its beginning, bytes that are no text
+    escaped.
+    """
 
     file: str
     offset: int
+    size: int
     line: str
     why: str
 
 
+class ReadRange(msgspec.Struct, frozen=True):
+    """The lines of a range of a file, up to byte `end`; `lines`: the first of the `quarantined` (malformed) ones."""
+
+    log: str
+    file: str
+    end: int
+    records: int
+    quarantined: int
+    segments: tuple[ChainSegment, ...]
+    lines: tuple[QuarantinedLine, ...]
+
+
 class StateChangeSource(DataSource):
-    """Options: `directories` (a JSON list of folders, searched in depth), `max_bytes` of a batch, its `tasks`."""
+    """Options: `directories` (a JSON list of folders, searched in depth), `max_bytes` of a batch, its `tasks`, the
+    number of `buckets`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -56,149 +77,185 @@ class StateChangeSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "StateChangeReader":  # noqa: N802
         directories = [Path(name) for name in json.loads(self.options["directories"])]
-        return StateChangeReader(directories, int(self.options["max_bytes"]), int(self.options["tasks"]))
+        numbers = (int(self.options[name]) for name in ("max_bytes", "tasks", "buckets"))
+        return StateChangeReader(directories, *numbers)
 
 
 @dataclass
-class LogRanges(InputPartition):
-    """What one task reads: (file, first byte, byte after the last)."""
+class TaskRanges(InputPartition):
+    """What one task reads."""
 
-    ranges: Sequence[tuple[str, int, int]]
+    ranges: Sequence[Range]
 
 
 class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches by file sizes on the driver; reads them in tasks. Method names are Spark's."""
 
-    def __init__(self, directories: Sequence[Path], max_bytes: int, tasks: int) -> None:
-        self._directories = directories
-        self._max_bytes = max_bytes
-        self._tasks = tasks
-        self._stop_at: dict[str, int] | None = None
+    def __init__(self, directories: Sequence[Path], max_bytes: int, tasks: int, buckets: int) -> None:
+        self._files = LogFiles(directories)
+        self._max_bytes, self._tasks, self._buckets = max_bytes, tasks, buckets
+        self._stop_at: dict[str, Position] | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Position]:  # noqa: N802
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxBytes(self._max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._stop_at = _line_ends(self._directories)
+        self._stop_at = advance({}, ends(self._files.logs(), {}), None)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Where the next batch ends. Files are taken in the order of their names, a file before its successor."""
-        available = _line_ends(self._directories) if self._stop_at is None else self._stop_at
+    def latestOffset(self, start: dict[str, Position], limit: ReadLimit) -> dict[str, Position]:  # noqa: N802
+        """Where the next batch ends."""
+        begin = _positions(start)
         budget = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        end = {name: taken for name, taken in start.items() if not _was_deleted(name)}
-        for name, last in available.items():
-            first = start.get(name, 0)
-            if last <= first:
-                continue
-            if budget is not None and last - first > budget:
-                end[name] = _line_end(Path(name), first, first + budget, last)
-                break
-            end[name] = last
-            budget = None if budget is None else budget - (last - first)
-        return end
+        end = advance(begin, ends(self._files.logs(), begin), budget)
+        if self._stop_at is None:
+            return end
+        return {log: min(end[log], self._stop_at[log]) for log in end if log in self._stop_at} | {
+            log: position for log, position in begin.items() if log not in self._stop_at
+        }
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[LogRanges]:
+    def partitions(self, start: dict[str, Position], end: dict[str, Position]) -> list[TaskRanges]:
         """Ranges spread over the tasks, the largest first to the one with least to do."""
-        ranges = [(name, start.get(name, 0), last) for name, last in end.items() if last > start.get(name, 0)]
-        shares: list[list[tuple[str, int, int]]] = [[] for _ in range(min(self._tasks, len(ranges)))]
+        wanted = ranges(self._files.logs(), _positions(start), _positions(end))
+        shares: list[list[Range]] = [[] for _ in range(min(self._tasks, len(wanted)))]
         sizes = [0] * len(shares)
-        for name, first, last in sorted(ranges, key=lambda r: (r[1] - r[2], r[0])):
+        for part in sorted(wanted, key=lambda r: (r.first - r.end, r.path)):
             least = sizes.index(min(sizes))
-            shares[least].append((name, first, last))
-            sizes[least] += last - first
-        return [LogRanges(share) for share in shares]
+            shares[least].append(part)
+            sizes[least] += part.end - part.first
+        return [TaskRanges(share) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        assert isinstance(partition, LogRanges), "Spark hands back what `partitions` made"
-        keys: list[str] = []
-        values: list[bytes] = []
-        for name, first, last in partition.ranges:
-            for key, value in rows_of(Path(name), first, last):
-                keys.append(key)
-                values.append(value)
-                if len(keys) >= _ROWS_PER_BATCH:
-                    yield _batch(keys, values)
-                    keys, values = [], []
-        if keys:
-            yield _batch(keys, values)
-
-
-def rows_of(path: Path, start: int, end: int) -> Iterator[Row]:
-    """The rows of the lines of one file between two byte offsets that are line ends."""
-    segment: ChainSegment | None = None
-    for offset, line in numbered_lines(path, start, end):
-        record = decode_line(line)
-        if isinstance(record, MalformedLine):
-            text = line.decode("utf-8", "backslashreplace")
-            yield f"{QUARANTINE}/{path}", _encode(QuarantinedLine(str(path), offset, text, record.why))
-            continue
-        longer = extend(segment, record, line)
-        if longer is None:
-            assert segment is not None, "any line can begin a segment"
-            yield _segment_row(segment)
-            longer = extend(None, record, line)
-        segment = longer
-        yield from _record_rows(record, line)
-    if segment is not None:
-        yield _segment_row(segment)
-
-
-def _record_rows(record: LoggedStateChange, line: bytes) -> Iterator[Row]:
-    if record.kind is Kind.CONTROLLER:
-        yield CONTROLLER_EPOCHS, line
-    for tp, part in by_partition(record):
-        yield f"{PARTITION}/{tp.topic}/{tp.partition}", line if part is record else _encode(part)
-
-
-def _segment_row(segment: ChainSegment) -> Row:
-    return f"{INCARNATION}/{segment.node}/{segment.incarnation}", _encode(segment)
-
-
-def _batch(keys: list[str], values: list[bytes]) -> pyarrow.RecordBatch:
-    return pyarrow.record_batch({"key": pyarrow.array(keys), "value": pyarrow.array(values, pyarrow.binary())})
-
-
-def _line_ends(directories: Sequence[Path]) -> dict[str, int]:
-    """Every file and where its last complete line ends.
-
-    All names are listed before the first size is taken: a file that has a successor on the list is complete,
-    so no batch can hold a successor's lines without those before them.
-    """
-    paths = find_segments(directories)
-    ends = {}
-    for path in paths:
+        assert isinstance(partition, TaskRanges), "Spark hands back what `partitions` made"
+        # Millions of records live for the time of one block: the collector would only traverse them.
+        gc.disable()
         try:
-            ends[str(path)] = _line_end(path, 0, path.stat().st_size, None)
+            yield from read_ranges(partition.ranges, self._buckets)
+        finally:
+            gc.enable()
+
+
+def read_ranges(wanted: Sequence[Range], buckets: int) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of these ranges: columns by bucket, and what the lines were."""
+    parts: list[list[pyarrow.RecordBatch]] = [[] for _ in range(buckets + 1)]
+    for part in wanted:
+        summary = RangeSummary(part)
+        for block in summary.blocks():
+            for bucket, rows in enumerate(split(to_columns(block), buckets)):
+                if rows.num_rows:
+                    parts[bucket].append(rows)
+        yield _row(buckets, LINES_ROW, _encode(summary.result()))
+    for bucket, batches in enumerate(parts):
+        if batches:
+            yield _row(bucket, RECORDS_ROW, to_stream(batches))
+
+
+def split(rows: pyarrow.RecordBatch, buckets: int) -> list[pyarrow.RecordBatch]:
+    """The rows of each bucket, and last those of no partition."""
+    key = keys(pyarrow.chunked_array([rows.column("key")]))
+    bucket = numpy.where(key == 0, numpy.uint64(buckets), key % numpy.uint64(buckets)).astype(numpy.int64)
+    order = numpy.argsort(bucket, kind="stable")
+    cuts = numpy.searchsorted(bucket[order], numpy.arange(buckets + 2)).tolist()
+    by_bucket = rows.take(pyarrow.array(order))
+    return [by_bucket.slice(first, end - first) for first, end in pairwise(cuts)]
+
+
+def to_stream(batches: Sequence[pyarrow.RecordBatch]) -> bytes:
+    """The batches as one, in Arrow's stream format."""
+    table = pyarrow.Table.from_batches(batches, RECORDS).unify_dictionaries().combine_chunks()
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, RECORDS) as writer:
+        writer.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def from_stream(data: bytes) -> pyarrow.Table:
+    """The table of `to_stream`."""
+    with pyarrow.ipc.open_stream(pyarrow.py_buffer(data)) as reader:
+        return reader.read_all()
+
+
+class RangeSummary:
+    """Reads the lines of a range in blocks, and keeps what they were: chained segments, malformed lines."""
+
+    def __init__(self, part: Range) -> None:
+        self._range = part
+        self._records = self._quarantined = 0
+        self._segments: list[ChainSegment] = []
+        self._lines: list[QuarantinedLine] = []
+
+    def blocks(self) -> Iterator[list[LoggedStateChange]]:
+        """The records, some thousand at a time."""
+        for offset, lines in self._line_blocks():
+            decoded = decode_block(lines)
+            records = [record for record in decoded if not isinstance(record, MalformedLine)]
+            if len(records) < len(decoded):
+                self._quarantine(offset, lines, decoded)
+            good = [line for line, r in zip(lines, decoded, strict=True) if not isinstance(r, MalformedLine)]
+            extend_many(self._segments, records, good)
+            self._records += len(records)
+            yield records
+
+    def result(self) -> ReadRange:
+        return ReadRange(
+            self._range.log,
+            str(self._range.path),
+            self._range.end,
+            self._records,
+            self._quarantined,
+            tuple(self._segments),
+            tuple(self._lines),
+        )
+
+    def _line_blocks(self) -> Iterator[tuple[int, list[bytes]]]:
+        """(byte offset, complete lines) of each block."""
+        try:
+            file = self._range.path.open("rb")
         except FileNotFoundError:
-            continue
-    return ends
+            return
+        with file:
+            file.seek(self._range.first)
+            position, rest = self._range.first, b""
+            while position + len(rest) < self._range.end:
+                size = min(_BLOCK_BYTES, self._range.end - position - len(rest))
+                read = file.read(size)
+                if not read:
+                    break
+                block = rest + read
+                end = block.rfind(b"\n") + 1
+                if end:
+                    yield position, block[: end - 1].split(b"\n")
+                position, rest = position + end, block[end:]
+            if rest:
+                yield position, [rest]
+
+    def _quarantine(
+        self, offset: int, lines: Sequence[bytes], decoded: Sequence[LoggedStateChange | MalformedLine]
+    ) -> None:
+        for line, record in zip(lines, decoded, strict=True):
+            # Nobody writes empty lines; they say nothing and hide nothing.
+            if isinstance(record, MalformedLine) and line:
+                self._quarantined += 1
+                if len(self._lines) < QUARANTINED_MAX:
+                    text = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+                    self._lines.append(
+                        QuarantinedLine(str(self._range.path), offset, len(line), text, record.why[:_SHOWN_BYTES])
+                    )
+            offset += len(line) + 1
 
 
-def _line_end(path: Path, first: int, wanted: int, last: int | None) -> int:
-    """The end of the last line that ends at or before `wanted`; else, if `last` is given, of the next one after it."""
-    with path.open("rb") as file:
-        high = wanted
-        while high > first:
-            low = max(first, high - _TAIL_BYTES)
-            file.seek(low)
-            newline = file.read(high - low).rfind(b"\n")
-            if newline >= 0:
-                return low + newline + 1
-            high = low
-        if last is None:
-            return first
-        file.seek(wanted)
-        # A single line is longer than a whole batch may be: it is taken all the same.
-        return min(wanted + len(file.readline()), last)
+def _row(bucket: int, what: str, data: bytes) -> pyarrow.RecordBatch:
+    values = {"bucket": [bucket], "what": [what], "data": pyarrow.array([data], pyarrow.binary())}
+    return pyarrow.record_batch(values, schema=_ROW)
 
 
-def _was_deleted(name: str) -> bool:
-    """Deleted, and not out of sight because its folder is."""
-    path = Path(name)
-    return not path.exists() and path.parent.exists()
+def _positions(offset: dict[str, Position]) -> dict[str, Position]:
+    """An offset, as Spark has read it back from JSON, as positions."""
+    return {log: Position(*position) for log, position in offset.items()}
 
 
+_ROW: Final = pyarrow.schema({"bucket": pyarrow.int32(), "what": pyarrow.string(), "data": pyarrow.binary()})
 _encode = msgspec.json.Encoder().encode

@@ -4,6 +4,7 @@ Lines are first combined into segments (consecutive lines of one incarnation wit
 in parallel. Joining the segments of an incarnation in order finds the faults between them.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -58,6 +59,39 @@ def extend(segment: ChainSegment | None, record: LoggedStateChange, line: bytes)
     return replace(segment, last_seq=record.seq, digest=digest) if follows else None
 
 
+def extend_many(segments: list[ChainSegment], records: Sequence[LoggedStateChange], lines: Sequence[bytes]) -> None:
+    """Extend the last of these segments by consecutive lines, or append new ones where one does not continue it."""
+    if not records:
+        return
+    digests = [line_digest(line) for line in lines]
+    before = segments[-1] if segments else None
+    prevs = ["" if before is None else before.digest, *digests]
+    for index, (record, prev) in enumerate(zip(records, prevs, strict=False)):
+        last = records[index - 1] if index else before
+        follows = (
+            last is not None
+            and record.prev == prev
+            and record.seq == (last.seq if isinstance(last, LoggedStateChange) else last.last_seq) + 1
+            and record.incarnation == last.incarnation
+            and record.node == last.node
+        )
+        if follows:
+            continue
+        if index:
+            _close(segments, records, digests, index - 1)
+        segments.append(
+            ChainSegment(record.node, record.incarnation, record.seq, record.seq, record.prev, digests[index])
+        )
+    _close(segments, records, digests, len(records) - 1)
+
+
+def _close(
+    segments: list[ChainSegment], records: Sequence[LoggedStateChange], digests: Sequence[str], last: int
+) -> None:
+    """The last segment ends with this record."""
+    segments[-1] = replace(segments[-1], last_seq=records[last].seq, digest=digests[last])
+
+
 def join(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, list[tuple[str, str]]]:
     """Join the next segment of an incarnation: returns the new log, and (rule, message) of each fault found.
 
@@ -71,7 +105,9 @@ def join(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, li
     if segment.first_seq > log.next_seq:
         lost = (log.next_seq, segment.first_seq - 1)
         missing = (*missing, lost)
-        found.append((SEQUENCE_GAP, f"records {lost[0]} to {lost[1]} are missing"))
+        # Retention deletes the beginning of a log.
+        if lost[0]:
+            found.append((SEQUENCE_GAP, f"records {lost[0]} to {lost[1]} are missing"))
     elif segment.prev != log.digest:
         found.append((CHAIN_BREAK, f"record {segment.first_seq} does not follow from the line before it"))
     joined = IncarnationLog(segment.last_seq + 1, segment.digest, log.records + segment.count, missing)

@@ -35,7 +35,7 @@ PARTITION_EPOCH_NEVER_BACK: Final = "partition-epoch-never-back"
 CONTROLLER_EPOCH_NEVER_BACK: Final = "controller-epoch-never-back"
 LEADER_FROM_ISR: Final = "leader-from-isr"
 
-_WRITTEN_BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.PARTITION, Kind.REPLICA, Kind.ISR})
+WRITTEN_BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.PARTITION, Kind.REPLICA, Kind.ISR})
 
 
 class Violation(NamedTuple):
@@ -127,7 +127,7 @@ def _topic_incarnation(history: PartitionHistory, record: LoggedStateChange) -> 
 def _state(record: LoggedStateChange) -> State | None:
     """The state znode's content, None if the record does not have it."""
     if (
-        record.kind not in _WRITTEN_BY_CONTROLLERS
+        record.kind not in WRITTEN_BY_CONTROLLERS
         or record.leader is None
         or record.leader_epoch is None
         or record.partition_epoch is None
@@ -247,7 +247,7 @@ def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Ite
     if seen is None or seen.incarnation != record.incarnation:
         seen = NodeEpochs(record.incarnation, NO_EPOCH, NO_EPOCH, NO_EPOCH, record.reference)
     # Agents receive states written by earlier controllers, so only a controller's own epochs are compared.
-    writer_epoch = record.controller_epoch if record.kind in _WRITTEN_BY_CONTROLLERS else None
+    writer_epoch = record.controller_epoch if record.kind in WRITTEN_BY_CONTROLLERS else None
     now = replace(
         seen,
         leader_epoch=max(record.leader_epoch, seen.leader_epoch),

@@ -5,13 +5,12 @@ checkers and `klamm story` read these records: they are a public format, describ
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Annotated, Final, NamedTuple, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
@@ -21,7 +20,21 @@ from cluster.process.files import first_line
 
 STATE_CHANGE_VERSION: Final = 2
 """Of the lines that are written. Those of version 1 are read as well: they have a part of the fields."""
-_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+LINE_BYTES_MAX: Final = 16 << 20
+"""A longer line is malformed; the start states of 100,000 partitions take a third of it."""
+_INT32: Final = Meta(ge=-(1 << 31), le=(1 << 31) - 1)
+_INT64: Final = Meta(ge=-(1 << 63) + 1, le=(1 << 63) - 1)
+_Int32 = Annotated[int, _INT32]
+_Int64 = Annotated[int, _INT64]
+_Offset = Annotated[Offset, _INT64]
+_BrokerId = Annotated[BrokerId, _INT32]
+_ControllerId = Annotated[ControllerId, _INT32]
+_ControllerEpoch = Annotated[ControllerEpoch, _INT32]
+_LeaderEpoch = Annotated[LeaderEpoch, _INT32]
+_PartitionEpoch = Annotated[PartitionEpoch, _INT32]
+_Brokers = Annotated[tuple[_BrokerId, ...], Meta(max_length=10_000)]
+_Text = Annotated[str, Meta(max_length=10_000)]
+_TopicId = Annotated[TopicId, Meta(max_length=10_000)]
 CHAIN_START: Final = "0" * 64
 """`prev` of the first line of an incarnation."""
 
@@ -68,31 +81,31 @@ class Cause(Struct, frozen=True, omit_defaults=True):
     an agent carries out. Otherwise the event is one of the node that wrote the record.
     """
 
-    event: str
-    id: int = 0
-    controller: ControllerId | None = None
-    controller_epoch: ControllerEpoch | None = None
+    event: _Text
+    id: _Int64 = 0
+    controller: _ControllerId | None = None
+    controller_epoch: _ControllerEpoch | None = None
 
 
 class Witness(Struct, frozen=True):
     """The head of another node's chain, as that node named it in a message: its last record and that line's digest."""
 
-    node: str
-    incarnation: str
-    seq: int
-    digest: str
+    node: _Text
+    incarnation: _Text
+    seq: _Int64
+    digest: _Text
 
 
 class LoadedPartition(Struct, frozen=True, array_like=True):
     """Initial state of one partition, an array on the wire. `leader_epoch` is -1 if there is no state znode."""
 
-    partition: int
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    isr: tuple[BrokerId, ...]
-    replicas: tuple[BrokerId, ...]
-    controller_epoch: ControllerEpoch
+    partition: _Int32
+    leader: _BrokerId
+    leader_epoch: _LeaderEpoch
+    partition_epoch: _PartitionEpoch
+    isr: _Brokers
+    replicas: _Brokers
+    controller_epoch: _ControllerEpoch
 
 
 class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -106,29 +119,29 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     kind: Kind
     cause: Cause | None = None
-    controller_epoch: ControllerEpoch | None = None
-    topic: str | None = None
-    topic_id: TopicId | None = None
-    partition: int | None = None
-    broker: int | None = None
-    from_state: str | None = None
-    to_state: str | None = None
-    leader: BrokerId | None = None
-    leader_epoch: LeaderEpoch | None = None
-    partition_epoch: PartitionEpoch | None = None
-    isr: tuple[BrokerId, ...] | None = None
-    replicas: tuple[BrokerId, ...] | None = None
+    controller_epoch: _ControllerEpoch | None = None
+    topic: _Text | None = None
+    topic_id: _TopicId | None = None
+    partition: _Int32 | None = None
+    broker: _Int32 | None = None
+    from_state: _Text | None = None
+    to_state: _Text | None = None
+    leader: _BrokerId | None = None
+    leader_epoch: _LeaderEpoch | None = None
+    partition_epoch: _PartitionEpoch | None = None
+    isr: _Brokers | None = None
+    replicas: _Brokers | None = None
     partitions: tuple[LoadedPartition, ...] | None = None
-    reason: str | None = None
-    request_id: str | None = None
-    principal: str | None = None
-    peer: str | None = None
-    from_offset: Offset | None = None
-    to_offset: Offset | None = None
-    high_watermark: Offset | None = None
-    log_start_offset: Offset | None = None
-    log_end_offset: Offset | None = None
-    min_insync_replicas: int | None = None
+    reason: _Text | None = None
+    request_id: _Text | None = None
+    principal: _Text | None = None
+    peer: _Text | None = None
+    from_offset: _Offset | None = None
+    to_offset: _Offset | None = None
+    high_watermark: _Offset | None = None
+    log_start_offset: _Offset | None = None
+    log_end_offset: _Offset | None = None
+    min_insync_replicas: _Int32 | None = None
     witness: Witness | None = None
 
 
@@ -147,14 +160,14 @@ class LoggedStateChange(StateChange, frozen=True, omit_defaults=True, kw_only=Tr
     the boot of the machine and the milliseconds of its monotonic clock, in the first record.
     """
 
-    v: int
-    seq: int
-    node: str
-    incarnation: str
-    at_ms: int
-    prev: str = ""
-    boot_id: str | None = None
-    mono_ms: int | None = None
+    v: _Int32
+    seq: _Int64
+    node: _Text
+    incarnation: _Text
+    at_ms: _Int64
+    prev: _Text = ""
+    boot_id: _Text | None = None
+    mono_ms: _Int64 | None = None
 
     @property
     def reference(self) -> str:
@@ -215,29 +228,28 @@ def line_digest(line: bytes) -> str:
 
 def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     """Decode a line of a log without its newline. Unknown fields are ignored."""
+    if len(line) > LINE_BYTES_MAX:
+        return MalformedLine(line, f"{len(line)} bytes are more than {LINE_BYTES_MAX}")
     try:
         record = _decoder.decode(line)
     except DECODE_ERRORS as error:
         return MalformedLine(line, first_line(error))
-    # The pattern is rare, a look at every number of every record would cost more than decoding it.
-    if _LONG_NUMBER.search(line) and _is_too_large(msgspec.to_builtins(record)):
-        return MalformedLine(line, "a number has more than 64 bits")
     if record.v > STATE_CHANGE_VERSION:
         return MalformedLine(line, f"version {record.v} is newer than {STATE_CHANGE_VERSION}")
     return record
 
 
-def _is_too_large(value: object) -> bool:
-    """Whether an integer in the value does not fit into 64 bits, which no epoch, offset or time needs."""
-    match value:
-        case int():
-            return not -(1 << 63) <= value < 1 << 63
-        case dict():
-            return any(map(_is_too_large, value.values()))
-        case list() | tuple():
-            return any(map(_is_too_large, value))
-        case _:
-            return False
+def decode_lines(lines: Sequence[bytes]) -> list["LoggedStateChange | MalformedLine"] | None:
+    """Decode many lines as `decode_line` does, in less time; None if one of them needs a closer look."""
+    if max(map(len, lines), default=0) > LINE_BYTES_MAX:
+        return None
+    try:
+        records = _decoder.decode_lines(b"\n".join(lines))
+    except DECODE_ERRORS:
+        return None
+    if len(records) != len(lines) or any(record.v > STATE_CHANGE_VERSION for record in records):
+        return None
+    return records  # type: ignore[return-value]  # Lists are invariant.
 
 
 class ChainHead(NamedTuple):

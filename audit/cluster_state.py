@@ -1,0 +1,102 @@
+"""Judges what concerns no partition: chains of lines, controllers, and which nodes there should be."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import pyarrow
+from msgspec import Struct, field
+
+from audit.bucket import RECORDS_TABLE, Place, controllers_named, write_findings
+from audit.findings import Finding
+from audit.output_folder import BucketResult, BucketState, OutputFolder
+from audit.source import QuarantinedLine, ReadRange
+from state_log.chain import IncarnationLog, join
+from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
+from state_log.record import Kind
+
+QUARANTINE_TABLE: Final = "quarantine"
+QUARANTINE: Final = pyarrow.schema(
+    {
+        "file": pyarrow.string(),
+        "offset": pyarrow.int64(),
+        "size": pyarrow.int64(),
+        "line": pyarrow.string(),
+        "why": pyarrow.string(),
+        "at_ms": pyarrow.int64(),
+    }
+)
+
+
+class ClusterState(Struct):
+    """What is known of the whole cluster; serialisable."""
+
+    incarnations: dict[str, IncarnationLog] = field(default_factory=dict)
+    """By node/incarnation."""
+    active: dict[int, list[str]] = field(default_factory=dict)
+    """Controller epoch -> the records of controllers that became active in it."""
+    brokers: dict[int, str] = field(default_factory=dict)
+    """Brokers that controllers have seen live, and the first record that says so."""
+
+
+def judge_cluster(
+    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, read: Sequence[ReadRange]
+) -> BucketResult:
+    """Judge the records that are of no partition and the chains of all lines; return the new state."""
+    known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
+    findings = [*_chains(known, read), *_controllers(known, rows)]
+    write_findings(output, place, findings)
+    output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
+    lines = [line for part in read for line in part.lines]
+    if lines:
+        output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
+    return BucketResult(
+        place.bucket,
+        BucketState(file=output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known))),
+        records=sum(part.records for part in read),
+        quarantined=sum(part.quarantined for part in read),
+        controllers=controllers_named(rows),
+        taken={part.log: (part.file, part.end) for part in sorted(read, key=lambda part: part.file)},
+    )
+
+
+def decode_state(data: bytes) -> ClusterState:
+    """The state as it was written."""
+    return msgspec.msgpack.decode(data, type=ClusterState)
+
+
+def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
+    segments = [segment for part in read for segment in part.segments]
+    found = []
+    for segment in sorted(segments, key=lambda s: (s.node, s.incarnation, s.first_seq)):
+        name = f"{segment.node}/{segment.incarnation}"
+        log, wrong = join(known.incarnations.get(name, IncarnationLog()), segment)
+        known.incarnations[name] = log
+        reference = f"{name}/{segment.first_seq}"
+        found += [Finding(rule, f"record {reference}", f"{reference}: {m}", (reference,)) for rule, m in wrong]
+    return found
+
+
+def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[Finding]:
+    found = []
+    columns = ["node", "incarnation", "seq", "kind", "controller_epoch", "to_state", "broker", "at_ms"]
+    for row in rows.select(columns).to_pylist():
+        reference = f"{row['node']}/{row['incarnation']}/{row['seq']}"
+        if row["kind"] == Kind.BROKER and row["to_state"] == "live" and row["broker"] is not None:
+            known.brokers.setdefault(row["broker"], reference)
+        epoch = row["controller_epoch"]
+        if row["kind"] != Kind.CONTROLLER or row["to_state"] != "active" or epoch is None:
+            continue
+        active = known.active.setdefault(epoch, [])
+        if reference not in active:
+            active.append(reference)
+            active.sort()
+            if len(active) > 1:
+                message = f"{len(active)} controllers became active in controller epoch {epoch}"
+                subject = f"controller-epoch {epoch}"
+                found.append(Finding(ONE_CONTROLLER_PER_EPOCH, subject, message, tuple(active), at_ms=row["at_ms"]))
+    return found
+
+
+def _quarantined(lines: Sequence[QuarantinedLine]) -> pyarrow.Table:
+    return pyarrow.Table.from_pylist([{**msgspec.to_builtins(line), "at_ms": None} for line in lines], QUARANTINE)

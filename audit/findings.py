@@ -1,0 +1,52 @@
+"""What the rules find: one finding for each rule and subject, which later records may change or take back."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+FOUND, WITHDRAWN = "found", "withdrawn"
+
+
+class Violation(Struct, frozen=True):
+    """What a rule says of a partition: `subject` is what of it, such as an epoch. `records`: the earlier first."""
+
+    rule: str
+    key: int
+    subject: str
+    message: str
+    records: tuple[str, ...]
+    at_ms: int | None
+
+
+class Finding(Struct, frozen=True):
+    """A violated rule.
+
+    `subject` and `rule` together name the finding: a later one of the same name replaces it, so that a repeated batch
+    changes nothing. `records`: references (node/incarnation/seq), the earlier first. Withdrawn: records that arrived
+    late have shown that it is none.
+    """
+
+    rule: str
+    subject: str
+    message: str
+    records: tuple[str, ...]
+    status: str = FOUND
+    topic: str | None = None
+    topic_id: str | None = None
+    partition: int | None = None
+    at_ms: int | None = None
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.rule, self.subject
+
+
+def changes(before: Mapping[tuple[str, str], Finding], now: Mapping[tuple[str, str], Finding]) -> list[Finding]:
+    """Findings of `now` that are new or differ, and those of `before` that are not there any more, as withdrawn."""
+    found = [finding for name, finding in now.items() if before.get(name) != finding]
+    gone = [
+        Finding(f.rule, f.subject, f.message, f.records, WITHDRAWN, f.topic, f.topic_id, f.partition, f.at_ms)
+        for name, f in before.items()
+        if name not in now
+    ]
+    return found + gone

@@ -1,0 +1,37 @@
+"""Names of the partitions that the hashes of a batch stand for."""
+
+from functools import cached_property
+
+import numpy
+import pyarrow
+
+from audit.findings import Finding, Violation
+from audit.vectors import keys
+
+
+class Subjects:
+    """Of the partitions with records in `rows`."""
+
+    def __init__(self, rows: pyarrow.Table) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _first_rows(self) -> dict[int, int]:
+        found, first = numpy.unique(keys(self._rows["key"]), return_index=True)
+        return dict(zip(found.tolist(), first.tolist(), strict=True))
+
+    def finding(self, violation: Violation) -> Finding:
+        """The finding, with the partition that the key stands for."""
+        row = self._first_rows[violation.key]
+        topic, topic_id, partition = (self._rows[name][row].as_py() for name in ("topic", "topic_id", "partition"))
+        name = f"{topic}-{partition}" if topic_id is None else f"{topic}-{partition} ({topic_id})"
+        return Finding(
+            rule=violation.rule,
+            subject=f"{name} {violation.subject}",
+            message=violation.message,
+            records=violation.records,
+            topic=topic,
+            topic_id=topic_id,
+            partition=partition,
+            at_ms=violation.at_ms,
+        )

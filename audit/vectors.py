@@ -1,0 +1,129 @@
+"""Columns of records as numpy arrays, and what the rules do with lists of brokers."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy
+import pyarrow
+import pyarrow.compute
+from numpy.typing import NDArray
+
+Longs = NDArray[numpy.int64]
+Keys = NDArray[numpy.uint64]
+Flags = NDArray[numpy.bool_]
+
+ABSENT: Final = -(1 << 40)
+"""Stands for a number that a record does not have."""
+
+
+def longs(column: pyarrow.ChunkedArray) -> Longs:
+    """The numbers of a column; ABSENT for null."""
+    filled = pyarrow.compute.fill_null(column.cast(pyarrow.int64()), ABSENT)
+    return numpy.asarray(filled.combine_chunks().to_numpy(zero_copy_only=False), numpy.int64)
+
+
+def keys(column: pyarrow.ChunkedArray) -> Keys:
+    """The hashes of a column without nulls."""
+    return numpy.asarray(column.combine_chunks().to_numpy(zero_copy_only=False), numpy.uint64)
+
+
+def ranks(column: pyarrow.ChunkedArray) -> Longs:
+    """Numbers of the texts in a dictionary column that have the order of the texts; -1 for null."""
+    return ranked(column)[0]
+
+
+def ranked(column: pyarrow.ChunkedArray) -> tuple[Longs, list[str]]:
+    """Of each row the place of its text in the second list, which is sorted; -1 for null."""
+    one = _one_chunk(column.unify_dictionaries())
+    texts = one.dictionary.to_pylist()
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    rank = numpy.empty(len(texts) + 1, numpy.int64)
+    rank[order] = numpy.arange(len(texts))
+    rank[-1] = -1
+    rows = one.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(numpy.int64)
+    return rank[rows], [texts[n] for n in order]
+
+
+def _one_chunk(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pyarrow.Array) else pyarrow.array([], column.type)
+
+
+def text_hashes(column: pyarrow.ChunkedArray) -> Keys:
+    """A hash of the text of each row of a dictionary column without nulls."""
+    one = _one_chunk(column.unify_dictionaries())
+    hashes = numpy.array([text_hash(text) for text in one.dictionary.to_pylist()], numpy.uint64)
+    return numpy.asarray(hashes[one.indices.to_numpy(zero_copy_only=False)], numpy.uint64)
+
+
+def text_hash(text: str) -> int:
+    """64 bits; nobody finds two texts with the same ones by chance."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def is_one_of(column: pyarrow.ChunkedArray, texts: Sequence[str]) -> Flags:
+    """Which rows of a dictionary column have one of these texts."""
+    found = pyarrow.compute.is_in(column.cast(pyarrow.string()), value_set=pyarrow.array(list(texts)))
+    return numpy.asarray(found.combine_chunks().to_numpy(zero_copy_only=False), bool)
+
+
+class BrokerLists:
+    """A column of lists of brokers; null counts as empty, and `present` tells them apart."""
+
+    def __init__(self, column: pyarrow.ChunkedArray) -> None:
+        lists = _one_chunk(column)
+        self.present: Flags = ~numpy.asarray(lists.is_null().to_numpy(zero_copy_only=False), bool)
+        lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(lists), 0)
+        self.lengths: Longs = lengths.to_numpy(zero_copy_only=False).astype(numpy.int64)
+        self.values: Longs = lists.flatten().to_numpy(zero_copy_only=False).astype(numpy.int64)
+        self.row: Longs = numpy.repeat(numpy.arange(len(self.lengths)), self.lengths)
+
+    def contain(self, broker: Longs) -> Flags:
+        """Whether the list of each row has that row's broker."""
+        return self._any(self.values == broker[self.row])
+
+    def have_repetitions(self) -> Flags:
+        """Whether the list of each row names a broker twice."""
+        order = numpy.lexsort((self.values, self.row))
+        row, values = self.row[order], self.values[order]
+        same = (row[1:] == row[:-1]) & (values[1:] == values[:-1])
+        found = numpy.zeros(len(self.lengths), bool)
+        found[row[1:][same]] = True
+        return found
+
+    def are_within(self, others: "BrokerLists") -> Flags:
+        """Whether every member of each row's list is in the other list of the row."""
+        low = min(self.values.min(initial=0), others.values.min(initial=0))
+        span = max(self.values.max(initial=0), others.values.max(initial=0)) - low + 1
+        members = numpy.unique(others.row * span + (others.values - low))
+        return ~self._any(~numpy.isin(self.row * span + (self.values - low), members))
+
+    def set_hashes(self) -> Keys:
+        """A hash of the members of each list, whatever their order and number."""
+        row, values = self.row, self.values
+        if self.have_repetitions().any():
+            row, values = numpy.unique(numpy.stack((row, values)), axis=1)
+        hashes = numpy.zeros(len(self.lengths), numpy.uint64)
+        numpy.add.at(hashes, row, mixed(values.astype(numpy.uint64) + numpy.uint64(1)))
+        return hashes
+
+    def _any(self, flags: Flags) -> Flags:
+        return numpy.bincount(self.row[flags], minlength=len(self.lengths)).astype(bool)
+
+
+def mixed(values: Keys) -> Keys:
+    """The finalizer of SplitMix64: one to one, neighbours far apart."""
+    values = (values ^ (values >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    return values ^ (values >> numpy.uint64(31))
+
+
+def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
+    """Where a new group of equal rows begins in these sorted columns."""
+    if not len(columns[0]):
+        return numpy.empty(0, numpy.int64)
+    changed = numpy.zeros(len(columns[0]) - 1, bool)
+    for column in columns:
+        changed |= column[1:] != column[:-1]
+    return numpy.concatenate(([0], numpy.flatnonzero(changed) + 1)).astype(numpy.int64)
