@@ -11,8 +11,8 @@ import msgspec
 import pyarrow
 from pyspark.sql import DataFrame
 
-from audit.bucket import Place, concatenated, judge_bucket
-from audit.cluster_state import judge_cluster
+from audit.bucket import Place, concatenated, check_bucket
+from audit.cluster_state import check_cluster
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
 
@@ -21,7 +21,7 @@ BUCKETS: Final = 16
 _RESULT: Final = "result binary"
 
 
-def judge_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int) -> None:
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int) -> None:
     """Judge the rows of `audit.source` and commit. Raises OutputError."""
     before = output.last_commit() or Commit(VERSION, -1, "", {})
     if number <= before.batch:
@@ -31,8 +31,8 @@ def judge_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int)
                 "audit into a new --output"
             )
         return
-    judge = _judge(str(output.top), number, msgspec.json.encode(before.buckets))
-    rows = frame.repartition(tasks, "bucket").mapInArrow(judge, _RESULT).collect()
+    check = _checker(str(output.top), number, msgspec.json.encode(before.buckets))
+    rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     output.commit(_next(before, number, results))
 
@@ -50,10 +50,10 @@ def _next(before: Commit, number: int, results: list[BucketResult]) -> Commit:
     )
 
 
-def _judge(
+def _checker(
     top: str, number: int, buckets: bytes
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    def judge(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         output = OutputFolder(Path(top))
         known = msgspec.json.decode(buckets, type=dict[str, BucketState])
         streams: dict[int, list[pyarrow.Table]] = {}
@@ -70,9 +70,9 @@ def _judge(
             rows = concatenated(streams.pop(bucket))
             place, state = Place(bucket, number), known.get(str(bucket), BucketState())
             if bucket == BUCKETS:
-                result = judge_cluster(output, place, state, rows, read)
+                result = check_cluster(output, place, state, rows, read)
             else:
-                result = judge_bucket(output, place, state, rows)
+                result = check_bucket(output, place, state, rows)
             yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
 
-    return judge
+    return check

@@ -8,11 +8,11 @@ import pyarrow
 
 from audit.columns import RECORDS
 from audit.findings import Finding
-from audit.leader_claims import claims_of, judge_claims, reduce_claims
-from audit.node_views import judge_views, reduce_views
+from audit.leader_claims import claims_of, check_claims, reduce_claims
+from audit.node_views import check_views, reduce_views
 from audit.output_folder import BucketResult, BucketState, OutputFolder
-from audit.partition_states import judge_states, reduce_states, states_of
-from audit.record_rules import judge_records
+from audit.partition_states import check_states, reduce_states, states_of
+from audit.record_rules import check_records
 from audit.sorted_runs import Run, merge_plan, merged
 from audit.subjects import Subjects
 
@@ -45,16 +45,16 @@ class Place(NamedTuple):
     batch: int
 
 
-def judge_bucket(output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table) -> BucketResult:
+def check_bucket(output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table) -> BucketResult:
     """Judge the records of partitions in one bucket, write its tables, and return its new state."""
     runs = {name: output.runs(state.runs.get(name, ())) for name in _REDUCE}
     subjects = Subjects(rows)
     states, claims = states_of(rows), claims_of(rows)
-    views = judge_views(runs["views"], rows, subjects)
+    views = check_views(runs["views"], rows, subjects)
     findings = [
-        *judge_records(rows, subjects),
-        *judge_states(runs["states"], states, subjects),
-        *judge_claims(runs["claims"], claims, subjects),
+        *check_records(rows, subjects),
+        *check_states(runs["states"], states, subjects),
+        *check_claims(runs["claims"], claims, subjects),
         *views.findings,
     ]
     write_findings(output, place, findings)

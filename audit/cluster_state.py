@@ -39,7 +39,7 @@ class ClusterState(Struct):
     """Brokers that controllers have seen live, and the first record that says so."""
 
 
-def judge_cluster(
+def check_cluster(
     output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, read: Sequence[ReadRange]
 ) -> BucketResult:
     """Judge the records that are of no partition and the chains of all lines; return the new state."""

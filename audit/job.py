@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from audit.batch import BUCKETS, judge_batch
+from audit.batch import BUCKETS, check_batch
 from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputFolder
 from audit.report import AuditResult, read_result
@@ -173,7 +173,7 @@ def _start(
     writer = (
         rows.writeStream.outputMode("append")
         .option("checkpointLocation", str(output / "checkpoint"))
-        .foreachBatch(lambda frame, number: judge_batch(frame, number, folder, tasks))
+        .foreachBatch(lambda frame, number: check_batch(frame, number, folder, tasks))
     )
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()

@@ -55,7 +55,7 @@ def reduce_claims(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(order[group_starts(key[order], sub[order], leader[order])])
 
 
-def judge_claims(runs: Sequence[Run], new: pyarrow.Table, subjects: Subjects) -> list[Finding]:
+def check_claims(runs: Sequence[Run], new: pyarrow.Table, subjects: Subjects) -> list[Finding]:
     """What the new claims, with those of the runs, change about the findings."""
     if not new.num_rows:
         return []

@@ -34,16 +34,16 @@ before the first. `seq`: the last record.
 """
 
 
-class Judged(NamedTuple):
+class CheckedViews(NamedTuple):
     findings: list[Finding]
     views: pyarrow.Table
 
 
-def judge_views(runs: Sequence[Run], rows: pyarrow.Table, subjects: Subjects) -> Judged:
+def check_views(runs: Sequence[Run], rows: pyarrow.Table, subjects: Subjects) -> CheckedViews:
     """The findings, and the new views as VIEWS."""
     part = _chosen(rows)
     if not part.num_rows:
-        return Judged([], VIEWS.empty_table())
+        return CheckedViews([], VIEWS.empty_table())
     key, who, seq = keys(part["key"]), _incarnations(part), longs(part["seq"])
     order = numpy.lexsort((seq, who, key))
     part, key, who, seq = part.take(order), key[order], who[order], seq[order]
@@ -65,7 +65,7 @@ def judge_views(runs: Sequence[Run], rows: pyarrow.Table, subjects: Subjects) ->
         views[name], views[f"{name}_seq"] = last, last_seq
     ends = numpy.append(starts[1:], len(key)) - 1
     columns = [key[starts], who[starts], *(views[n] for n in VIEWS.names if n in views), seq[ends]]
-    return Judged(findings, pyarrow.table([pyarrow.array(column) for column in columns], schema=VIEWS))
+    return CheckedViews(findings, pyarrow.table([pyarrow.array(column) for column in columns], schema=VIEWS))
 
 
 def reduce_views(rows: pyarrow.Table) -> pyarrow.Table:

@@ -137,7 +137,7 @@ class Pairs(NamedTuple):
     after: Longs
 
 
-def judge_states(runs: Sequence[Run], new: pyarrow.Table, subjects: Subjects) -> list[Finding]:
+def check_states(runs: Sequence[Run], new: pyarrow.Table, subjects: Subjects) -> list[Finding]:
     """What the new states, with those of the runs, change about the findings."""
     if not new.num_rows:
         return []

@@ -31,7 +31,7 @@ _TRANSITIONS: Final = {
 }
 
 
-def judge_records(rows: pyarrow.Table, subjects: Subjects) -> list[Finding]:
+def check_records(rows: pyarrow.Table, subjects: Subjects) -> list[Finding]:
     """The findings about single records of partitions."""
     rows = rows.filter(pyarrow.array(keys(rows["key"]) != 0)).unify_dictionaries()
     return [
