@@ -3,15 +3,15 @@
 A batch that Spark repeats after a crash finds its commit, or does the same again on the state of the commit before.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow
 from pyspark.sql import DataFrame
 
-from audit.bucket import Place, concatenated, check_bucket
+from audit.bucket import Place, check_bucket, concatenated
 from audit.cluster_state import check_cluster
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
@@ -34,10 +34,11 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int)
     check = _checker(str(output.top), number, msgspec.json.encode(before.buckets))
     rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
-    output.commit(_next(before, number, results))
+    output.commit(next_commit(before, number, results))
 
 
-def _next(before: Commit, number: int, results: list[BucketResult]) -> Commit:
+def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) -> Commit:
+    """The commit of a batch, after the one before it."""
     return Commit(
         version=VERSION,
         batch=number,
@@ -54,25 +55,31 @@ def _checker(
     top: str, number: int, buckets: bytes
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        output = OutputFolder(Path(top))
-        known = msgspec.json.decode(buckets, type=dict[str, BucketState])
-        streams: dict[int, list[pyarrow.Table]] = {}
-        read: list[ReadRange] = []
-        for batch in batches:
-            for row in batch.to_pylist():
-                tables = streams.setdefault(row["bucket"], [])
-                if row["what"] == RECORDS_ROW:
-                    tables.append(from_stream(row["data"]))
-                else:
-                    assert row["what"] == LINES_ROW, row["what"]
-                    read.append(msgspec.json.decode(row["data"], type=ReadRange))
-        for bucket in sorted(streams):
-            rows = concatenated(streams.pop(bucket))
-            place, state = Place(bucket, number), known.get(str(bucket), BucketState())
-            if bucket == BUCKETS:
-                result = check_cluster(output, place, state, rows, read)
-            else:
-                result = check_bucket(output, place, state, rows)
+        before = msgspec.json.decode(buckets, type=dict[str, BucketState])
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for result in check_rows(OutputFolder(Path(top)), before, number, rows):
             yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
 
     return check
+
+
+def check_rows(
+    output: OutputFolder, before: Mapping[str, BucketState], number: int, rows: Iterable[Mapping[str, Any]]
+) -> Iterator[BucketResult]:
+    """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
+    streams: dict[int, list[pyarrow.Table]] = {}
+    read: list[ReadRange] = []
+    for row in rows:
+        tables = streams.setdefault(row["bucket"], [])
+        if row["what"] == RECORDS_ROW:
+            tables.append(from_stream(row["data"]))
+        else:
+            assert row["what"] == LINES_ROW, row["what"]
+            read.append(msgspec.json.decode(row["data"], type=ReadRange))
+    for bucket in sorted(streams):
+        records = concatenated(streams.pop(bucket))
+        place, state = Place(bucket, number), before.get(str(bucket), BucketState())
+        if bucket == BUCKETS:
+            yield check_cluster(output, place, state, records, read)
+        else:
+            yield check_bucket(output, place, state, records)

@@ -1,6 +1,6 @@
 """Judges the records of one bucket of a batch, in a Python process of Spark's: state in, state and tables out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -8,7 +8,7 @@ import pyarrow
 
 from audit.columns import RECORDS
 from audit.findings import Finding
-from audit.leader_claims import claims_of, check_claims, reduce_claims
+from audit.leader_claims import check_claims, claims_of, reduce_claims
 from audit.node_views import check_views, reduce_views
 from audit.output_folder import BucketResult, BucketState, OutputFolder
 from audit.partition_states import check_states, reduce_states, states_of
@@ -31,11 +31,12 @@ FINDINGS: Final = pyarrow.schema(
         "at_ms": pyarrow.int64(),
     }
 )
-_REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
+REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "states": reduce_states,
     "claims": reduce_claims,
     "views": reduce_views,
 }
+"""The runs of a bucket, and how each joins the rows that belong together."""
 
 
 class Place(NamedTuple):
@@ -45,9 +46,15 @@ class Place(NamedTuple):
     batch: int
 
 
-def check_bucket(output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table) -> BucketResult:
-    """Judge the records of partitions in one bucket, write its tables, and return its new state."""
-    runs = {name: output.runs(state.runs.get(name, ())) for name in _REDUCE}
+class CheckedPartitions(NamedTuple):
+    """What the rules found, and by run what the rows add to it."""
+
+    findings: list[Finding]
+    added: dict[str, pyarrow.Table]
+
+
+def check_partitions(runs: Mapping[str, Sequence[Run]], rows: pyarrow.Table) -> CheckedPartitions:
+    """Judge the records of partitions in one bucket against what its runs hold of earlier ones."""
     subjects = Subjects(rows)
     states, claims = states_of(rows), claims_of(rows)
     views = check_views(runs["views"], rows, subjects)
@@ -57,18 +64,29 @@ def check_bucket(output: OutputFolder, place: Place, state: BucketState, rows: p
         *check_claims(runs["claims"], claims, subjects),
         *views.findings,
     ]
+    return CheckedPartitions(findings, {"states": states, "claims": claims, "views": views.views})
+
+
+def joined_runs(name: str, runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
+    """How many of the runs, the oldest first, stay as they are, and the run that takes the place of the others."""
+    kept = len(runs) - merge_plan([run.rows.num_rows for run in runs], added.num_rows)
+    if kept == len(runs):
+        return kept, added
+    return kept, merged([*(run.rows for run in runs[kept:]), added], REDUCE[name])
+
+
+def check_bucket(output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table) -> BucketResult:
+    """Judge the records of partitions in one bucket, write its tables, and return its new state."""
+    stored = {name: state.runs.get(name, ()) for name in REDUCE}
+    runs = {name: output.runs(of) for name, of in stored.items()}
+    findings, added = check_partitions(runs, rows)
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
-    new = {"states": states, "claims": claims, "views": views.views}
-    kept = {}
-    for name, added in new.items():
-        stored = state.runs.get(name, ())
-        count = len(stored) - merge_plan([run.rows for run in stored], added.num_rows)
-        if added.num_rows:
-            table = _joined(name, runs[name][count:], added)
-            stored = (*stored[:count], output.write_run(place.bucket, name, place.batch, table))
-        kept[name] = stored
-    return BucketResult(place.bucket, BucketState(kept), controllers=controllers_named(rows))
+    for name, table in added.items():
+        if table.num_rows:
+            kept, run = joined_runs(name, runs[name], table)
+            stored[name] = (*stored[name][:kept], output.write_run(place.bucket, name, place.batch, run))
+    return BucketResult(place.bucket, BucketState(stored), controllers=controllers_named(rows))
 
 
 def controllers_named(rows: pyarrow.Table) -> tuple[int, ...]:
@@ -81,11 +99,6 @@ def write_findings(output: OutputFolder, place: Place, findings: list[Finding]) 
     if findings:
         rows = pyarrow.Table.from_pylist([msgspec.to_builtins(finding) for finding in findings], FINDINGS)
         output.write_rows(FINDINGS_TABLE, rows, place.batch, place.bucket)
-
-
-def _joined(name: str, runs: Sequence[Run], added: pyarrow.Table) -> pyarrow.Table:
-    """These runs, the oldest first, and the new rows as one run."""
-    return merged([*(run.rows for run in runs), added], _REDUCE[name]) if runs else added
 
 
 def concatenated(streams: list[pyarrow.Table]) -> pyarrow.Table:

@@ -5,6 +5,7 @@ same log, and sealed segments before the position need not be looked at any more
 """
 
 import os
+import time
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from state_log.record import LINE_BYTES_MAX
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
 _TAIL_BYTES: Final = 1 << 16
+_MTIME_NS: Final = 2_000_000_000
+"""A folder may change without a new time for so long after its last change: the resolution of the time of files."""
 
 
 class Position(NamedTuple):
@@ -76,14 +79,16 @@ class LogFiles:
     def _list(self, directory: Path) -> tuple[list[Path], list[Path]]:
         """Its segments and its folders; both empty if it is gone."""
         try:
-            changed = directory.stat().st_mtime_ns
-            known = self._listed.get(directory)
+            now, changed = time.time_ns(), directory.stat().st_mtime_ns
+            known = self._listed.pop(directory, None)
             if known is None or known[0] != changed:
                 with os.scandir(directory) as entries:
                     present = sorted(entries, key=lambda entry: entry.name)
                 files = [Path(e.path) for e in present if e.name.endswith(SEGMENT_SUFFIX) and e.is_file()]
                 below = [Path(e.path) for e in present if e.is_dir(follow_symlinks=False)]
-                known = self._listed[directory] = (changed, files, below)
+                known = changed, files, below
+            if now - changed > _MTIME_NS:
+                self._listed[directory] = known
         except (FileNotFoundError, NotADirectoryError):
             return [], []
         return known[1], known[2]

@@ -25,12 +25,14 @@ _WRITTEN_BY_CONTROLLERS: Final = (Kind.PARTITION, Kind.REPLICA, Kind.ISR)
 class AuditOutcome(Struct):
     """What `klamm audit run` said of the logs as they are, and of the copy with the injected record.
 
-    `failure`: why not all of it could be said; `verdict` is then that of what could be, or "incomplete".
+    `gaps`: what was missing or malformed in the logs as they are. `failure`: why not all of it could be said; `verdict`
+    is then that of what could be, or "incomplete".
     """
 
     verdict: str = INCOMPLETE
     records: int = 0
     findings: dict[str, int] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
     injected: str = ""
     found: dict[str, int] = field(default_factory=dict)
     failure: str = ""
@@ -61,6 +63,7 @@ def audit_twice(logs: Sequence[Path], topic: str, folder: Path) -> AuditOutcome:
             as_written = run_audit(logs, folder / "audit", once=True, session=session)
             outcome.verdict, outcome.records = as_written.verdict, as_written.records
             outcome.findings = as_written.findings
+            outcome.gaps = [f"{gap.what}: {gap.why}" for gap in as_written.incomplete]
             outcome.found = run_audit(copies, folder / "audit-of-second-leader", once=True, session=session).findings
         finally:
             session.stop()

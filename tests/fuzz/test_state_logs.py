@@ -8,8 +8,12 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from audit.rules import check_values
-from audit.source import rows_of
+from audit.batch import BUCKETS, check_rows, next_commit
+from audit.cluster_state import QUARANTINE_TABLE
+from audit.log_files import Range
+from audit.output_folder import VERSION, Commit, OutputFolder
+from audit.report import read_findings, read_result
+from audit.source import read_ranges
 from simulator.cluster import simulate
 from state_log.reader import read_lines
 from state_log.record import MalformedLine, decode_line
@@ -71,15 +75,20 @@ def test_state_change_lines(content: bytes) -> None:
 
 def read_as_audit(path: Path, content: bytes) -> None:
     """What the Spark job does with the lines, in two batches."""
-    values: dict[str, list[bytes]] = {}
-    for key, value in rows_of(path, 0, content.rfind(b"\n") + 1):
-        values.setdefault(key, []).append(value)
-    for key, of_key in values.items():
-        subject, half = key.partition("/")[0], (len(of_key) + 1) // 2
-        state, outcomes = check_values(subject, of_key[:half], None)
-        assert all(row.decode() for _, row in outcomes)
-        if of_key[half:]:
-            check_values(subject, of_key[half:], state)
+    end = content.rfind(b"\n") + 1
+    middle = content.rfind(b"\n", 0, end // 2) + 1
+    with tempfile.TemporaryDirectory() as folder:
+        output, commit = OutputFolder(Path(folder)), Commit(VERSION, -1, "", {})
+        for batch, part in enumerate([Range(path.name, path, 0, middle), Range(path.name, path, middle, end)]):
+            rows = [row for of_task in read_ranges([part], BUCKETS) for row in of_task.to_pylist()]
+            commit = next_commit(commit, batch, list(check_rows(output, commit.buckets, batch, rows)))
+            output.commit(commit)
+        lines = [line for line in content[:end].split(b"\n") if line]
+        assert commit.records + commit.quarantined == len(lines)
+        assert commit.quarantined == len(list(output.rows(QUARANTINE_TABLE)))
+        result = read_result(Path(folder))
+        assert (result.verdict == "clean") <= (not commit.quarantined and bool(commit.records))
+        assert len(read_findings(Path(folder), 10)) <= 10
 
 
 @fuzz(examples=300)

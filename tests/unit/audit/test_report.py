@@ -1,17 +1,22 @@
-"""What the report says of findings: the causes of their records, also where the tables are of an earlier version."""
+"""The verdict on an output folder, and what the report says of findings."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pyarrow
-import pyarrow.parquet
+import pytest
 
-from audit.report import read_findings
+from audit.bucket import RECORDS_TABLE, Place, write_findings
+from audit.cluster_state import ClusterState
+from audit.columns import to_columns
+from audit.findings import WITHDRAWN, Finding
+from audit.output_folder import VERSION, BucketState, Commit, OutputFolder
+from audit.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
+from state_log.chain import IncarnationLog
 from state_log.record import Cause, Kind, LoggedStateChange
+from tests.columnar_audits import table_of
 
-FINDING = {"rule": "one-leader-per-epoch", "message": "brokers 1 and 2 lead", "topic": "orders", "partition": 0}
 ELECTED = LoggedStateChange(
     kind=Kind.PARTITION,
     v=2,
@@ -42,27 +47,31 @@ LEADS = LoggedStateChange(
     leader=BrokerId(1),
     leader_epoch=LeaderEpoch(4),
 )
-OF_VERSION_1 = ("node", "incarnation", "seq", "at_ms", "kind", "controller_epoch", "v", "topic", "partition", "leader")
 
 
-def write_batch(output: Path, table: str, number: int, rows: list[dict[str, Any]]) -> None:
-    folder = output / table / f"batch={number:09d}"
-    folder.mkdir(parents=True)
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "part-0.parquet")
-    (folder / "_SUCCESS").touch()
+def finding(*records: str, subject: str = "orders-0 leader-epoch 4", **fields: object) -> Finding:
+    given = {"topic": "orders", "partition": 0, "at_ms": 1, **fields}
+    return Finding("one-leader-per-epoch", subject, "brokers 1 and 2 lead", records, **given)  # type: ignore[arg-type]
 
 
-def columns(record: LoggedStateChange) -> dict[str, Any]:
-    """All columns, as Spark writes them: null where a field is absent."""
-    row = {name: getattr(record, name) for name in LoggedStateChange.__struct_fields__}
-    cause = None if record.cause is None else msgspec.structs.asdict(record.cause)
-    return {**row, "kind": record.kind.value, "cause": cause}
+def commit(output: Path, batch: int = 0, state: ClusterState | None = None, **fields: object) -> OutputFolder:
+    folder = OutputFolder(output)
+    known = state or ClusterState(incarnations={"broker-1/1700000000000.1": IncarnationLog(1, "", 1)})
+    file = folder.write_state(16, batch, msgspec.msgpack.encode(known))
+    given = {"records": 1, **fields}
+    folder.commit(Commit(VERSION, batch, "", {"16": BucketState(file=file)}, **given))  # type: ignore[arg-type]
+    return folder
+
+
+def write_batch(output: Path, batch: int, findings: Sequence[Finding], records: Sequence[LoggedStateChange]) -> None:
+    folder = commit(output, batch)
+    write_findings(folder, Place(0, batch), list(findings))
+    folder.write_rows(RECORDS_TABLE, table_of(records).drop_columns(["key"]), batch, 0)
 
 
 def test_a_finding_names_the_request_that_its_records_go_back_to(tmp_path: Path) -> None:
-    write_batch(tmp_path, "findings", 0, [{**FINDING, "records": [ELECTED.reference, LEADS.reference]}])
-    write_batch(tmp_path, "timelines", 0, [columns(LEADS)])
-    write_batch(tmp_path, "timelines", 1, [columns(ELECTED)])
+    write_batch(tmp_path, 0, [finding(ELECTED.reference, LEADS.reference)], [LEADS])
+    write_batch(tmp_path, 1, [], [ELECTED])
     (found,) = read_findings(tmp_path, 10)
     request = "ElectLeaders, request id r-1, from ipv4:127.0.0.1:5555, at 2023-11-14 22:13:20.500"
     assert found["causes"] == [
@@ -71,19 +80,65 @@ def test_a_finding_names_the_request_that_its_records_go_back_to(tmp_path: Path)
     ]
 
 
-def test_tables_that_an_earlier_version_wrote_have_fewer_columns(tmp_path: Path) -> None:
-    old = {
-        **{name: columns(LEADS)[name] for name in OF_VERSION_1},
-        "v": 1,
-        "cause": {"event": "LeaderAndIsr", "id": None},
-    }
-    write_batch(tmp_path, "findings", 0, [{**FINDING, "records": [LEADS.reference]}])
-    write_batch(tmp_path, "timelines", 0, [old])
-    (found,) = read_findings(tmp_path, 10)
-    assert found["causes"] == ["broker-1/1700000000000.1/0: LeaderAndIsr"]
-
-
 def test_a_finding_about_no_partition_has_no_causes(tmp_path: Path) -> None:
-    write_batch(tmp_path, "findings", 0, [{**FINDING, "topic": None, "partition": None, "records": ["n/i/0"]}])
+    write_batch(tmp_path, 0, [finding("n/i/0", topic=None, partition=None)], [])
     (found,) = read_findings(tmp_path, 10)
     assert found["causes"] == []
+
+
+def test_a_later_version_of_a_finding_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    write_batch(tmp_path, 0, [finding("n/i/0"), finding("n/i/9", subject="other")], [])
+    write_batch(tmp_path, 1, [finding("n/i/0", "m/i/0"), finding("n/i/9", subject="other", status=WITHDRAWN)], [])
+    assert [found["records"] for found in read_findings(tmp_path, 10)] == [["n/i/0", "m/i/0"]]
+    assert read_result(tmp_path).findings == {"one-leader-per-epoch": 1}
+
+
+def test_what_a_batch_wrote_that_did_not_commit_does_not_count(tmp_path: Path) -> None:
+    commit(tmp_path)
+    write_findings(OutputFolder(tmp_path), Place(0, 1), [finding("n/i/0")])
+    assert read_findings(tmp_path, 10) == []
+    assert read_result(tmp_path).verdict == CLEAN
+
+
+def gaps(output: Path, *expected_nodes: str) -> dict[str, str]:
+    result = read_result(output, expected_nodes)
+    assert (result.verdict == INCOMPLETE) == bool(result.incomplete)
+    return {gap.what: gap.why for gap in result.incomplete}
+
+
+def test_an_audit_that_read_nothing_is_incomplete(tmp_path: Path) -> None:
+    assert "no record was read" in gaps(tmp_path)["records"]
+    commit(tmp_path, records=0)
+    assert list(gaps(tmp_path)) == ["records"]
+
+
+def test_nodes_without_a_log_make_it_incomplete(tmp_path: Path) -> None:
+    known = ClusterState(
+        incarnations={"broker-1/1700000000000.1": IncarnationLog(1, "", 1)}, brokers={1: "c/i/0", 2: "c/i/1"}
+    )
+    commit(tmp_path, state=known, controllers=(1001,))
+    missing = gaps(tmp_path, "broker-1", "broker-9")
+    assert sorted(missing) == ["broker-2", "broker-9", "controller-1001"]
+    assert "c/i/1 names it as live" in missing["broker-2"]
+
+
+def test_a_log_that_begins_later_makes_it_incomplete(tmp_path: Path) -> None:
+    log = IncarnationLog(10, "", 6, missing=((0, 3),))
+    commit(tmp_path, state=ClusterState(incarnations={"broker-1/1700000000000.1": log}))
+    assert gaps(tmp_path) == {"broker-1/1700000000000.1": "records 0 to 3 were not there: the log begins later"}
+    assert read_result(tmp_path).expected == 10
+
+
+@pytest.mark.parametrize("incomplete", [False, True])
+def test_findings_outweigh_what_was_missing_which_is_named_all_the_same(tmp_path: Path, incomplete: bool) -> None:
+    commit(tmp_path)
+    write_findings(OutputFolder(tmp_path), Place(0, 0), [finding("n/i/0")])
+    result = read_result(tmp_path, ["broker-9"] if incomplete else [])
+    assert result.verdict == FINDINGS
+    assert bool(result.incomplete) == incomplete
+
+
+def test_a_table_holds_what_a_record_had(tmp_path: Path) -> None:
+    write_batch(tmp_path, 0, [], [ELECTED, LEADS])
+    expected = [{n: v for n, v in row.items() if n != "key"} for row in to_columns([ELECTED, LEADS]).to_pylist()]
+    assert list(OutputFolder(tmp_path).rows(RECORDS_TABLE)) == expected

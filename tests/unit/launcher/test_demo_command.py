@@ -37,6 +37,8 @@ def audited(**changes: object) -> AuditOutcome:
         (1, audited(), 1),
         (0, audited(verdict="findings"), 1),
         (0, audited(found={}), 1),
+        (0, audited(verdict="incomplete", gaps=["broker-2: there is no log of this node"]), 4),
+        (0, audited(verdict="incomplete", found={}), 1),
         (0, AuditOutcome(failure=SLOW), 4),
         (0, audited(found={}, failure=SLOW), 4),
         (0, audited(verdict="findings", found={}, failure=SLOW), 1),
@@ -47,6 +49,15 @@ def test_the_exit_code_tells_what_was_proven(lost: int, audit: AuditOutcome, cod
     document = document_of(outcome(lost), audit, LocalCluster.create_or_open(tmp_path), tmp_path / "report")
     assert exit_code(document) == code
     assert document["passed"] is (code == 0)
+
+
+def test_what_the_audit_missed_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gaps = audited(verdict="incomplete", gaps=["broker-2: there is no log of this node"])
+    document = document_of(outcome(), gaps, LocalCluster.create_or_open(tmp_path), tmp_path / "report")
+    print_summary({**document, "seconds": 90.0})
+    shown = capsys.readouterr().out
+    assert "not everything was audited" in shown
+    assert "incomplete, 200 records; broker-2: there is no log of this node" in shown
 
 
 def test_a_failed_audit_leaves_what_was_proven_and_says_how_to_repeat_it(

@@ -1,0 +1,46 @@
+"""An audit of records in memory: the rules of the Spark job over columns, without Spark and without files."""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow
+
+from audit.bucket import REDUCE, check_partitions, concatenated, joined_runs
+from audit.columns import to_columns
+from audit.findings import FOUND, Finding
+from audit.sorted_runs import Run
+from state_log.record import LoggedStateChange
+
+
+def table_of(records: Sequence[LoggedStateChange]) -> pyarrow.Table:
+    """The records as the tasks of Spark get them."""
+    return concatenated([pyarrow.Table.from_batches([to_columns(records)])])
+
+
+class ColumnarAudit:
+    """One bucket that has all partitions. `findings`: those that stand, by name."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[Run]] = {name: [] for name in REDUCE}
+        self.findings: dict[tuple[str, str], Finding] = {}
+
+    def check(self, records: Sequence[LoggedStateChange]) -> list[Finding]:
+        """Judge a batch; returns what it has changed."""
+        found, added = check_partitions(self.runs, table_of(records))
+        for name, table in added.items():
+            if table.num_rows:
+                kept, run = joined_runs(name, self.runs[name], table)
+                self.runs[name][kept:] = [Run(run)]
+        for finding in found:
+            if finding.status == FOUND:
+                self.findings[finding.name] = finding
+            else:
+                del self.findings[finding.name]
+        return found
+
+
+def audit_batches(batches: Iterable[Sequence[LoggedStateChange]]) -> dict[tuple[str, str], Finding]:
+    """The findings that stand after these batches."""
+    audit = ColumnarAudit()
+    for batch in batches:
+        audit.check(batch)
+    return audit.findings

@@ -1,0 +1,92 @@
+"""The files of an audit: only a commit makes them count, and damage to them is named."""
+
+from pathlib import Path
+
+import msgspec
+import pyarrow
+import pytest
+
+from audit.bucket import RECORDS_TABLE
+from audit.output_folder import OTHER_DAYS, VERSION, BucketState, Commit, OutputError, OutputFolder
+from state_log.record import Kind, LoggedStateChange
+from tests.columnar_audits import table_of
+
+DAY_MS = 86_400_000
+
+
+def record(at_ms: int, seq: int = 0) -> LoggedStateChange:
+    return LoggedStateChange(kind=Kind.BROKER, v=2, seq=seq, node="n", incarnation="i", at_ms=at_ms)
+
+
+def rows(count: int) -> pyarrow.Table:
+    return pyarrow.table({"key": pyarrow.array(range(count), pyarrow.uint64()), "sub": range(count)})
+
+
+def commit_runs(folder: OutputFolder, batch: int, count: int = 1) -> Commit:
+    """A batch that has written a run and a state file."""
+    run = folder.write_run(3, "states", batch, rows(count))
+    state = {"3": BucketState({"states": (run,)}), "16": BucketState(file=folder.write_state(16, batch, b"state"))}
+    commit = Commit(VERSION, batch, "", state, records=count)
+    folder.commit(commit)
+    return commit
+
+
+def state_files(folder: OutputFolder) -> set[str]:
+    return {str(path.relative_to(folder.top)) for path in (folder.top / "state").glob("*/*")}
+
+
+def test_a_commit_is_read_back_and_the_last_one_counts(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    assert folder.last_commit() is None
+    commits = [commit_runs(folder, batch) for batch in (0, 1, 2)]
+    assert OutputFolder(tmp_path).last_commit() == commits[-1]
+
+
+def test_the_state_of_the_last_two_commits_is_kept(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    for batch in range(4):
+        commit_runs(folder, batch)
+    assert state_files(folder) == {
+        f"state/{name}-{batch:09d}.{suffix}"
+        for batch in (2, 3)
+        for name, suffix in (("3/states", "arrow"), ("16/state", "bin"))
+    }
+    assert sorted(path.stem for path in (tmp_path / "commits").iterdir()) == ["2", "3"]
+
+
+def test_what_a_batch_left_that_was_killed_is_overwritten_and_goes_with_its_commit(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    commit_runs(folder, 0)
+    folder.write_run(3, "states", 1, rows(9))
+    (tmp_path / "state" / "3" / "claims-000000001.77.tmp").write_bytes(b"half")
+    commit = commit_runs(folder, 1, count=5)
+    (run,) = folder.runs(commit.buckets["3"].runs["states"])
+    assert run.rows.num_rows == 5
+    assert not any(name.endswith(".tmp") for name in state_files(folder))
+
+
+def test_rows_go_to_the_day_of_their_time_and_impossible_times_to_one_of_their_own(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    times = [0, DAY_MS - 1, DAY_MS, 20_000 * DAY_MS, -1, (1 << 63) - 1, -(1 << 63) + 1]
+    folder.write_rows(RECORDS_TABLE, table_of([record(at_ms, n) for n, at_ms in enumerate(times)]), 0, 0)
+    folder.commit(Commit(VERSION, 0, "", {}))
+    days = {path.parent.name for path in folder.table_files(RECORDS_TABLE)}
+    assert days == {"day=1970-01-01", "day=1970-01-02", "day=2024-10-04", f"day={OTHER_DAYS}"}
+    assert sorted(row["seq"] for row in folder.rows(RECORDS_TABLE)) == list(range(len(times)))
+
+
+def test_a_clock_that_jumps_does_not_make_a_file_for_each_record(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    folder.write_rows(RECORDS_TABLE, table_of([record(n * DAY_MS, n) for n in range(500)]), 0, 0)
+    folder.commit(Commit(VERSION, 0, "", {}))
+    assert len(folder.table_files(RECORDS_TABLE)) < 40
+    assert len(list(folder.rows(RECORDS_TABLE))) == 500
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    folder.commit(Commit(VERSION, 0, "", {}))
+    path = tmp_path / "commits" / "0.json"
+    path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "version": VERSION + 1}))
+    with pytest.raises(OutputError, match=f"version {VERSION + 1}"):
+        folder.last_commit()
