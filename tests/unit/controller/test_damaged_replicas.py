@@ -1,4 +1,4 @@
-"""What is decided about replicas that a broker reports as damaged: replaced, held back, leading on, or not concerned."""
+"""What is decided about replicas that a broker reports as damaged: replaced, held back, leading on, or passed over."""
 
 from collections.abc import Sequence
 
@@ -38,10 +38,13 @@ NOTHING = DamagePlan({}, [], [])
 
 
 def damage(
-    name: str = "t-0", *, topic_id: str | None = "id-of-t", found_by: str = RECOVERY, offsets: tuple[int, int] = (10, 20)
+    name: str = "t-0",
+    *,
+    topic_id: str | None = "id-of-t",
+    found_by: str = RECOVERY,
+    offsets: tuple[int, int] = (10, 20),
 ) -> ReportedDamage:
-    start, end = map(Offset, offsets)
-    return ReportedDamage(*_named(name, topic_id), start, end, 100, found_by)
+    return ReportedDamage(*_named(name, topic_id), Offset(10), Offset(20), 100, found_by)
 
 
 def _named(name: str, topic_id: str | None) -> tuple[str, TopicId | None, int]:

@@ -105,7 +105,7 @@ def damage(name: str, first: int, end: int) -> ReportedDamage:
 @pytest.mark.rule("D-41", "AG-10")
 def test_damaged_replicas_that_wait_are_named_by_broker_and_partition() -> None:
     names = ["t-0", "t-1", "u-0"]
-    context = context_of([1, 2], dict.fromkeys(names, [1, 2]), {name: leadership(-1, [1]) for name in names})
+    context = context_of([1, 2], {name: [1, 2] for name in names}, {name: leadership(-1, [1]) for name in names})
     of_two = {tp("u-0"): damage("u-0", 5, 6)}
     of_one = {tp("t-1"): damage("t-1", 10, 20), tp("t-0"): damage("t-0", 0, 7)}
     context.apply(changes.DamagedReplicasReported(BrokerId(2), BrokerEpoch(102), of_two))

@@ -21,7 +21,9 @@ def refused(state: RestoredZooKeeper, epoch: int) -> bool:
 
 
 @pytest.mark.rule("R1.19")
-@pytest.mark.parametrize(("zxid", "seen", "suspected"), [(41, 42, True), (42, 42, True), (43, 42, False), (1, 0, False)])
+@pytest.mark.parametrize(
+    ("zxid", "seen", "suspected"), [(41, 42, True), (42, 42, True), (43, 42, False), (1, 0, False)]
+)
 def test_a_registration_below_or_at_what_was_seen_shows_a_restore(zxid: int, seen: int, suspected: bool) -> None:
     state = RestoredZooKeeper(BrokerId(3))
     state.registered(BrokerEpoch(zxid), seen)
