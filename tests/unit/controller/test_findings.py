@@ -97,6 +97,17 @@ def test_refusals_of_deleted_topics_are_left_out() -> None:
     assert [("t-" in f.detail, "gone" in f.detail) for f in found] == [(True, False), (True, False)]
 
 
+@pytest.mark.rule("AG-10")
+@pytest.mark.parametrize(
+    ("broker", "known", "refuses"), [(1, 101, False), (1, 102, True), (9, -1, False), (9, 5, True)]
+)
+def test_a_newer_broker_epoch_is_one_above_that_of_the_registration(broker: int, known: int, refuses: bool) -> None:
+    context = context_of([1], {"t-0": [1]})
+    refusals = Refusals(broker_epoch=BrokerEpoch(known))
+    found = list(findings(context, {BrokerId(broker): ChannelState(refusals)}, 0))
+    assert [(f.kind, f.broker) for f in found] == ([("refuses_controller", broker)] if refuses else [])
+
+
 def damage(name: str, first: int, end: int) -> ReportedDamage:
     topic, partition = tp(name)
     return ReportedDamage(topic, TopicId(f"id-of-{topic}"), partition, Offset(first), Offset(end), 9, RECOVERY)

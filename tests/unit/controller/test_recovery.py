@@ -337,7 +337,7 @@ def test_producer_ids_rise_above_those_seen(
     last: ProducerIdBlock | None, seen: int, block: tuple[int, int] | None
 ) -> None:
     raised = block_above(last, seen, BrokerId(2))
-    assert (None if raised is None else (raised.start, raised.end)) == block
+    assert raised == (None if block is None else ProducerIdBlock(BrokerId(2), *block))
 
 
 # Any knowledge
