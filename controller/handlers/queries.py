@@ -2,6 +2,7 @@
 
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
+from cluster.process.slices import in_slices
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -58,7 +59,7 @@ async def describe_findings(active: ActiveController, _request: DescribeFindings
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:
     context = active.context
     listed: list[ListedTopic] = []
-    for topic in sorted(context.topics):
+    async for topic in in_slices(sorted(context.topics)):
         partitions = context.assignments.get(topic, {})
         factor = max((len(a.replicas) for a in partitions.values()), default=0)
         listed.append(ListedTopic(topic, context.topic_ids.get(topic), len(partitions), factor))
@@ -71,7 +72,7 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
     names = sorted(context.topics) if request.topics is None else list(dict.fromkeys(request.topics))
     configs = await active.store.read_topic_configs([name for name in names if name in context.topics])
     described: list[DescribedTopic] = []
-    for name in names:
+    async for name in in_slices(names):
         overrides = configs.get(name)
         if overrides is None:
             described.append(DescribedTopic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

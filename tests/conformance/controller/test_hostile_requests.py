@@ -12,20 +12,30 @@ from msgspec.structs import replace
 from cluster import bounds
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.slices import SLICE
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.cluster import WatchRequest
-from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from cluster.requests.configs import (
+    TOPIC_RESOURCE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    ConfigResource,
+    DescribeConfigsRequest,
+)
 from cluster.requests.elections import PlanControlledShutdownRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DescribeTopicsRequest,
     NewPartitions,
     NewPartitionsAssignment,
     NewTopic,
 )
 from tests.contexts import ids
 from tests.controllers import RunningController, World, run_virtually, running_cluster
+from tests.turns import turns_during
 
 
 async def has_topic() -> tuple[World, RunningController]:
@@ -222,3 +232,38 @@ def test_as_many_replicas_as_a_large_topic_has_are_placed_in_one_call() -> None:
         await c.stop()
 
     run_virtually(main, max_steps=10_000_000)
+
+
+MANY = 20 * SLICE
+NAMES = tuple(f"t{number}" for number in range(MANY))
+
+
+@pytest.mark.rule("BD-9")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DescribeConfigsRequest(tuple(ConfigResource(TOPIC_RESOURCE, name) for name in NAMES)),
+        DescribeConfigsRequest((ConfigResource(TOPIC_RESOURCE, "t"),) * MANY),
+        DescribeTopicsRequest(NAMES),
+    ],
+    ids=["configs", "configs of one topic", "topics"],
+)
+def test_a_query_of_many_items_lets_others_have_their_turn(request_: Any) -> None:
+    async def main() -> None:
+        _, c = await has_topic()
+        assert await turns_during(c.ask(request_)) >= MANY // SLICE
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_configs_of_a_resource_that_is_named_twice_are_refused_each_time() -> None:
+    async def main() -> None:
+        _, c = await has_topic()
+        resources = [ConfigResource(TOPIC_RESOURCE, name) for name in ("t", "u", "t")]
+        described = await c.ask(DescribeConfigsRequest(tuple(resources)))
+        refused, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [r.error_code for r in described.results] == [refused, unknown, refused]
+        await c.stop()
+
+    run_virtually(main)
