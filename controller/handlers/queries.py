@@ -23,10 +23,12 @@ from cluster.requests.topics import (
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.paths import CLUSTER_ID
 from controller.active_controller import ActiveController
+from controller.decisions.bundled_findings import bundled
 from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.findings import findings
 from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
+from controller.handlers.contradictory_znodes import contradictory_znodes
 from controller.handlers.malformed_znode_findings import malformed_znodes
 
 
@@ -53,7 +55,8 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
 
 async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
     found = findings(active.context, active.channels.states(), active.clock.now_ms())
-    return DescribeFindingsResponse((*found, *await malformed_znodes(active)))
+    of_znodes = bundled((*await contradictory_znodes(active), *await malformed_znodes(active)))
+    return DescribeFindingsResponse((*found, *of_znodes))
 
 
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:
