@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cluster.errors import ApiError, ErrorCode
@@ -347,6 +347,11 @@ async def test_waiting_inside_a_call_parks_it_and_elsewhere_does_nothing() -> No
 
 
 @pytest.mark.rule("AD-1", "AD-4", "AD-7")
+# Each of two fetches of a connection has a request that leaves too little room for the other's response.
+@example(
+    [(CallKind.CONTROL, 0, 0, 0)] * 2
+    + [(CallKind.FETCH, 0, 1, 48), (CallKind.CONTROL, 0, 0, 0), (CallKind.FETCH, 0, 0, 57)]
+)
 @given(
     plans=st.lists(
         st.tuples(st.sampled_from(CallKind), st.integers(0, 3), st.integers(0, 6), st.integers(0, 100)), max_size=40
