@@ -126,7 +126,8 @@ def alter(
             raise ApiError(result.error_code, message, field="broker", value=broker, violations=result.violations)
         return response.plan, await _configs(client, name)
 
-    plan, present = cluster.ask(main)
+    described = f"{name} --configs" if name else "--configs"
+    plan, present = cluster.ask(main, check=f"klamm brokers describe {described}")
     if plan is None or plan.settings:
         say(f"configs of broker {broker} {'would be ' if dry_run else ''}changed")
     if cluster.form is Format.TABLE:

@@ -56,7 +56,7 @@ def recover(
         return
     if accept_loss:
         confirm("Records that only absent replicas have will be lost. Continue?", yes)
-    done, epoch = cluster.ask(lambda client: _execute(client, accept_loss))
+    done, epoch = cluster.ask(lambda client: _execute(client, accept_loss), check="klamm cluster recover --dry-run")
     _report(done, cluster.form, dry_run=False)
     say(f"a controller is active in epoch {epoch}; `klamm cluster health` shows when the brokers have followed")
 
