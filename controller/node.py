@@ -126,12 +126,14 @@ class ControllerNode:
 
     async def _describe_cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
         """The active controller describes the cluster; a standby only who is active."""
+        if not self._controller.is_connected:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER)
         described: DescribeClusterResponse | None = None
         try:
             async with asyncio.timeout(REDIRECT_TIMEOUT_S):
                 described = await self._ask(APIS[DescribeClusterRequest], RequestContext(), request)
         except TimeoutError:
-            why = "active, but busy or waiting for ZooKeeper" if self._controller.is_connected else NO_ZOOKEEPER
+            why = "active, but busy or waiting for ZooKeeper"
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why) from None
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
