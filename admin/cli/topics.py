@@ -173,6 +173,8 @@ def describe(
     for topic in known:
         if topic.queued_for_deletion:
             say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' shows the progress")
+        elif not topic.partitions:
+            say(f"topic {topic.name} has no partitions; 'klamm cluster health' says whether its znode is malformed")
     for topic in described:
         if topic.error_code is not ErrorCode.NONE:
             raise ApiError(
