@@ -148,7 +148,9 @@ class AdminClient(ClusterConnection):
                 return ()
             raise
         except PeerUnreachableError as error:
-            detail = f"broker {broker.id} is registered, but does not respond: {error}"
+            detail = (
+                f"broker {broker.id} is registered, but does not respond: {error}; read its log, restart it if it hangs"
+            )
             return (cluster.Finding("silent_broker", detail, broker=broker.id),)
         assert isinstance(response, cluster.DescribeFindingsResponse)
         return response.findings
