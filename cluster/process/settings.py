@@ -115,7 +115,7 @@ class _NetworkKeys(_ClusterKeys):
     queued_max_request_bytes: Positive = 268_435_456
     """Bytes of requests and responses in memory at once; without a bound in Kafka (-1)."""
     max_connections: SizeInt32 = INT32_MAX
-    """Connections of each listener."""
+    """Connections of each listener; never more than its share of the open files of the process."""
     max_connections_per_ip: SizeInt32 = INT32_MAX
     """Connections with open requests from one address."""
     connections_max_idle_ms: SizeInt32 = 600_000
