@@ -53,3 +53,8 @@ def test_every_test_that_a_document_names_is_there() -> None:
         if not (file := ROOT / "tests" / path).is_file() or f"def {test}(" not in file.read_text("utf-8")
     ]
     assert missing == []
+
+
+def test_no_document_promises_flags_for_the_fields_of_a_configuration() -> None:
+    pages = [ROOT / "docs" / "configuration.md", *sorted((ROOT / "deploy" / "config").glob("*.toml"))]
+    assert [page.name for page in pages if "flags" in page.read_text("utf-8").lower()] == []
