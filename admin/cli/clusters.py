@@ -5,9 +5,10 @@ from typing import Final
 
 import typer
 
+from admin.brokers_view import described_cluster, of_controller_or_brokers
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import counted, examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
 from admin.health import HealthIssue, Trouble, find_trouble
@@ -26,18 +27,32 @@ app.command(epilog=EPILOG)(recover)
 @app.command(epilog=examples("klamm cluster describe", "klamm cluster describe --bootstrap localhost:9092 -o json"))
 @talks_to_cluster()
 def describe(*, cluster: Cluster) -> None:
-    """Show the cluster id, the active controller with its epoch, and the live brokers."""
-    described = cluster.ask(AdminClient.describe_controller)
-    controller = {
-        "id": described.controller_id,
-        "address": described.controller_address,
-        "epoch": described.controller_epoch,
-    }
+    """Show the cluster id, the active controller with its epoch, and the live brokers.
+
+    While no controller is active, from the metadata of the brokers.
+    """
+    described, is_of_brokers = cluster.ask(
+        lambda client: of_controller_or_brokers(client, client.describe_controller(), (), described_cluster)
+    )
+    controller = None
+    if not is_of_brokers:
+        controller = {
+            "id": described.controller_id,
+            "address": described.controller_address,
+            "epoch": described.controller_epoch,
+        }
     brokers = [broker_document(b) for b in sorted(described.brokers, key=lambda b: b.id)]
-    document = {"cluster_id": described.cluster_id, "controller": controller, "brokers": brokers}
+    document = {
+        "cluster_id": described.cluster_id,
+        "controller": controller,
+        "brokers": brokers,
+        "source": source(is_of_brokers),
+    }
     if cluster.form is Format.TABLE:
         typer.echo(f"cluster {described.cluster_id}")
-        typer.echo("controller {id} at {address}, epoch {epoch}\n".format_map(controller))
+        active = "no controller answers" if controller is None else "controller {id} at {address}, epoch {epoch}"
+        typer.echo(f"{active}\n".format_map(controller or {}))
+    say_source(is_of_brokers)
     write(document, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 

@@ -1,8 +1,13 @@
 """Requests that every process handles, and the stream of cluster events."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch
+
+NO_ZOOKEEPER: Final = "cannot reach ZooKeeper"
+"""What a controller answers that has no connection to it; clients name it as the cause when nobody else answers."""
 
 
 class DescribeClusterRequest(Struct, frozen=True):

@@ -96,7 +96,8 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
                 for entity, config in stored.items()
             }
         )
-        _log.info("Configs altered", entities=[e.path for e, o in outcomes.items() if isinstance(o, Written)])
+        if written := [entity.path for entity, outcome in outcomes.items() if isinstance(outcome, Written)]:
+            _log.info("Configs altered", entities=written)
         errors |= {e: _refusal(o) for e, o in outcomes.items() if not isinstance(o, Written | Conflict)}
         left = {entity: left[entity] for entity, o in outcomes.items() if isinstance(o, Conflict)}
         if not left:

@@ -38,7 +38,7 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
     outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
     written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
-    active.commit(LeadershipsWritten(written, "asked by the leader"))
+    active.commit(LeadershipsWritten(written, f"asked by broker {request.broker_id}"))
     batch = active.new_batch()
     batch.add_update_metadata_for_all(plan.partitions)
     active.send(batch)

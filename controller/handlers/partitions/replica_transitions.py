@@ -241,7 +241,11 @@ async def _remove_from_isrs(
         return plan
 
     def apply(written: Leaderships) -> None:
-        active.commit(LeadershipsWritten(written, "replica offline", broker, removing))
+        removed = {tp for tp in written if broker in removing.get(tp, ()) or tp.topic in context.topics_to_be_deleted}
+        for reason, is_removed in (("replica removed", True), ("replica offline", False)):
+            part = {tp: leadership for tp, leadership in written.items() if (tp in removed) is is_removed}
+            if part:
+                active.commit(LeadershipsWritten(part, reason, broker, removing))
 
     removed, failures = await write_in_rounds(active, partitions, decide, apply)
     active.commit(LeadershipsRead(unchanged))

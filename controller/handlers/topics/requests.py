@@ -21,6 +21,7 @@ from cluster.requests.topics import (
     NewPartitions,
     NewTopic,
 )
+from cluster.znodes.paths import topic_path
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.decisions.replicas_of_call import (
@@ -31,6 +32,7 @@ from controller.decisions.replicas_of_call import (
 from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topics.expansion import plan_expansion
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
+from controller.handlers.malformed_znode_findings import ways_out_of
 from controller.handlers.waiting import TopicsDecision, results_in_time
 from controller.topic_calls import CREATION, EXPANSION
 
@@ -73,7 +75,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     created = [name for name, outcome in outcomes.items() if isinstance(outcome, Written)]
     active.topic_calls.remember(created, CREATION, active.asked_by)
     return TopicsDecision(
-        tuple(results[position] for position in range(len(request.topics))),
+        tuple(_explained(results[position], active) for position in range(len(request.topics))),
         {name: active.leaders_elected(name) for name in created},
     )
 
@@ -111,6 +113,15 @@ def _result(name: str, assignment: TopicAssignment, outcome: Outcome) -> Creatab
             return refused_topic(name, why)
         case _:
             return refused_topic(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}"))
+
+
+def _explained(result: CreatableTopicResult, active: ActiveController) -> CreatableTopicResult:
+    """A name may be taken by a topic of which nothing can be seen, because its znode is malformed."""
+    path = topic_path(result.name)
+    if result.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS or path not in active.store.malformed:
+        return result
+    why = f"{result.error_message}, but its znode {path} is malformed: {ways_out_of(result.name)}"
+    return replace(result, error_message=why)
 
 
 def _too_large(size: int) -> str:

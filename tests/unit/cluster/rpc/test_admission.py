@@ -391,3 +391,10 @@ def test_whatever_becomes_of_calls_all_is_given_back(plans: list[tuple[CallKind,
         assert target._connections == {}
 
     run()
+
+
+def test_the_connections_of_both_listeners_stay_below_the_descriptors_for_them() -> None:
+    few = AdmissionLimits.from_settings(Settings(), descriptors=100)
+    assert (few.max_connections, few.max_control_connections) == (75, 25)
+    configured = AdmissionLimits.from_settings(Settings(max_connections=10), descriptors=100)
+    assert (configured.max_connections, configured.max_control_connections) == (10, 10)
