@@ -12,7 +12,8 @@ class LogDamage(Struct, frozen=True):
     """Offsets from `from_offset` up to, not including, `to_offset` were in the log and are not, or not all, any more.
 
     `size`: bytes that were cut off; what was gone before is not counted. `is_cut`: whether the log ends where the
-    damage began; otherwise it is in the middle and stays.
+    damage began; otherwise it is in the middle and stays. `is_end_known`: whether the log is known to have ended at
+    `to_offset`, or to go on there; otherwise later records may be missing, too.
     """
 
     from_offset: Offset
@@ -20,6 +21,12 @@ class LogDamage(Struct, frozen=True):
     size: int
     reason: str
     is_cut: bool = True
+    is_end_known: bool = True
+
+    @property
+    def offsets(self) -> str:
+        """For people, for example `offsets 20..29`, or `at least offsets 20..29`."""
+        return f"{'' if self.is_end_known else 'at least '}offsets {self.from_offset}..{self.to_offset - 1}"
 
 
 class DamagedReplica(Struct, frozen=True):
@@ -37,14 +44,11 @@ class DamagedReplica(Struct, frozen=True):
         lost = self.damage
         if self.found_by == SCRUB:
             return (
-                f"offsets {lost.from_offset}..{lost.to_offset - 1} are damaged in {self.directory}: {lost.reason}; "
+                f"{lost.offsets} are damaged in {self.directory}: {lost.reason}; "
                 "they are fetched anew from another replica in sync; if there is none, restore one, or delete the "
                 f"records below {lost.to_offset}"
             )
-        return (
-            f"offsets {lost.from_offset}..{lost.to_offset - 1} are damaged in {self.directory} "
-            f"({lost.size} bytes cut off): {lost.reason}"
-        )
+        return f"{lost.offsets} are damaged in {self.directory} ({lost.size} bytes cut off): {lost.reason}"
 
 
 def damage_record(broker: BrokerId, replica: DamagedReplica) -> StateChange:

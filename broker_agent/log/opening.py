@@ -180,7 +180,7 @@ class _Loader:
         for topic_partition, directory, high_watermark in self._without_log:
             if high_watermark > 0 and not self._logs.has(topic_partition):
                 why = f"{directory}/{topic_partition} is missing, its high watermark was {high_watermark}"
-                damage = LogDamage(Offset(0), high_watermark, 0, why)
+                damage = LogDamage(Offset(0), high_watermark, 0, why, is_end_known=False)
                 self._report(DamagedReplica(topic_partition, None, directory, damage))
 
     def _report_unacceptable(self, path: str, names: Sequence[str]) -> None:

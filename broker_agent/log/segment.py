@@ -167,8 +167,8 @@ class Segment:
 
     def recover(
         self, epoch_before: int, on_batch: Callable[[BatchHeader], None], next_base: Offset | None
-    ) -> Fault | None:
-        """Check every batch; truncate the file at the first that is not valid, and return why. Rebuilds the indexes.
+    ) -> BatchWalk:
+        """Check every batch up to the first that is not valid, where `cut` must follow. Rebuilds the indexes.
 
         `epoch_before`: the leader epoch of the batch before this segment, -1 if unknown; `next_base`: as of `load`.
         """
@@ -179,9 +179,11 @@ class Segment:
         for position, header, _ in walk:
             self._record_batch(position, header)
             on_batch(header)
-        if walk.fault is not None:
-            self._file.truncate(walk.end)
-        return walk.fault
+        return walk
+
+    def cut(self, position: int) -> None:
+        """Truncate the file where `recover` has found it not to be valid any more."""
+        self._file.truncate(position)
 
     def _forget_indexes(self) -> None:
         self._index, self._times, self._largest = OffsetIndex(), TimeIndex(), (NO_TIMESTAMP, 0)
