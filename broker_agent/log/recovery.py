@@ -90,7 +90,8 @@ def load_log(
             _remove(disk, removed.mark_deleted())
         log_start = max(known.log_start_offset, recovery.kept[0].base_offset if recovery.kept else Offset(0))
         # What is newer than a truncation that was not completed may name offsets that it has removed.
-        beyond = Offset(0) if markers else max(latest_snapshot(disk, path), *(e.start_offset for e in stored_epochs), 0)
+        names = () if markers else (latest_snapshot(disk, path), *(entry.start_offset for entry in stored_epochs))
+        beyond = max(names, default=Offset(0))
         damage = _find_damage(recovery, log_start, known, beyond)
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
         for sealed in list(segments)[:-1]:
@@ -159,7 +160,7 @@ def _find_damage(
             why or f"the log ends at {end}, its checkpoints at {known_end}",
             is_end_known=recovery.is_whole and lost_end == recovery.reached,
         )
-    uncut = [fault for fault in recovery.faults if not fault.was_cut]
+    uncut = [fault for fault in recovery.faults if not fault.was_cut and fault.to_offset > log_start]
     return LogDamage(uncut[0].from_offset, uncut[-1].to_offset, 0, why, is_cut=False) if uncut else None
 
 
