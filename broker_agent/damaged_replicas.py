@@ -274,4 +274,5 @@ def _reported(replica: DamagedReplica) -> ReportedDamage:
         to_offset=damage.to_offset,
         size=damage.size,
         found_by=replica.found_by,
+        is_end_known=damage.is_end_known,
     )
