@@ -20,6 +20,7 @@ IMBALANCE_MAX: Final = 0.1
 class Trouble(StrEnum):
     """Kinds of health issues, most severe first."""
 
+    NO_ACTIVE_CONTROLLER = "no_active_controller"
     MALFORMED_ZNODE = "malformed_znode"
     OFFLINE = "offline_partition"
     DAMAGED_REPLICA_WAITS = "damaged_replica_waits"

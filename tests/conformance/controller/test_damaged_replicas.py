@@ -217,7 +217,6 @@ async def waiting_finding(c: RunningController) -> str:
 @pytest.mark.parametrize(
     ("replicas", "isr", "advice"),
     [
-        ((1, 2), (1, 2), "start broker 2 before: its replica is in sync, leads instead, and nothing is lost"),
         ((1, 2), (1,), "no other replica is in sync; if broker 2 may have the records, start it before"),
         ((1,), (1,), "there is no other replica; if the files of the log can be restored, stop the broker before"),
     ],
