@@ -166,7 +166,7 @@ def test_who_steps_down_deletes_the_controller_znode_even_where_its_fence_is_gon
 @pytest.mark.rule("EL-20")
 def test_the_loss_of_the_session_is_a_warning() -> None:
     async def main() -> None:
-        world, c = await running_cluster(1, 2)
+        _, c = await running_cluster(1, 2)
         with capture_logs() as lines:
             c.zookeeper.expire()
             await quiesce(5)
