@@ -114,6 +114,7 @@ class Agent:
             metadata=self.metadata,
             metrics=self.metrics,
             proposals=self.proposals,
+            sink=dependencies.sink,
         )
         setup = FetchSetup(
             own_id=broker.id,
