@@ -345,12 +345,15 @@ class Segment:
         return self._file.flusher()
 
     def save_indexes(self) -> None:
-        """Append to the index files the entries they lack; called when the segment is full or closed."""
+        """Append to the index files the entries they lack; called when the segment is full or closed.
+
+        The times first: batches that the offset index covers are not read again, so their times must be there.
+        """
         self._times.add(*self._largest)
-        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
-        self._entries_on_disk = len(self._index)
         self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk))
         self._times_on_disk = len(self._times)
+        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
+        self._entries_on_disk = len(self._index)
 
     def _save_indexes_anew(self) -> None:
         if self._entries_on_disk > len(self._index):
