@@ -123,6 +123,15 @@ class AdminClient(ClusterConnection):
         assert isinstance(response, elections.ShutdownResponse)
         return response
 
+    async def acknowledge_damage(
+        self, broker: cluster.DescribedBroker, partition: TopicPartition, *, validate_only: bool = False
+    ) -> cluster.AcknowledgeDamageResponse:
+        """End the finding that this broker's replica has lost records for good. Raises ApiError if it has not."""
+        request = cluster.AcknowledgeDamageRequest(broker.id, *partition, validate_only)
+        response = await self.rpc.call(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        assert isinstance(response, cluster.AcknowledgeDamageResponse)
+        return response
+
     async def describe_findings(self) -> cluster.DescribeFindingsResponse:
         """What the active controller knows to be wrong."""
         return await self.ask_controller(cluster.DescribeFindingsRequest(), cluster.DescribeFindingsResponse)

@@ -320,7 +320,8 @@ class Controller:
             if notification.state in {SessionState.EXPIRED, SessionState.AUTH_FAILED}:
                 # No event queued under the old session may run under the new one (EL-20).
                 self.events.clear_and_put(events.Expire())
-            _log.info("ZooKeeper session state changed", state=notification.state.value)
+            log = _log.info if notification.state is SessionState.CONNECTED else _log.warning
+            log("ZooKeeper session state changed", state=notification.state.value)
             return
         if notification.path == CONFIG_CHANGES:
             self._config_listener.changes.changed(notification.kind)

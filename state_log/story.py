@@ -146,6 +146,8 @@ def _replicas(record: LoggedStateChange) -> str:
 
 def _role(record: LoggedStateChange) -> str:
     match record.to_state:
+        case "leader" if record.cause is not None and record.cause.event == "AlterPartition":
+            return f"leads on in epoch {record.leader_epoch}, in sync {list(record.isr or ())}"
         case "leader":
             return f"leads in epoch {record.leader_epoch}"
         case "follower":

@@ -14,6 +14,7 @@ from admin.cli.broker_documents import (
     threat_documents,
     write_configs,
 )
+from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, WaitOption, talks_to_cluster
 from admin.cli.output import counted, examples, say, write, write_table
 from admin.cli.parsing import alterations, parse_configs
@@ -29,6 +30,8 @@ from cluster.requests.elections import PlanControlledShutdownResponse
 from cluster.requests.plans import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut down brokers.")
+
+app.command("acknowledge-damage", epilog=ACKNOWLEDGE_EXAMPLES)(acknowledge_damage)
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0)]
 _POLL_S = 0.2

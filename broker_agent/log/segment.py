@@ -167,8 +167,8 @@ class Segment:
 
     def recover(
         self, epoch_before: int, on_batch: Callable[[BatchHeader], None], next_base: Offset | None
-    ) -> Fault | None:
-        """Check every batch; truncate the file at the first that is not valid, and return why. Rebuilds the indexes.
+    ) -> BatchWalk:
+        """Check every batch up to the first that is not valid, where `cut` must follow. Rebuilds the indexes.
 
         `epoch_before`: the leader epoch of the batch before this segment, -1 if unknown; `next_base`: as of `load`.
         """
@@ -179,9 +179,11 @@ class Segment:
         for position, header, _ in walk:
             self._record_batch(position, header)
             on_batch(header)
-        if walk.fault is not None:
-            self._file.truncate(walk.end)
-        return walk.fault
+        return walk
+
+    def cut(self, position: int) -> None:
+        """Truncate the file where `recover` has found it not to be valid any more."""
+        self._file.truncate(position)
 
     def _forget_indexes(self) -> None:
         self._index, self._times, self._largest = OffsetIndex(), TimeIndex(), (NO_TIMESTAMP, 0)
@@ -343,12 +345,15 @@ class Segment:
         return self._file.flusher()
 
     def save_indexes(self) -> None:
-        """Append to the index files the entries they lack; called when the segment is full or closed."""
+        """Append to the index files the entries they lack; called when the segment is full or closed.
+
+        The times first: batches that the offset index covers are not read again, so their times must be there.
+        """
         self._times.add(*self._largest)
-        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
-        self._entries_on_disk = len(self._index)
         self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk))
         self._times_on_disk = len(self._times)
+        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
+        self._entries_on_disk = len(self._index)
 
     def _save_indexes_anew(self) -> None:
         if self._entries_on_disk > len(self._index):
