@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import StartupError
+from cluster.errors import MalformedZnodeError, StartupError
 from cluster.znodes import paths
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.cluster import SimulatedCluster, simulate
@@ -131,7 +131,7 @@ def may_refuse_to_start(written: list[Written]) -> Iterator[None]:
     """Whoever is started in a cluster with another id refuses, until it has the old one again."""
     try:
         yield
-    except StartupError:
+    except (StartupError, MalformedZnodeError):
         if all(each.path != paths.CLUSTER_ID for each in written):
             raise
 
