@@ -217,6 +217,8 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     """Decode a line of a log without its newline. Unknown fields are ignored."""
     try:
         record = _decoder.decode(line)
+        # The decoder leaves out unknown fields without a look at them; what reads the line later does not.
+        line.isascii() or line.decode()
     except DECODE_ERRORS as error:
         return MalformedLine(line, first_line(error))
     # The pattern is rare, a look at every number of every record would cost more than decoding it.

@@ -4,12 +4,12 @@ It handles batches and positions, not leaders, epochs or watermarks. Source: Kaf
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Final, NamedTuple
 
 import structlog
 
-from broker_agent.log.batch_check import BatchWalk, Fault, expected_in_segment, find_header_fault
+from broker_agent.log.batch_check import BatchWalk, Expected, Fault, expected_in_segment, find_header_fault
 from broker_agent.log.directory_names import offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
@@ -150,20 +150,24 @@ class Segment:
         first = next(self.batches(), None)
         is_sound = first is not None and find_header_fault(first.header, expected) is None
         self.first_timestamp = first.header.max_timestamp if first is not None and is_sound else NO_TIMESTAMP
-        start = self._forget_uncovered()
-        indexed = next(self.batches(start), None) if len(self._index) else None
-        if indexed is not None:
-            expected = expected._replace(next_offset=max(self.base_offset, indexed.header.base_offset))
-        walk = BatchWalk(self._file.read, self.size, expected, start=start)
+        walk = self._walk_uncovered(self.size, expected)
+        self._forget_uncovered()
         for position, header, _ in walk:
             self._record_batch(position, header)
         return walk.fault
 
-    def _forget_uncovered(self) -> int:
-        """Reset what is derived from the batches to what the indexes say; returns the position of the last entry."""
+    def _walk_uncovered(self, size: int, expected: Expected) -> BatchWalk:
+        """Check the batches from the last index entry up to byte `size`; those before it are not checked."""
+        start = self._index.last[1]
+        indexed = next(self.batches(start), None) if len(self._index) else None
+        if indexed is not None:
+            expected = expected._replace(next_offset=max(self.base_offset, indexed.header.base_offset))
+        return BatchWalk(self._file.read, size, expected, start=start)
+
+    def _forget_uncovered(self) -> None:
+        """Reset what is derived from the batches to what the indexes say."""
         self._largest, self._last_entry_position = self._times.last, self._index.last[1]
         self.next_offset, self.last_epoch = self.base_offset, NO_LEADER_EPOCH
-        return self._last_entry_position
 
     def recover(
         self, epoch_before: int, on_batch: Callable[[BatchHeader], None], next_base: Offset | None
@@ -327,7 +331,9 @@ class Segment:
         # The index files first: entries of removed batches would point into later ones.
         self._save_indexes_anew()
         # Read before the file is changed: what raises must leave batches and derived values as they agree.
-        uncovered = list(takewhile(lambda batch: batch.position < position, self.batches(self._index.last[1])))
+        # A damaged batch among them, which the scrub has not found yet, makes the index sparser and nothing else.
+        walk = self._walk_uncovered(position, expected_in_segment(self.base_offset))
+        uncovered = [PlacedBatch(checked.position, checked.header) for checked in walk]
         self._file.truncate(position)
         self.is_dirty = True
         if position == 0:
