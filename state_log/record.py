@@ -232,6 +232,8 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
         return MalformedLine(line, f"{len(line)} bytes are more than {LINE_BYTES_MAX}")
     try:
         record = _decoder.decode(line)
+        # The decoder leaves out unknown fields without a look at them; what reads the line later does not.
+        line.isascii() or line.decode()
     except DECODE_ERRORS as error:
         return MalformedLine(line, first_line(error))
     if record.v > STATE_CHANGE_VERSION:

@@ -133,8 +133,9 @@ def test_damaged_replicas_that_wait_are_named_by_broker_and_partition() -> None:
         "offsets 5..5",
     ]
     assert found[0].detail == (
-        "the only replica in sync is on broker 1, and its offsets 0..6 are damaged; it is elected after "
-        "klamm.damaged.replica.election.delay.ms: start the brokers of the other replicas"
+        "broker 1 has the only replica in sync that is online, and its offsets 0..6 are damaged; it is elected at "
+        "00:00:00 UTC, and from then on they are lost; no other replica is in sync; if broker 2 may have the records, "
+        "start it before and see `klamm elect unclean --topic t --partition 0 --dry-run`"
     )
 
 
