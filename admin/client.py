@@ -12,6 +12,9 @@ from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.partition import TopicPartition
 from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
 
+_LAST_WORD_MS = 1_000
+"""How long a command that had no answer until its timeout may ask why."""
+
 
 class AdminClient(ClusterConnection):
     """A connection with everything that can be asked of the controller, and errors as there."""
@@ -120,6 +123,15 @@ class AdminClient(ClusterConnection):
         assert isinstance(response, elections.ShutdownResponse)
         return response
 
+    async def acknowledge_damage(
+        self, broker: cluster.DescribedBroker, partition: TopicPartition, *, validate_only: bool = False
+    ) -> cluster.AcknowledgeDamageResponse:
+        """End the finding that this broker's replica has lost records for good. Raises ApiError if it has not."""
+        request = cluster.AcknowledgeDamageRequest(broker.id, *partition, validate_only)
+        response = await self.rpc.call(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        assert isinstance(response, cluster.AcknowledgeDamageResponse)
+        return response
+
     async def describe_findings(self) -> cluster.DescribeFindingsResponse:
         """What the active controller knows to be wrong."""
         return await self.ask_controller(cluster.DescribeFindingsRequest(), cluster.DescribeFindingsResponse)
@@ -127,10 +139,13 @@ class AdminClient(ClusterConnection):
     async def describe_candidates_findings(self) -> list[cluster.Finding]:
         """What the known addresses that answer say while no controller is active; one round, each finding once."""
         found: dict[cluster.Finding, None] = {}
-        for address in self._search.bootstrap:
+
+        async def ask(address: str) -> None:
             with contextlib.suppress(ApiError, PeerUnreachableError):
-                response = await self.rpc.call(address, cluster.DescribeFindingsRequest(), PROBE_TIMEOUT_MS)
-                found |= dict.fromkeys(response.findings)
+                response = await self.rpc.call(address, cluster.DescribeFindingsRequest(), _LAST_WORD_MS)
+                found.update(dict.fromkeys(response.findings))
+
+        await asyncio.gather(*map(ask, self.bootstrap))
         return list(found)
 
     async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
@@ -142,7 +157,9 @@ class AdminClient(ClusterConnection):
                 return ()
             raise
         except PeerUnreachableError as error:
-            detail = f"broker {broker.id} is registered, but does not respond: {error}"
+            detail = (
+                f"broker {broker.id} is registered, but does not respond: {error}; read its log, restart it if it hangs"
+            )
             return (cluster.Finding("silent_broker", detail, broker=broker.id),)
         assert isinstance(response, cluster.DescribeFindingsResponse)
         return response.findings

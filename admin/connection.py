@@ -15,9 +15,11 @@ from msgspec import Struct
 
 from admin.node_search import NoAnswerError, NodeSearch
 from admin.request_parts import send_in_parts
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.errors import ApiError, ErrorCode, PeerBusyError, PeerNotConnectedError, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
+from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.data import MetadataRequest, MetadataResponse
+from cluster.requests.recovery import RecoverClusterRequest
 
 _T = TypeVar("_T")
 _Response = TypeVar("_Response", bound=Struct)
@@ -25,6 +27,8 @@ _Response = TypeVar("_Response", bound=Struct)
 PROBE_TIMEOUT_MS = 3_000
 """A node that hangs must not use up the whole timeout while others would answer."""
 RETRY_PAUSE_S = 0.2
+_GRACE_MS = 1_000
+"""A controller that waits as long as it was asked to answers this much later."""
 _SURVEY_AFTER_S = 1.0
 _CONNECT_TIMEOUT_MS = 2_000
 
@@ -55,6 +59,11 @@ class ClusterConnection:
     async def __aexit__(self, *_: object) -> None:
         await self.rpc.close()
 
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """The addresses that the cluster was given by."""
+        return self._search.bootstrap
+
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
         """The description of the cluster by the first node that answers; with `require_controller`, one that names the
         active controller.
@@ -75,7 +84,7 @@ class ClusterConnection:
             try:
                 described = await self._calling(address, self.describe_node(address))
             except ApiError as error:
-                self._search.called(address, error.message)
+                self._search.refused(address, error)
                 raise self._search.failure() from error
             if described.node_id != described.controller_id:
                 self._controller = None
@@ -105,30 +114,41 @@ class ClusterConnection:
     async def ask_controller(self, request: Any, expected: type[_Response]) -> _Response:
         """Send to the active controller, retrying until the timeout under one request id.
 
-        A request that is too large for it is sent in parts.
+        A request that is too large for it is sent in parts. Raises NoAnswerError, which says whether a change may
+        still be carried out.
         """
         return await send_in_parts(request, lambda part: self._ask_controller(part, expected))
 
     async def _ask_controller(self, request: Any, expected: type[_Response]) -> _Response:
-        # The controller waits as long as it was asked to; its answer comes a little later.
         waits_ms = getattr(request, "timeout_ms", None)
         limit_ms = max(self._timeout_ms, waits_ms or 0)
-        grace_ms = 0 if waits_ms is None else PROBE_TIMEOUT_MS
+        grace_ms = 0 if waits_ms is None else _GRACE_MS
         request_id = uuid4().hex
+        may_be_done = False
 
         async def attempt(ends: asyncio.Timeout) -> _Response:
+            nonlocal may_be_done
             asked = await self._controller_address()
             call = self.rpc.call(asked, request, limit_ms + grace_ms, request_id=request_id)
+            before, may_be_done = may_be_done, _changes_something(request)
             try:
                 with _longer(ends, grace_ms):
                     response = await self._calling(asked, call)
             except ApiError as error:
                 self._follow(error, asked)
+                may_be_done = before
                 raise NoAnswerError("no active controller", f"{self._search.name(asked)} is not active") from error
+            except NoAnswerError as error:
+                if isinstance(error.__cause__, PeerNotConnectedError | PeerBusyError):
+                    may_be_done = before
+                raise
             assert isinstance(response, expected)
             return response
 
-        return await self._until_timeout(attempt, limit_s=limit_ms / 1000)
+        try:
+            return await self._until_timeout(attempt, limit_s=limit_ms / 1000)
+        except NoAnswerError as error:
+            raise NoAnswerError(error.missing, error.reasons, error.cause, may_be_done=may_be_done) from error
 
     async def _controller_address(self) -> str:
         if self._controller is None:
@@ -189,7 +209,14 @@ class ClusterConnection:
         except TimeoutError:
             # Where the first attempt was cut off, the search knows who has answered so far.
             last = failure or self._search.failure()
-        raise NoAnswerError(f"{last.missing} within {limit:g} s", last.reasons)
+        raise NoAnswerError(f"{last.missing} within {limit:g} s", last.reasons, last.cause)
+
+
+def _changes_something(request: Any) -> bool:
+    """Whether a request, if it is carried out, leaves the cluster changed."""
+    return isinstance(request, UpdateFeaturesRequest | RecoverClusterRequest) or (
+        getattr(request, "validate_only", None) is False
+    )
 
 
 @contextmanager

@@ -226,7 +226,11 @@ async def list_offsets(
                     await topology.refresh(topic)
     except TimeoutError:
         missing_names = ", ".join(f"{topic}-{p}" for p in sorted(timestamps) if p not in found)
-        raise PeerUnreachableError("leader", f"no offsets of {missing_names} within {timeout_s:g} s") from None
+        raise PeerUnreachableError(
+            missing_names,
+            f"no leader answered within {timeout_s:g} s; 'klamm topics describe' shows the leaders,"
+            " 'klamm cluster health' what is wrong",
+        ) from None
     return found
 
 

@@ -20,14 +20,17 @@ IMBALANCE_MAX: Final = 0.1
 class Trouble(StrEnum):
     """Kinds of health issues, most severe first."""
 
+    NO_ACTIVE_CONTROLLER = "no_active_controller"
     MALFORMED_ZNODE = "malformed_znode"
     OFFLINE = "offline_partition"
+    DAMAGED_REPLICA_WAITS = "damaged_replica_waits"
     REFUSES_CONTROLLER = "refuses_controller"
+    DAMAGED_REPLICA = "damaged_replica"
     UNDER_MIN_ISR = "under_min_isr"
     DEAD_BROKER = "dead_broker"
+    UNREPORTED_DAMAGE = "unreported_damage"
     FAILED_LOG_DIRECTORY = "failed_log_directory"
     OFFLINE_REPLICA = "offline_replica"
-    DAMAGED_REPLICA = "damaged_replica"
     SILENT_BROKER = "silent_broker"
     STUCK_ISR_CHANGE = "stuck_isr_change"
     UNDER_REPLICATED = "under_replicated"
@@ -64,10 +67,13 @@ def find_trouble(
     where the controller and the broker both report that the broker does not respond.
     """
     staying = [t for t in topics if not t.queued_for_deletion]
+    findings = list(findings)
     live = {b.id for b in brokers}
+    # These are registered, and say so.
+    waiting = {finding.broker for finding in findings if finding.kind == Trouble.UNREPORTED_DAMAGE}
     found = [
         *(issue for topic in staying for p in topic.partitions for issue in _check_partition(topic, p)),
-        *_dead_brokers(staying, live),
+        *_dead_brokers(staying, live | waiting),
         *(
             HealthIssue(Trouble.STUCK_REASSIGNMENT, r.stuck_reason, r.topic, r.partition)
             for r in reassignments

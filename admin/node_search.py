@@ -9,19 +9,25 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from cluster.errors import ApiError, PeerUnreachableError
-from cluster.requests.cluster import DescribeClusterResponse
+from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
 
 SILENCE_S: Final = 0.25
 """After this long without an answer the next node is asked as well."""
+_RUNNING: Final = "running"
 Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
 
 
 class NoAnswerError(PeerUnreachableError):
-    """No node gave the answer. `missing`: what was not found, `reasons`: what the nodes did."""
+    """No node gave the answer. `missing`: what was not found, `reasons`: what the nodes did, `cause`: why, if known.
 
-    def __init__(self, missing: str, reasons: str) -> None:
-        super().__init__("cluster", f"{missing}: {reasons}")
-        self.missing, self.reasons = missing, reasons
+    `may_be_done`: a request that changes something was sent, and may still be carried out.
+    """
+
+    def __init__(self, missing: str, reasons: str, cause: str = "", *, may_be_done: bool = False) -> None:
+        said = "; ".join(filter(None, (missing, reasons))) if cause else f"{missing}: {reasons}"
+        after = "; the controller may still carry it out" if may_be_done else ""
+        super().__init__("cluster", f"{cause}{': ' if cause else ''}{said}{after}")
+        self.missing, self.reasons, self.cause, self.may_be_done = missing, reasons, cause, may_be_done
 
     def __str__(self) -> str:
         return self.why
@@ -93,26 +99,37 @@ class NodeSearch:
         self._outcomes[controller] = _silence(why)
         self._called = True
 
+    def refused(self, controller: str, error: ApiError) -> None:
+        """The active controller that the last round found was called, and refused for a reason of its own."""
+        self._outcomes[controller] = _refusal(error)
+        self._called = True
+
     def failure(self) -> NoAnswerError:
-        """What the nodes have answered since the last round began, those with the same answer together."""
+        """What the nodes have answered since the last round began, those with the same answer together.
+
+        That controllers have no ZooKeeper is why there is no answer, and comes first; what is as it should be, last.
+        """
         groups: dict[str, list[str]] = {}
         for address, outcome in self._outcomes.items():
             groups.setdefault(outcome, []).append(address)
-        said = "; ".join(f"{self._together(addresses)} {outcome}" for outcome, addresses in groups.items())
-        found = self._called or not self._any_answered
-        return NoAnswerError("no answer" if found else "no active controller", said)
+        without_zookeeper = groups.pop(NO_ZOOKEEPER, [])
+        order = sorted(groups, key=lambda outcome: outcome == _RUNNING)
+        said = "; ".join(f"{self._together(groups[outcome])} {outcome}" for outcome in order)
+        found = self._called or not self._any_answered or bool(without_zookeeper)
+        cause = f"{self._together(without_zookeeper)} {NO_ZOOKEEPER}" if without_zookeeper else ""
+        return NoAnswerError("no answer" if found else "no active controller", said, cause)
 
     async def _ask(self, address: str, describe: Describe) -> DescribeClusterResponse | None:
         answer: DescribeClusterResponse | None = None
         try:
             answer = await describe(address)
         except ApiError as error:
-            self._outcomes[address] = f"running ({error.message})"
+            self._outcomes[address] = _refusal(error)
         except PeerUnreachableError as error:
             self._outcomes[address] = _silence(error.why)
             return None
         else:
-            self._outcomes[address] = "running"
+            self._outcomes[address] = _RUNNING
             self._learn_names(address, answer)
         self._any_answered = True
         return answer
@@ -130,9 +147,18 @@ class NodeSearch:
             role, _, node = self.name(address).rpartition(" ")
             by_role.setdefault(role, []).append(node)
         return ", ".join(
-            (f"{role}{'s' if len(nodes) > 1 else ''} " if role else "") + ", ".join(nodes)
+            (f"{role}{'s' if len(nodes) > 1 else ''} " if role else "") + ", ".join(sorted(nodes, key=_by_number))
             for role, nodes in by_role.items()
         )
+
+
+def _by_number(node: str) -> int:
+    """Order of ids; addresses keep theirs."""
+    return int(node) if node.isdecimal() else 0
+
+
+def _refusal(error: ApiError) -> str:
+    return NO_ZOOKEEPER if error.message == NO_ZOOKEEPER else f"{_RUNNING} ({error.message})"
 
 
 def _silence(why: str | None) -> str:

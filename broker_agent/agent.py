@@ -114,6 +114,7 @@ class Agent:
             metadata=self.metadata,
             metrics=self.metrics,
             proposals=self.proposals,
+            sink=dependencies.sink,
         )
         setup = FetchSetup(
             own_id=broker.id,
@@ -125,11 +126,11 @@ class Agent:
             replicas=self.manager,
         )
         self.fetchers = ReplicaFetchers(setup, tasks)
-        self._damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup)
+        self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup)
         self.control = ControlRequests(
             self.manager,
             self.fetchers,
-            RoleChanges(self.manager, self.fetchers, dependencies.configs, self._damaged),
+            RoleChanges(self.manager, self.fetchers, dependencies.configs, self.damaged),
             tasks,
             broker_epoch=lambda: self.registration.epoch,
             restored=self.registration.restored,
@@ -175,7 +176,7 @@ class Agent:
         logs = self._dependencies.logs
         for tp in logs.unloadable:
             self.manager.mark_offline(tp)
-        self._damaged.add_found_at_start(logs.damaged_replicas)
+        self.damaged.add_known_at_start()
 
     def _start_background_work(self, session: SessionKeeper) -> None:
         settings = self._dependencies.settings
@@ -192,7 +193,7 @@ class Agent:
             zookeeper=self._dependencies.zookeeper,
             sink=self._dependencies.sink,
         )
-        scrub = LogScrub(logs, settings, self._dependencies.metrics, on_damage=self._damaged.add_found_by_scrub)
+        scrub = LogScrub(logs, settings, self._dependencies.metrics, on_damage=self.damaged.add_found_by_scrub)
         for name, coroutine in (
             ("zookeeper-events", session.follow()),
             ("controller-finder", self.finder.run()),
@@ -205,7 +206,8 @@ class Agent:
             ("log-start-checkpoint", self._every(starts_ms, logs.write_log_start_offsets)),
             ("log-flush", self._every(flush_ms, logs.flush_due)),
             ("log-retention", self._enforce_retention()),
-            ("damaged-replicas", self._damaged.run()),
+            ("damaged-replicas", self.damaged.run()),
+            ("ended-damage", self.damaged.watch()),
             ("log-scrub", scrub.run()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
         ):

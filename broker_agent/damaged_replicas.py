@@ -1,11 +1,11 @@
 """Replicas of this broker that have lost records: reports them to the controller until others lead, then fetches anew.
 
 A replica whose damage is in the middle of its log fetches everything again, once it follows in a leader epoch that
-began without it in the ISR: from then on it cannot be elected before it has caught up. Source: klamm. D-40, D-41, R9.31
+began without it in the ISR: from then on it cannot be elected before it has caught up, and back in the ISR it is
+healed. Source: klamm. D-40, D-41, R9.31 to R9.33
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -18,7 +18,8 @@ from broker_agent.ports import Log
 from broker_agent.registration import Registration
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
-from cluster.errors import ErrorCode, PeerUnreachableError, ZooKeeperError
+from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, ZooKeeperError
 from cluster.partition import TopicPartition
 from cluster.requests.agents import RECOVERY, SCRUB, ReportDamagedReplicasRequest, ReportedDamage
 from cluster.requests.control import LeaderAndIsrPartitionState
@@ -27,6 +28,8 @@ from state_log.record import Cause, Kind, StateChange
 _RETRY_S: Final = 0.5
 _AGAIN_S: Final = 5.0
 """Until the next report of replicas that wait for another to lead."""
+_CHECK_S: Final = 1.0
+"""Interval of the check which replicas are healed, while some are damaged."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -46,34 +49,65 @@ class DamagedReplicas:
         self._client, self._sink = setup.client, setup.sink
         self._unreported: dict[TopicPartition, DamagedReplica] = {}
         self._to_refetch: dict[TopicPartition, DamagedReplica] = {}
+        self._found: set[TopicPartition] = set()
+        """Named to the controller by this process, and not replaced since: the next pass of the scrub adds nothing."""
         self._added = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def add_found_at_start(self, replicas: Sequence[DamagedReplica]) -> None:
-        """Record what the logs had lost when they were opened (R9.22); before the broker registers."""
-        for replica in replicas:
-            self._add(replica)
-        self._registration.has_damaged_replicas = bool(replicas)
+    def add_known_at_start(self) -> None:
+        """Record what the logs had lost when they were opened (R9.22); before the broker registers.
+
+        What an earlier process found is named again, unless the replica was replaced or has led since (R9.33).
+        """
+        logs = self._manager.logs
+        for replica in logs.newly_damaged:
+            self._sink.append([damage_record(self._manager.own_id, replica)])
+        for replica in logs.damaged_replicas:
+            if not replica.damage.is_cut:
+                self._to_refetch[replica.topic_partition] = replica
+            if replica.is_unanswered:
+                self._name(replica)
+        self._registration.has_damaged_replicas = bool(self._unreported)
+        if logs.damaged_replicas:
+            self._changed.set()
 
     def add_found_by_scrub(self, log: Log, damage: LogDamage) -> None:
         """Stop fetching into a damaged log, and have it replaced; one that leads goes on until another one does."""
         tp = log.topic_partition
-        if tp in self._to_refetch:
+        if tp in self._found:
             return
-        replica = DamagedReplica(tp, log.topic_id, log.directory, damage, SCRUB)
-        _log.error("Replica is damaged", partition=str(tp), detail=replica.detail)
-        self._manager.logs.add_damaged(replica)
-        self._add(replica)
         partition = self._manager.online(tp)
-        if partition is not None and not partition.is_leader:
+        leads = partition is not None and partition.is_leader
+        replica = DamagedReplica(tp, log.topic_id, log.directory, damage, SCRUB, has_led=leads)
+        _log.error("Replica is damaged", partition=str(tp), detail=replica.detail)
+        self._sink.append([damage_record(self._manager.own_id, replica)])
+        self._manager.logs.add_damaged(replica)
+        self._to_refetch[tp] = replica
+        self._name(replica)
+        self._changed.set()
+        if partition is not None and not leads:
             self._fetchers.fail(tp)
 
-    def _add(self, replica: DamagedReplica) -> None:
-        tp = replica.topic_partition
-        self._unreported[tp] = replica
-        if not replica.damage.is_cut:
-            self._to_refetch[tp] = replica
-        self._sink.append([damage_record(self._manager.own_id, replica)])
+    def _name(self, replica: DamagedReplica) -> None:
+        """Have it named to the controller."""
+        self._unreported[replica.topic_partition] = replica
+        self._found.add(replica.topic_partition)
         self._added.set()
+
+    def _of(self, tp: TopicPartition) -> list[DamagedReplica]:
+        return [replica for replica in self._manager.logs.damaged_replicas if replica.topic_partition == tp]
+
+    def _replace(self, replica: DamagedReplica, changed: DamagedReplica) -> None:
+        self._manager.logs.forget_damage(replica)
+        self._manager.logs.add_damaged(changed)
+
+    def led(self, tp: TopicPartition) -> None:
+        """The replica leads in a new leader epoch: what it does not have the others cannot keep, either."""
+        for replica in self._of(tp):
+            if self._is_back_in_sync(replica):
+                self._heal(replica)
+            elif not replica.has_led:
+                self._replace(replica, replace(replica, has_led=True))
 
     def followed(self, log: Log, state: LeaderAndIsrPartitionState, cause: Cause) -> None:
         """The log follows in a new leader epoch: outside of the ISR a damaged one starts anew. Raises StorageError.
@@ -84,14 +118,13 @@ class DamagedReplicas:
         if self._manager.own_id in state.isr:
             return
         self._unreported.pop(tp, None)
+        self._found.discard(tp)
+        self._left_isr(tp, state.leader_epoch)
         replica = self._to_refetch.pop(tp, None)
         if replica is None or replica.topic_id not in (None, log.topic_id):
             return
         end, high_watermark, start = log.log_end_offset, log.high_watermark, log.log_start_offset
         log.truncate_fully_and_start_at(start)
-        logs = self._manager.logs
-        logs.forget_damage(replica)
-        logs.add_damaged(replace(replica, damage=replace(replica.damage, is_cut=True)))
         _log.warning("Damaged replica fetches all records anew", partition=str(tp), leader=state.leader, start=start)
         self._sink.append(
             [
@@ -111,6 +144,74 @@ class DamagedReplicas:
                 )
             ]
         )
+
+    def _left_isr(self, tp: TopicPartition, epoch: LeaderEpoch) -> None:
+        """From now on the replica has what it has fetched; what it had to be emptied of is at its end, too."""
+        for replica in self._of(tp):
+            if not replica.is_lost:
+                damage = replace(replica.damage, is_cut=True)
+                self._replace(replica, replace(replica, damage=damage, has_led=False, left_isr_in=epoch))
+
+    def forget_ended(self) -> None:
+        """Forget the damage of replicas that are back in the ISR, or whose damaged records were deleted (R9.33)."""
+        for replica in self._manager.logs.damaged_replicas:
+            partition = self._manager.online(replica.topic_partition)
+            log = None if partition is None else partition.log
+            if log is not None and log.log_start_offset >= replica.damage.to_offset:
+                self._forget(replica)
+                _log.info("Damaged records are deleted", partition=str(replica.topic_partition), detail=replica.detail)
+            elif self._is_back_in_sync(replica):
+                self._heal(replica)
+
+    async def acknowledge(self, tp: TopicPartition, *, validate_only: bool) -> tuple[DamagedReplica, ...]:
+        """Forget what is lost for good (R9.33); returns it. Raises ApiError if nothing is, or if it heals by itself."""
+        known = self._of(tp)
+        lost = tuple(replica for replica in known if replica.is_lost)
+        if not known:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"broker {self._manager.own_id} knows of no damage of {tp}; see `klamm cluster health`",
+            )
+        if not lost:
+            remedy = known[0].remedy(self._manager.own_id)
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{tp}: {known[0].damage.offsets} are not given up: {remedy}")
+        if not validate_only:
+            for replica in lost:
+                self._forget(replica)
+                _log.warning("Loss of records is acknowledged", partition=str(tp), detail=replica.detail)
+            await self._manager.logs.write_damaged_replicas()
+        return lost
+
+    def _is_back_in_sync(self, replica: DamagedReplica) -> bool:
+        """Whether the controller has it in the ISR again, since a leader epoch in which it was not."""
+        if replica.is_lost or replica.left_isr_in == NO_LEADER_EPOCH:
+            return False
+        state = self._manager.metadata.partition_state(replica.topic_partition)
+        return state is not None and state.leader_epoch >= replica.left_isr_in and self._manager.own_id in state.isr
+
+    def _heal(self, replica: DamagedReplica) -> None:
+        self._forget(replica)
+        _log.info(
+            "Damaged replica is healed: fetched again and in the ISR",
+            partition=str(replica.topic_partition),
+            offsets=replica.damage.offsets,
+        )
+
+    def _forget(self, replica: DamagedReplica) -> None:
+        self._manager.logs.forget_damage(replica)
+        if self._to_refetch.get(replica.topic_partition) == replica:
+            del self._to_refetch[replica.topic_partition]
+            self._found.discard(replica.topic_partition)
+
+    async def watch(self) -> None:
+        """Forget what is over, and keep the files of the log directories up to date, until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            while self._manager.logs.damaged_replicas:
+                await asyncio.sleep(_CHECK_S)
+                self.forget_ended()
+                await self._manager.logs.write_damaged_replicas()
 
     async def run(self) -> None:
         """Report until cancelled; again to each controller, until it has answered for each replica."""
@@ -173,4 +274,5 @@ def _reported(replica: DamagedReplica) -> ReportedDamage:
         to_offset=damage.to_offset,
         size=damage.size,
         found_by=replica.found_by,
+        is_end_known=damage.is_end_known,
     )

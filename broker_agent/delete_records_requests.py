@@ -15,6 +15,7 @@ from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, Offset
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
+from cluster.process.slices import in_slices
 from cluster.requests.data import (
     UP_TO_HIGH_WATERMARK,
     DeleteRecordsPartition,
@@ -32,15 +33,18 @@ class DeleteRecordsRequests:
 
     async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         """Delete at once on the leader; respond when no live replica has the records any more, or after the timeout."""
-        # No await between here and registering the pending ones in the purgatory: no change can be missed.
-        deletions = [self._delete(item, validate_only=request.validate_only) for item in request.partitions]
+        deletions = [
+            self._delete(item, validate_only=request.validate_only) async for item in in_slices(request.partitions)
+        ]
+        # No await between here and registering the pending ones in the purgatory: no change can be missed. They are at
+        # most the partitions led here.
         waiting = _WaitingDeletion(self._manager, deletions)
         for key in waiting.keys:
             waiting.test(key)
         purgatory = self._manager.delete_records_purgatory
         if waiting.pending and not await purgatory.wait(waiting.test, waiting.keys, request.timeout_ms):
             self._manager.metrics.expired_record_deletions.mark(len(waiting.pending))
-        return DeleteRecordsResponse(tuple(map(waiting.answer, deletions)))
+        return DeleteRecordsResponse(tuple([waiting.answer(deletion) async for deletion in in_slices(deletions)]))
 
     def _delete(self, item: DeleteRecordsPartition, *, validate_only: bool) -> "_Deletion":
         tp = TopicPartition(item.topic, item.partition)

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from broker_agent.log_damage import DamagedReplica
 from broker_agent.replica_manager import ReplicaManager
 from cluster.bounds import shortened
 from cluster.requests.cluster import Finding
 
 
 def disk_findings(manager: ReplicaManager) -> Iterator[Finding]:
-    """For DescribeFindings. A damaged replica that has fetched again what was missing is forgotten."""
+    """For DescribeFindings."""
     logs, own_id = manager.logs, manager.own_id
     for path, error in logs.failures.items():
         yield Finding("failed_log_directory", f"log directory {path} failed: {error}", broker=own_id)
@@ -20,16 +19,5 @@ def disk_findings(manager: ReplicaManager) -> Iterator[Finding]:
             detail = f"{directory}: {shortened(name)} cannot be a partition; nothing in it is touched: move it away"
             yield Finding("unacceptable_directory", detail, broker=own_id)
     for replica in logs.damaged_replicas:
-        if _has_recovered(manager, replica):
-            logs.forget_damage(replica)
-        else:
-            detail = f"broker {own_id}: {replica.detail}"
-            yield Finding("damaged_replica", detail, *replica.topic_partition, own_id)
-
-
-def _has_recovered(manager: ReplicaManager, replica: DamagedReplica) -> bool:
-    """Whether a follower has fetched again what was missing. A leader has nobody to fetch it from."""
-    partition = manager.online(replica.topic_partition)
-    if partition is None or partition.log is None or partition.is_leader or not replica.damage.is_cut:
-        return False
-    return partition.log.high_watermark >= replica.damage.to_offset
+        detail = f"broker {own_id}: {replica.detail}; {replica.remedy(own_id)}"
+        yield Finding("damaged_replica", detail, *replica.topic_partition, own_id)

@@ -18,6 +18,7 @@ from broker_agent.replica_manager import ReplicaManager, validate_leadership
 from cluster.broker import NO_LEADER_EPOCH, Offset
 from cluster.errors import ErrorCode, LogAppendError, StorageError
 from cluster.partition import TopicPartition
+from cluster.process.slices import in_slices
 from cluster.requests.data import EpochEndOffset, FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
 
 _RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
@@ -43,7 +44,7 @@ class FetchRequests:
         max_bytes = min(request.max_bytes, self._manager.settings.fetch_max_bytes, _RESPONSE_BYTES_MAX)
         # More bytes than fit into a response are not waited for.
         request = replace(request, max_bytes=max_bytes, min_bytes=min(request.min_bytes, max_bytes))
-        data = self._read_all(request, request.partitions, arrival_ms=self._manager.now_ms())
+        data = await self._read_all(request, request.partitions, arrival_ms=self._manager.now_ms())
         if _must_answer_now(request, data):
             return self._answer(request, data)
         waiting = _WaitingFetch(request, self._manager)
@@ -56,18 +57,18 @@ class FetchRequests:
         # that must not make a dead follower look alive (R6.16).
         changed = [index for index, item in enumerate(data) if item.records or waiting.has_changed(item)]
         items = [request.partitions[index] for index in changed]
-        for index, item in zip(changed, self._read_all(request, items, arrival_ms=None), strict=True):
+        for index, item in zip(changed, await self._read_all(request, items, arrival_ms=None), strict=True):
             data[index] = item
         return self._answer(request, data)
 
-    def _read_all(
+    async def _read_all(
         self, request: FetchRequest, items: Sequence[FetchPartition], *, arrival_ms: float | None
     ) -> list[FetchPartitionData]:
         """One result per partition. `arrival_ms`: update the follower's progress from the request, as of that time."""
         remaining = request.max_bytes
         is_empty = True
         results = []
-        for item in items:
+        async for item in in_slices(items):
             limit = min(item.partition_max_bytes, remaining)
             try:
                 data = self._read(request, item, limit, at_least_one=is_empty, arrival_ms=arrival_ms)

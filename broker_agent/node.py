@@ -15,13 +15,17 @@ from broker_agent.produce_requests import ProduceRequests
 from broker_agent.replica_descriptions import ReplicaDescriptions
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
+from cluster.partition import TopicPartition
 from cluster.process.parking import parked
 from cluster.requests import data
 from cluster.requests.cluster import (
+    AcknowledgeDamageRequest,
+    AcknowledgeDamageResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeFindingsRequest,
     DescribeFindingsResponse,
+    LostOffsets,
 )
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
@@ -81,6 +85,7 @@ class AgentNode:
 
         async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
             restored = agent.registration.restored.findings()
+            agent.damaged.forget_ended()
             return DescribeFindingsResponse((*restored, *agent.proposals.findings(), *disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -103,7 +108,19 @@ class AgentNode:
             DirectApi(DescribeReplicasRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, replicas.describe),
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
+            DirectApi(AcknowledgeDamageRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._acknowledge_damage),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
+        )
+
+    async def _acknowledge_damage(self, request: AcknowledgeDamageRequest) -> AcknowledgeDamageResponse:
+        if request.broker_id != self._agent.broker_id:
+            message = f"this is broker {self._agent.broker_id}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message, field="broker_id", value=request.broker_id)
+        tp = TopicPartition(request.topic_name, request.partition_index)
+        lost = await self._agent.damaged.acknowledge(tp, validate_only=request.validate_only)
+        damages = (replica.damage for replica in lost)
+        return AcknowledgeDamageResponse(
+            tuple(LostOffsets(d.from_offset, d.to_offset, d.is_end_known) for d in damages)
         )
 
     async def _shut_down(self, request: ShutdownRequest) -> ShutdownResponse:

@@ -3,11 +3,13 @@
 Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-101, KIP-207.
 """
 
+from broker_agent.decisions.data_requests import repeated_partitions
 from broker_agent.ports import Log
 from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import NO_LEADER_EPOCH, Offset
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
+from cluster.process.slices import in_slices
 from cluster.requests.data import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -29,13 +31,28 @@ class OffsetRequests:
         self._manager = manager
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21)."""
+        """Earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21).
+
+        A partition that is named twice is refused, each time.
+        """
         is_follower = request.replica_id >= 0
-        return ListOffsetsResponse(tuple(self._list_one(item, is_follower=is_follower) for item in request.partitions))
+        repeated = repeated_partitions(request.partitions)
+        return ListOffsetsResponse(
+            tuple(
+                [
+                    ListOffsetsResult(item.topic, item.partition, ErrorCode.INVALID_REQUEST)
+                    if (item.topic, item.partition) in repeated
+                    else self._list_one(item, is_follower=is_follower)
+                    async for item in in_slices(request.partitions)
+                ]
+            )
+        )
 
     async def offsets_for_leader_epoch(self, request: OffsetsForLeaderEpochRequest) -> OffsetsForLeaderEpochResponse:
         """End offsets of epochs in the leader's log, for followers that look for divergence (R6.20)."""
-        return OffsetsForLeaderEpochResponse(tuple(self._epoch_end(item) for item in request.partitions))
+        return OffsetsForLeaderEpochResponse(
+            tuple([self._epoch_end(item) async for item in in_slices(request.partitions)])
+        )
 
     def _list_one(self, item: ListOffsetsPartition, *, is_follower: bool) -> ListOffsetsResult:
         tp = TopicPartition(item.topic, item.partition)

@@ -237,12 +237,19 @@ class LogDirectories(Protocol):
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
+        """What is known to be missing, also by an earlier process of this broker (R9.33)."""
+
+    @property
+    def newly_damaged(self) -> Sequence[DamagedReplica]:
         """What was found missing when the directories were opened (R9.22)."""
 
     def add_damaged(self, replica: DamagedReplica) -> None: ...
 
     def forget_damage(self, replica: DamagedReplica) -> None:
         """Remove a damaged replica that has been repaired."""
+
+    async def write_damaged_replicas(self) -> None:
+        """Rewrite the `damaged-replica-checkpoint` of each directory where something has changed (R9.33)."""
 
     def get(self, topic_partition: TopicPartition) -> Log | None: ...
 

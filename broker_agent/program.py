@@ -55,7 +55,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
-    disk = _open_disk(settings)
+    disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
         zookeeper = await _connect(config, metrics, events)
@@ -105,21 +105,27 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
-            await _serve(config, Agent(Broker(broker_id, (), config.rack), dependencies, tasks), dependencies, stop)
+            agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
+            await _serve(config, agent, dependencies, AdmissionLimits.from_settings(settings, connections), stop)
 
 
-def _open_disk(settings: Settings) -> FileDisk:
-    """The disk, with its part of the descriptors of this process. Raises StartupError if they are too few."""
+def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
+    """The disk, with its part of the descriptors of this process, and how many are left for connections.
+
+    Raises StartupError if they are too few.
+    """
     threads = _FSYNCS_PER_IO_THREAD * settings.num_io_threads
     plan = plan_descriptors(raise_limit(), disk_threads=threads, log_files=settings.klamm_log_open_files_max)
     warn_if_low(plan)
-    return FileDisk(threads, plan.log_files)
+    return FileDisk(threads, plan.log_files), plan.connections
 
 
-async def _serve(config: NodeConfig, agent: Agent, dependencies: AgentDependencies, stop: asyncio.Event) -> None:
+async def _serve(
+    config: NodeConfig, agent: Agent, dependencies: AgentDependencies, limits: AdmissionLimits, stop: asyncio.Event
+) -> None:
     """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
     node, metrics = AgentNode(agent, dependencies), dependencies.metrics
-    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics, node.recognize)
+    admission = Admission(limits, metrics, node.recognize)
     try:
         servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, metrics, admission))
         async with AsyncExitStack() as cleanup:

@@ -16,6 +16,7 @@ from broker_agent.decisions.known_leaderships import (
 from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import ControllerEpoch, TopicId
+from cluster.process.slices import in_slices
 from cluster.requests.recovery import (
     DescribedReplica,
     DescribeReplicasRequest,
@@ -48,7 +49,7 @@ class ReplicaDescriptions:
         leaderships = newest((*self._led(), *self._in_metadata(), *recorded_leaderships(recorded)))
         logs = self._manager.logs.all_logs()
         replicas: list[DescribedReplica] = []
-        for tp, log in sorted(logs.items()):
+        async for tp, log in in_slices(sorted(logs.items())):
             hosted = self._manager.online(tp)
             known = leaderships.get(Replica(tp.topic, log.topic_id, tp.partition))
             replicas.append(

@@ -25,6 +25,7 @@ from cluster.partition import TopicPartition
 from cluster.process.settings import Settings
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from cluster.requests.data import FetchRequest
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _log = structlog.stdlib.get_logger()
 
@@ -41,6 +42,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         metrics: AgentMetrics,
         proposals: IsrProposals,
+        sink: StateChangeSink,
     ) -> None:
         self.own_id = own_id
         self.settings = settings
@@ -58,7 +60,7 @@ class ReplicaManager:
             self.delete_records_purgatory,
             self.fetch_purgatory,
         )
-        self._proposals = proposals
+        self._proposals, self._sink = proposals, sink
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}
         self._led: dict[TopicPartition, HostedPartition] = {}
         self._led_of_topic: Counter[str] = Counter()
@@ -239,6 +241,7 @@ class ReplicaManager:
         if outcome is IsrAnswer.COMMIT:
             is_expand = isinstance(proposal, PendingExpand)
             (self.metrics.isr_expands if is_expand else self.metrics.isr_shrinks).mark()
+            self._sink.append([_isr_change(self.own_id, partition, answer)])
             self.advance(partition)
             return
         if outcome is None:
@@ -253,6 +256,25 @@ class ReplicaManager:
         _log.info("ISR change failed", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
         if outcome is IsrAnswer.SUBMIT_AGAIN:
             self._proposals.submit(item, partial(self._finish, partition, proposal, item))
+
+
+def _isr_change(own_id: BrokerId, partition: HostedPartition, answer: AlterPartitionResult) -> StateChange:
+    """The record of an ISR that the controller accepted: after a restart nothing else of this broker knows it."""
+    tp, log = partition.topic_partition, partition.log
+    return StateChange(
+        kind=Kind.ROLE,
+        cause=Cause("AlterPartition"),
+        topic=tp.topic,
+        topic_id=None if log is None else log.topic_id,
+        partition=tp.partition,
+        broker=own_id,
+        to_state="leader",
+        leader=own_id,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=answer.partition_epoch,
+        isr=answer.isr,
+        replicas=partition.assignment.replicas,
+    )
 
 
 def validate_leadership(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:

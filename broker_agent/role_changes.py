@@ -109,6 +109,7 @@ class RoleChanges:
                 return False
             epoch_start: Offset | None = None
             if state.leader_epoch > partition.leader_epoch:
+                self._damaged.led(partition.topic_partition)
                 epoch_start = log.log_end_offset
                 if log.durable_end_offset < epoch_start:
                     await log.flush()

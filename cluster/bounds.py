@@ -174,6 +174,14 @@ REPLICATION_FACTOR: Final = Number(
     "INT16 of Kafka's protocol",
     ErrorCode.INVALID_REPLICATION_FACTOR,
 )
+REPLICAS_OF_CALL: Final = Number(
+    "sum over the partitions of one call of the replicas to be placed",
+    0,
+    50_000,
+    "klamm: the controller handles nothing else meanwhile; five times the 10,000 partitions of a call to a KRaft "
+    "controller (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)",
+    ErrorCode.POLICY_VIOLATION,
+)
 PARTITIONS: Final = Count("partitions of a topic", 200_000, NEW_PARTITIONS.source)
 REPLICAS: Final = Count(
     "replicas or ISR of a partition", 250, "klamm: the work of a failover grows with its square", distinct=True

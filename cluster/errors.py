@@ -169,6 +169,10 @@ class PeerUnreachableError(ClusterError):
         self.address, self.why = address, why
 
 
+class PeerNotConnectedError(PeerUnreachableError):
+    """There is no connection to the other node; the request was not sent."""
+
+
 class PeerBusyError(PeerUnreachableError):
     """A request was refused for lack of room; it was not processed. Later attempts may be."""
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from cluster import bounds
 from cluster.errors import DECODE_ERRORS, StartupError
 from cluster.process.identity import ProcessIdentity
 
@@ -71,4 +72,8 @@ def read_cluster_state(folder: Path) -> ClusterState:
         raise StartupError(f"{file} cannot be read: {error}") from error
     if state.version != STATE_VERSION:
         raise StartupError(f"{file} was written by another version of klamm; use another folder")
+    for address in state.zookeeper.partition("/")[0].split(","):
+        host, _, port = address.rpartition(":")
+        if not host or bounds.parse_number(bounds.PORT, port) is None:
+            raise StartupError(f"{file}: zookeeper {state.zookeeper[:200]!r} must be HOST:PORT[,HOST:PORT…][/CHROOT]")
     return state

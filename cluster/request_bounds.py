@@ -91,6 +91,7 @@ _EXCEPTIONS: Final[dict[tuple[str, str], Bound]] = {
     ("ReassignablePartition", "replicas"): bounds.INT32,
     ("PlanControlledShutdownRequest", "broker_id"): bounds.INT32,
     ("ShutdownRequest", "broker_id"): bounds.INT32,
+    ("AcknowledgeDamageRequest", "broker_id"): bounds.INT32,
     # A topic with an id needs no name; all topics have none.
     ("AlterPartitionItem", "topic_name"): bounds.TOPIC_NAME_OR_NONE,
     ("ReadStateChangesRequest", "topic"): bounds.TOPIC_NAME_OR_NONE,

@@ -7,19 +7,23 @@ directory is not offline (CX-2). Source: Kafka ControllerContext.
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId
 from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.requests.agents import ReportedDamage
 from controller import changes
+from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica
 
 
 class DamageReport(Struct):
-    """What the incarnation `broker_epoch` of a broker reported. `held`: replicas that are not to be elected."""
+    """What the incarnation `broker_epoch` of a broker reported. `held`: replicas that are not to be elected.
+
+    `replaced`: those that left their ISRs, and are not in sync again yet.
+    """
 
     broker_epoch: BrokerEpoch
-    held: dict[TopicPartition, ReportedDamage]
+    held: dict[TopicPartition, HeldReplica]
+    replaced: set[TopicPartition] = field(default_factory=set)
 
 
 class BrokerImage:
@@ -35,6 +39,8 @@ class BrokerImage:
         """Broker -> partitions whose replica on it is in an offline log directory."""
         self.damage_reports: dict[BrokerId, DamageReport] = {}
         """The last report of each broker that has named damaged replicas."""
+        self.awaited_reports: dict[BrokerId, AwaitedReport] = {}
+        """Registered brokers that have not joined, because they have not named their damaged replicas yet."""
         self._live: frozenset[BrokerId] = frozenset()
         self._registered: frozenset[BrokerId] = frozenset()
 
@@ -68,16 +74,25 @@ class BrokerImage:
                 self.shutting_down_since[broker] = since_ms
             case changes.OfflineReplicasReported(broker, partitions):
                 self._set_offline_directory(broker, partitions)
-            case changes.DamagedReplicasReported(broker, epoch, held):
-                known = self._report_of(broker, epoch)
-                before = {} if known is None else known.held
-                self.damage_reports[broker] = DamageReport(epoch, {**before, **held})
-            case changes.DamagedReplicasReleased(broker, partitions):
-                self._release(broker, partitions)
             case _:
                 assert_never(change)
         self._registered = frozenset(self.broker_epochs)
         self._live = self._registered - self.shutting_down
+
+    def _apply_to_damage(self, change: changes.DamageChange) -> None:
+        match change:
+            case changes.DamagedReplicasReported(broker, epoch, held, until_ms=until_ms):
+                self._hold(broker, epoch, {tp: HeldReplica(damage, until_ms) for tp, damage in held.items()})
+            case changes.DamagedReplicasReplaced(broker, partitions):
+                self.damage_reports[broker].replaced.update(partitions)
+            case changes.DamagedReplicasHealed(broker, partitions):
+                self.damage_reports[broker].replaced.difference_update(partitions)
+            case changes.DamageReportsAwaited(reports):
+                self.awaited_reports = dict(reports)
+            case changes.DamagedReplicasReleased(broker, partitions):
+                self._release(broker, partitions)
+            case _:
+                assert_never(change)
 
     def _remove_brokers(self, brokers: Iterable[BrokerId]) -> None:
         for broker in brokers:
@@ -116,7 +131,7 @@ class BrokerImage:
         """Whether this incarnation of the broker has named its damaged replicas."""
         return self._report_of(broker, epoch) is not None
 
-    def held_replicas(self, broker: BrokerId) -> Mapping[TopicPartition, ReportedDamage]:
+    def held_replicas(self, broker: BrokerId) -> Mapping[TopicPartition, HeldReplica]:
         """Damaged replicas on the broker that are not to be elected at present."""
         report = self.damage_reports.get(broker)
         return {} if report is None else report.held
@@ -127,6 +142,22 @@ class BrokerImage:
         if not self.damage_reports:
             return online
         return online - {broker for broker, report in self.damage_reports.items() if tp in report.held}
+
+    def healed_replicas(self, tp: TopicPartition, isr: Iterable[BrokerId]) -> list[BrokerId]:
+        """Brokers in the ISR whose replica was damaged and has been replaced."""
+        reports = ((broker, self.damage_reports.get(broker)) for broker in isr)
+        return [broker for broker, report in reports if report is not None and tp in report.replaced]
+
+    def _hold(self, broker: BrokerId, epoch: BrokerEpoch, held: Mapping[TopicPartition, HeldReplica]) -> None:
+        """The end of a wait does not move when the broker reports again."""
+        self.awaited_reports.pop(broker, None)
+        known = self._report_of(broker, epoch)
+        if known is None:
+            self.damage_reports[broker] = DamageReport(epoch, dict(held))
+            return
+        for tp, replica in held.items():
+            before = known.held.get(tp)
+            known.held[tp] = replica if before is None else HeldReplica(replica.damage, before.until_ms)
 
     def _report_of(self, broker: BrokerId, epoch: BrokerEpoch) -> DamageReport | None:
         report = self.damage_reports.get(broker)

@@ -14,6 +14,7 @@ from cluster.broker import BrokerEpoch, BrokerId, ControllerId, RegisteredBroker
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.requests.agents import ReportedDamage
 from cluster.state_machines import PartitionState, ReplicaState
+from controller.decisions.brokers.known_damage import AwaitedReport
 
 Assignments = Mapping[TopicPartition, ReplicaAssignment]
 Leaderships = Mapping[TopicPartition, LeaderAndIsr]
@@ -70,13 +71,34 @@ class OfflineReplicasReported(Struct, frozen=True):
 
 class DamagedReplicasReported(Struct, frozen=True):
     """The broker has named its damaged replicas, so that it may join. `held`: those of them that are not to be elected,
-    until another replica leads or `DamagedReplicasReleased`; adds to the earlier ones of the same broker epoch. Not
-    recorded.
+    until another replica leads or `DamagedReplicasReleased`; adds to the earlier ones of the same broker epoch.
+    `until_ms`: when those that are new are elected, of the wall clock. Not recorded.
     """
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
     held: Mapping[TopicPartition, ReportedDamage]
+    until_ms: int = 0
+
+
+class DamagedReplicasReplaced(Struct, frozen=True):
+    """These replicas of the broker left their ISRs, and are to be fetched again. Not recorded."""
+
+    broker: BrokerId
+    partitions: tuple[TopicPartition, ...]
+
+
+class DamagedReplicasHealed(Struct, frozen=True):
+    """These replicas of the broker were replaced and are in sync again. Not recorded."""
+
+    broker: BrokerId
+    partitions: tuple[TopicPartition, ...]
+
+
+class DamageReportsAwaited(Struct, frozen=True):
+    """The registered brokers that have not named their damaged replicas yet; they have not joined. Not recorded."""
+
+    reports: Mapping[BrokerId, AwaitedReport]
 
 
 class DamagedReplicasReleased(Struct, frozen=True):
@@ -87,14 +109,14 @@ class DamagedReplicasReleased(Struct, frozen=True):
 
 
 BrokersChange = (
-    BrokersJoined
-    | BrokersBounced
-    | BrokersDied
-    | BrokerModified
-    | BrokerShuttingDown
-    | OfflineReplicasReported
-    | DamagedReplicasReported
+    BrokersJoined | BrokersBounced | BrokersDied | BrokerModified | BrokerShuttingDown | OfflineReplicasReported
+)
+DamageChange = (
+    DamagedReplicasReported
     | DamagedReplicasReleased
+    | DamagedReplicasReplaced
+    | DamagedReplicasHealed
+    | DamageReportsAwaited
 )
 
 
@@ -288,4 +310,4 @@ class ControllerResigned(Struct, frozen=True):
 
 ControllerRoleChange = ControllerActivated | ControllerResigned
 
-Change = BrokersChange | TopicsChange | StatesChange | DeletionsChange | ControllerRoleChange
+Change = BrokersChange | DamageChange | TopicsChange | StatesChange | DeletionsChange | ControllerRoleChange

@@ -19,6 +19,8 @@ class ControllerContext(PartitionImage):
         """Apply one change. Raises TopicIdConflictError; the context is then unchanged."""
         if isinstance(change, changes.BrokersChange):
             self._apply_to_brokers(change)
+        elif isinstance(change, changes.DamageChange):
+            self._apply_to_damage(change)
         elif isinstance(change, changes.TopicsChange):
             self._apply_to_topics(change)
         elif isinstance(change, changes.StatesChange):

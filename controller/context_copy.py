@@ -34,7 +34,11 @@ def copy_of(context: ControllerContext, topics: Iterable[str]) -> ControllerCont
     copy.apply(changes.DeletionsIneligible(frozenset(context.topics_ineligible_for_deletion.intersection(names))))
     # After the leaderships, which would release them.
     for broker, report in context.damage_reports.items():
-        copy.apply(changes.DamagedReplicasReported(broker, report.broker_epoch, report.held))
+        copy.apply(changes.DamagedReplicasReported(broker, report.broker_epoch, {}))
+        for tp, held in report.held.items():
+            copy.apply(changes.DamagedReplicasReported(broker, report.broker_epoch, {tp: held.damage}, held.until_ms))
+        copy.apply(changes.DamagedReplicasReplaced(broker, tuple(report.replaced)))
+    copy.apply(changes.DamageReportsAwaited(context.awaited_reports))
     return copy
 
 

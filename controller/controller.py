@@ -83,6 +83,8 @@ class Controller:
         self._tasks = TaskSet()
         self._session_lost = asyncio.Event()
         self._is_registered = False
+        self.is_connected = False
+        """Whether there is a connection to ZooKeeper, by the last that its client reported."""
         self._compete_from = 0.0
 
     @property
@@ -314,10 +316,12 @@ class Controller:
 
     def _on_zookeeper(self, notification: WatchEvent | SessionEvent) -> None:
         if isinstance(notification, SessionEvent):
+            self.is_connected = notification.state is SessionState.CONNECTED
             if notification.state in {SessionState.EXPIRED, SessionState.AUTH_FAILED}:
                 # No event queued under the old session may run under the new one (EL-20).
                 self.events.clear_and_put(events.Expire())
-            _log.info("ZooKeeper session state changed", state=notification.state.value)
+            log = _log.info if notification.state is SessionState.CONNECTED else _log.warning
+            log("ZooKeeper session state changed", state=notification.state.value)
             return
         if notification.path == CONFIG_CHANGES:
             self._config_listener.changes.changed(notification.kind)

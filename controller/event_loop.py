@@ -11,7 +11,15 @@ from typing import Final, Protocol, assert_never
 
 import structlog
 
-from cluster.errors import ApiError, ControllerMovedError, ErrorCode, SessionExpiredError, StartupError
+from cluster.errors import (
+    ApiError,
+    ControllerMovedError,
+    ErrorCode,
+    MalformedZnodeError,
+    SessionExpiredError,
+    StartupError,
+    ZooKeeperError,
+)
 from controller.active_controller import RecoveryInterruptedError, UnsentDecisionsError
 from controller.controller_state import ControllerState
 from controller.events import Event, ShutdownEventLoop
@@ -148,7 +156,7 @@ class EventLoop:
             abandoned=event.name,
             error=str(error),
             disposition=disposition.value,
-            exc_info=None if expected else error,
+            exc_info=None if expected else _traceback_of(error),
         )
         if disposition is Disposition.END:
             raise error
@@ -166,7 +174,12 @@ class EventLoop:
             # `/controller` is deleted with the session; the `Expire` event follows.
             pass
         except Exception as second:
-            _log.error("Resignation failed", error=str(second), exc_info=second)
+            _log.error("Resignation failed", error=str(second), exc_info=_traceback_of(second))
+
+
+def _traceback_of(error: Exception) -> Exception | None:
+    """What to log besides the message: nothing where ZooKeeper's content or answer is the cause, which it names."""
+    return None if isinstance(error, MalformedZnodeError | ZooKeeperError) else error
 
 
 def preempt(event: Event) -> None:

@@ -12,6 +12,7 @@ from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperEr
 from cluster.listeners import has_one_address
 from cluster.process.parking import parked
 from cluster.requests.cluster import (
+    NO_ZOOKEEPER,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeFindingsRequest,
@@ -125,12 +126,14 @@ class ControllerNode:
 
     async def _describe_cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
         """The active controller describes the cluster; a standby only who is active."""
+        if not self._controller.is_connected:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER)
         described: DescribeClusterResponse | None = None
         try:
             async with asyncio.timeout(REDIRECT_TIMEOUT_S):
                 described = await self._ask(APIS[DescribeClusterRequest], RequestContext(), request)
         except TimeoutError:
-            why = "this controller is active, but is busy or waits for ZooKeeper"
+            why = "active, but busy or waiting for ZooKeeper"
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why) from None
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
@@ -143,7 +146,7 @@ class ControllerNode:
         except (TimeoutError, ZooKeeperError):
             if described is not None:
                 return described
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER) from None
 
     async def _describe_findings(self, request: DescribeFindingsRequest) -> DescribeFindingsResponse:
         """The active controller's findings; of a standby, what keeps everybody from becoming active."""
@@ -160,7 +163,7 @@ class ControllerNode:
             async with asyncio.timeout(REDIRECT_TIMEOUT_S):
                 found = await malformed_of(self._zookeeper, (CONTROLLER, CONTROLLER_EPOCH))
         except (TimeoutError, ZooKeeperError):
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "ZooKeeper cannot be reached from here") from None
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER) from None
         return DescribeFindingsResponse(tuple(znode_finding(path, why) for path, why in found.items()))
 
     async def _describe_from_zookeeper(self) -> DescribeClusterResponse:

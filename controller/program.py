@@ -46,13 +46,14 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     if config.id < 0:
         raise ConfigError([f"id: {config.id}: a controller needs an id of its own"])
     configure_diagnostics("controller", config.id, level=config.settings.log_level)
-    warn_if_low(plan_descriptors(raise_limit()))
+    descriptors = plan_descriptors(raise_limit())
+    warn_if_low(descriptors)
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
-    admission = Admission(AdmissionLimits.from_settings(config.settings), metrics)
+    admission = Admission(AdmissionLimits.from_settings(config.settings, descriptors.connections), metrics)
     servers = await serve_both(config, lambda listener: serve_controller(listener, entrance, metrics, admission))
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)

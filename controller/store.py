@@ -4,7 +4,7 @@ Reads never take a round trip per partition. A malformed znode is logged with it
 and treated as missing, so that one of them cannot prevent every controller from becoming active.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -101,6 +101,13 @@ class ControllerStore:
         return self.malformed.decode_each(
             topics, paths, znodes, lambda t, znode: (_assignment(t, znode), ZkVersion(znode.stat.version))
         )
+
+    async def oldest_first(self, topics: Iterable[str]) -> list[str]:
+        """The topics in the order in which their znodes were created; those without one at the end."""
+        names = list(topics)
+        znodes = await self._zookeeper.get_many([topic_path(topic) for topic in names])
+        created = {t: znode.stat.czxid for t, znode in zip(names, znodes, strict=True) if znode is not None}
+        return sorted(names, key=lambda topic: created.get(topic, bounds.INT64_MAX))
 
     async def change_topics(self, topics: Mapping[str, tuple[TopicAssignment, ZkVersion]]) -> dict[str, Outcome]:
         """Overwrite topic znodes that are still at the given version; Conflict for the others."""

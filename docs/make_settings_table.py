@@ -3,9 +3,12 @@
 Run it after a change of `cluster/process/settings.py`: .venv/bin/python docs/make_settings_table.py
 """
 
+import ast
+from itertools import pairwise
 from pathlib import Path
 
-from cluster.process.settings import INT64_MAX, Settings
+from cluster.process import settings
+from cluster.process.setting_types import INT64_MAX
 
 PAGE = Path(__file__).resolve().parent / "configuration.md"
 BEGIN, END = "<!-- settings:begin -->", "<!-- settings:end -->"
@@ -22,15 +25,27 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def meanings() -> dict[str, str]:
+    """The sentence below each setting, by its attribute."""
+    found: dict[str, str] = {}
+    for statement in ast.parse(Path(settings.__file__).read_text("utf-8")).body:
+        for field, below in pairwise(statement.body if isinstance(statement, ast.ClassDef) else ()):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+    return found
+
+
 def with_table(text: str) -> str:
-    """`text` with the table between the two marks made anew."""
+    """`text` with the table between the two marks made anew. KeyError for a setting without a meaning."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    defaults = Settings()
+    defaults, meaning = settings.Settings(), meanings()
     rows = sorted(
-        f"| `{field.alias}` | {shown(getattr(defaults, name))} |" for name, field in Settings.model_fields.items()
+        f"| `{field.alias}` | {shown(getattr(defaults, name))} | {meaning[name]} |"
+        for name, field in settings.Settings.model_fields.items()
     )
-    table = "\n".join(["| key | default |", "|---|---|", *rows])
+    table = "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
     return f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}"
 
 

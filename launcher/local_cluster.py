@@ -138,6 +138,7 @@ def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[objec
 
 def _announce(cluster: LocalCluster, seconds: float, data: Path) -> None:
     say(f"cluster is up after {seconds:.1f} s; connect with --bootstrap {cluster.bootstrap[0]} or --data {data}")
+    say(f"logs are in {cluster.folder / 'logs'}")
 
 
 def _watch(cluster: LocalCluster) -> None:

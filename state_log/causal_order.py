@@ -172,7 +172,8 @@ def _effect_of_role(record: LoggedStateChange) -> _Effect:
     match record.kind, record.to_state:
         case Kind.ROLE, "deleted":
             return "deleted", record.broker
-        case Kind.ROLE, "leader":
+        # An ISR that was accepted is recorded afterwards, without a controller's cause.
+        case Kind.ROLE, "leader" if record.cause is None or record.cause.event != "AlterPartition":
             return "leader", record.topic_id, record.broker, record.leader_epoch
         case _:
             return None

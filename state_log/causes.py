@@ -68,16 +68,26 @@ def call_of(record: LoggedStateChange, calls: Mapping[EventOnTopic, Call]) -> Ca
 
 def origin_text(record: LoggedStateChange, call: Call | None) -> str | None:
     """What led to the record: the call with all that is known of it, or else the event."""
+    event = event_text(record, call)
+    return event if event is None or call is None else f"{event}, {request_text(call)}"
+
+
+def request_text(call: Call) -> str:
+    """All that is known of a call but its event."""
+    parts = (
+        call.request_id and f"request id {call.request_id}",
+        call.principal != _ANONYMOUS and f"by {call.principal}",
+        call.peer and f"from {call.peer}",
+        f"at {utc_text(call.at_ms)}",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def event_text(record: LoggedStateChange, call: Call | None) -> str | None:
+    """The controller's event or request that led to the record; None where none is known."""
     cause = record.cause
     if call is not None:
-        parts = (
-            call.event.removesuffix("Received"),
-            call.request_id and f"request id {call.request_id}",
-            call.principal != _ANONYMOUS and f"by {call.principal}",
-            call.peer and f"from {call.peer}",
-            f"at {utc_text(call.at_ms)}",
-        )
-        return ", ".join(part for part in parts if part)
+        return call.event.removesuffix("Received")
     if cause is None or cause.controller is None:
         return None if cause is None else cause.event
     return f"{cause.event} of controller {cause.controller}"

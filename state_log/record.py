@@ -232,6 +232,8 @@ def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
         return MalformedLine(line, f"{len(line)} bytes are more than {LINE_BYTES_MAX}")
     try:
         record = _decoder.decode(line)
+        # The decoder leaves out unknown fields without a look at them; what reads the line later does not.
+        line.isascii() or line.decode()
     except DECODE_ERRORS as error:
         return MalformedLine(line, first_line(error))
     if record.v > STATE_CHANGE_VERSION:
@@ -243,8 +245,10 @@ def decode_lines(lines: Sequence[bytes]) -> list["LoggedStateChange | MalformedL
     """Decode many lines as `decode_line` does, in less time; None if one of them needs a closer look."""
     if max(map(len, lines), default=0) > LINE_BYTES_MAX:
         return None
+    block = b"\n".join(lines)
     try:
-        records = _decoder.decode_lines(b"\n".join(lines))
+        records = _decoder.decode_lines(block)
+        block.isascii() or block.decode()
     except DECODE_ERRORS:
         return None
     if len(records) != len(lines) or any(record.v > STATE_CHANGE_VERSION for record in records):

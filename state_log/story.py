@@ -9,41 +9,61 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cluster.broker import NO_LEADER
 from state_log.causal_order import in_causal_order
-from state_log.causes import BY_AGENTS, Call, call_of, calls_by_event, origin_text
+from state_log.causes import BY_AGENTS, Call, call_of, calls_by_event, event_text, origin_text, request_text
 from state_log.record import Kind, LoggedStateChange
 
 _ENDS: Final = ("deleted", "removed")
 """Of a topic: by the controller, or by somebody else in ZooKeeper."""
 
+_NO_CAUSE: Final = "no cause was recorded"
+_LEADING_OR_FOLLOWING: Final = ("leader", "follower")
+
 
 class StoryLine(Struct, frozen=True):
     """One event of the partition, with the time of the node that recorded it.
 
-    `call`: the request to a controller that led to it; None if there was none, or if its record is missing.
+    `change`: what happened; `cause`: the event that led to it, and why, empty if unknown; `call`: the request to a
+    controller that led to it, None if there was none, or if its record is missing.
     """
 
     at_ms: int
     node: str
-    message: str
+    change: str
+    cause: str
     record: LoggedStateChange
     call: Call | None
 
+    @property
+    def message(self) -> str:
+        """All of it in one line."""
+        reasons = _reasons(self.record, self.call)
+        if self.record.kind not in BY_AGENTS:
+            return f"{self.change}: {reasons or _NO_CAUSE}"
+        return f"{self.change}: {reasons}" if reasons else self.change
+
 
 class LeadershipSpan(Struct, frozen=True):
-    """A period with one leader (-1: none) in one leader epoch; `until_ms` is None for the current one.
+    """A period with one leader (-1: none); `until_ms` is None for the current one, `leader_epoch` its first.
 
-    `topic_id`: of which topic of that name; None before topics had ids. `deleted`: the end of that topic, not a
-    leadership; its leader and epoch are -1.
+    `cause`: the event that led to it, and why; `call`: of which request. `topic_id`: of which topic of that name; None
+    before topics had ids. `deleted`: the end of that topic, not a leadership; its leader and epoch are -1.
     """
 
     leader: int
     leader_epoch: int
     since_ms: int
     until_ms: int | None
-    why: str
+    cause: str
     topic_id: str | None = None
     deleted: bool = False
+    call: Call | None = None
+
+    @property
+    def why(self) -> str:
+        """The cause, and all that is known of the request."""
+        return self.cause if self.call is None else f"{self.cause}, {request_text(self.call)}"
 
 
 def story(records: Iterable[LoggedStateChange]) -> list[StoryLine]:
@@ -53,7 +73,7 @@ def story(records: Iterable[LoggedStateChange]) -> list[StoryLine]:
     lines = []
     for record in ordered:
         call = call_of(record, calls)
-        lines.append(StoryLine(record.at_ms, record.node, _message(record, call), record, call))
+        lines.append(StoryLine(record.at_ms, record.node, _change(record), _cause(record, call), record, call))
     return lines
 
 
@@ -63,7 +83,7 @@ def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipS
     ordered = in_causal_order(records)
     calls = calls_by_event(ordered)
     for record in ordered:
-        span = _span(record, _why(record, call_of(record, calls)))
+        span = _span(record, call_of(record, calls))
         if span is None or (spans and _is_known(span, spans[-1])):
             continue
         if spans and spans[-1].until_ms is None:
@@ -72,27 +92,26 @@ def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipS
     return spans
 
 
-def _span(record: LoggedStateChange, why: str) -> LeadershipSpan | None:
+def _span(record: LoggedStateChange, call: Call | None) -> LeadershipSpan | None:
     """The leadership that a controller's record tells of, or the end of the topic; None where it is neither."""
+    cause = _cause(record, call) or _NO_CAUSE
     if record.kind is Kind.TOPIC and record.to_state in _ENDS:
-        return LeadershipSpan(-1, -1, record.at_ms, record.at_ms, why, record.topic_id, deleted=True)
+        return LeadershipSpan(-1, -1, record.at_ms, record.at_ms, cause, record.topic_id, deleted=True, call=call)
     if record.kind in BY_AGENTS or record.leader is None or record.leader_epoch is None:
         return None
-    return LeadershipSpan(record.leader, record.leader_epoch, record.at_ms, None, why, record.topic_id)
+    leader, epoch = record.leader, record.leader_epoch
+    return LeadershipSpan(leader, epoch, record.at_ms, None, cause, record.topic_id, call=call)
 
 
 def _is_known(span: LeadershipSpan, last: LeadershipSpan) -> bool:
-    """Whether the last span says the same: a later record of the same leader epoch, or of the same end."""
+    """Whether the last span says the same: a later record of the same leader epoch, or of the same end, or still no
+    leader, in a later epoch.
+    """
     if span.topic_id != last.topic_id or (last.deleted and not span.deleted):
         return False
-    return last.deleted if span.deleted else span.leader_epoch <= last.leader_epoch
-
-
-def _message(record: LoggedStateChange, call: Call | None) -> str:
-    if record.kind not in BY_AGENTS:
-        return f"{_change(record)}: {_why(record, call)}"
-    reasons = _reasons(record, call)
-    return f"{_change(record)}: {reasons}" if reasons else _change(record)
+    if span.deleted:
+        return last.deleted
+    return span.leader_epoch <= last.leader_epoch or span.leader == last.leader == NO_LEADER
 
 
 def _change(record: LoggedStateChange) -> str:
@@ -104,7 +123,8 @@ def _change(record: LoggedStateChange) -> str:
         case Kind.ASSIGNMENT | Kind.REPLICA:
             return _replicas(record)
         case Kind.ROLE:
-            return f"broker {record.broker} {_role(record)}"
+            whose = "the replica of " if record.to_state not in _LEADING_OR_FOLLOWING else ""
+            return f"{whose}broker {record.broker} {_role(record)}"
         case Kind.TRUNCATION:
             return f"broker {record.broker} cut its log"
         case _:
@@ -121,11 +141,13 @@ def _leadership(record: LoggedStateChange) -> str:
 def _replicas(record: LoggedStateChange) -> str:
     if record.replicas is not None:
         return f"replicas {list(record.replicas)}"
-    return f"replica {record.broker} {_move(record)}"
+    return f"the replica of broker {record.broker}: {_move(record)}"
 
 
 def _role(record: LoggedStateChange) -> str:
     match record.to_state:
+        case "leader" if record.cause is not None and record.cause.event == "AlterPartition":
+            return f"leads on in epoch {record.leader_epoch}, in sync {list(record.isr or ())}"
         case "leader":
             return f"leads in epoch {record.leader_epoch}"
         case "follower":
@@ -139,8 +161,10 @@ def _move(record: LoggedStateChange) -> str:
     return " to ".join(state for state in (record.from_state, record.to_state) if state is not None)
 
 
-def _why(record: LoggedStateChange, call: Call | None) -> str:
-    return _reasons(record, call) or "no cause was recorded"
+def _cause(record: LoggedStateChange, call: Call | None) -> str:
+    # Some elections are for the reason that the event has its name from.
+    texts = dict.fromkeys((event_text(record, call), record.reason))
+    return ", ".join(text for text in texts if text is not None)
 
 
 def _reasons(record: LoggedStateChange, call: Call | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from admin.cli.output import write_table
+from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.requests.cluster import DescribedBroker
 from cluster.requests.configs import DescribedConfig
 from cluster.requests.elections import PlanControlledShutdownResponse
@@ -17,7 +18,8 @@ BROKER_COLUMNS: Final = ("id", "address", "rack", "epoch", "state")
 
 
 def broker_document(b: DescribedBroker) -> dict[str, Any]:
-    return {"id": b.id, "address": b.endpoint.address, "rack": b.rack, "epoch": b.epoch, "state": b.state}
+    epoch = None if b.epoch == UNKNOWN_BROKER_EPOCH else b.epoch
+    return {"id": b.id, "address": b.endpoint.address, "rack": b.rack, "epoch": epoch, "state": b.state}
 
 
 def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int]]:

@@ -1,6 +1,7 @@
 """`klamm brokers`: list, describe, configure and shut down brokers."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -13,8 +14,9 @@ from admin.cli.broker_documents import (
     threat_documents,
     write_configs,
 )
+from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, WaitOption, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import counted, examples, say, write, write_table
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
@@ -22,16 +24,20 @@ from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
-from cluster.requests.cluster import DescribedBroker
+from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker
 from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource, ConfigResource
 from cluster.requests.elections import PlanControlledShutdownResponse
 from cluster.requests.plans import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut down brokers.")
 
+app.command("acknowledge-damage", epilog=ACKNOWLEDGE_EXAMPLES)(acknowledge_damage)
+
 BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0)]
 _POLL_S = 0.2
 _THREATS_SHOWN = 20
+_OF_CONTROLLERS = frozenset({"log.level", "unclean.leader.election.enable"})
+"""The dynamic configs that have an effect on a controller."""
 
 
 @app.command("list", epilog=examples("klamm brokers list", "klamm brokers list -o json"))
@@ -43,43 +49,64 @@ def list_(*, cluster: Cluster) -> None:
     write({"brokers": brokers}, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
-@app.command(epilog=examples("klamm brokers describe", "klamm brokers describe 2 --configs -o json"))
+@app.command(
+    epilog=examples(
+        "klamm brokers describe",
+        "klamm brokers describe 2 --configs -o json",
+        "klamm brokers describe 1001 --configs   (a controller)",
+    )
+)
 @talks_to_cluster()
 def describe(
     ids: Annotated[
-        list[int] | None, typer.Argument(metavar="ID", help="Broker ids. Default: all registered brokers.")
+        list[int] | None, typer.Argument(metavar="ID", help="Of brokers or controllers. Default: all brokers.")
     ] = None,
     *,
     configs: ShowConfigsOption = False,
     cluster: Cluster,
 ) -> None:
-    """Show per broker how many partitions it leads, is preferred leader of, hosts, and hosts out of sync."""
+    """Show per broker how many partitions it leads, is preferred leader of, hosts, and hosts out of sync.
 
-    async def main(client: AdminClient) -> list[dict[str, Any]]:
-        live = {b.id: b for b in (await client.describe_controller()).brokers}
-        missing = [broker for broker in ids or () if broker not in live]
-        if missing:
-            named = f"broker{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
-            message = f"{named} not registered; 'klamm brokers list' shows those that are"
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
-        load = load_of_brokers((await client.describe_topics()).topics)
-        chosen = [broker for _, broker in sorted(live.items()) if not ids or broker.id in ids]
+    An ID of a controller shows that controller; with --configs, its log.level
+    and what else it can change while it runs.
+    """
+
+    async def main(client: AdminClient) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        known = await client.describe_controller()
+        _check_registered(ids or (), known)
+        chosen = [broker for broker in sorted(known.brokers, key=lambda b: b.id) if not ids or broker.id in ids]
+        load = load_of_brokers((await client.describe_topics()).topics) if chosen else {}
         described = [broker_document(b) | load[b.id] for b in chosen]
+        controllers = [
+            {"id": c.id, "address": c.address, "active": c.id == known.controller_id}
+            for c in sorted(known.controllers, key=lambda c: c.id)
+            if c.id in (ids or ())
+        ]
         if configs:
             for document in described:
                 document["configs"] = await _configs(client, str(document["id"]))
-        return described
+            for document in controllers:
+                document["configs"] = await _configs(client, str(document["id"]), of_controller=True)
+        return described, controllers
 
-    described = cluster.ask(main)
+    described, controllers = cluster.ask(main)
+    if cluster.form is not Format.TABLE:
+        write_document({"brokers": described, "controllers": controllers}, cluster.form)
+        return
     load = ("leaders", "preferred_leaders", "replicas", "out_of_sync")
     has_racks = any(b["rack"] is not None for b in described)
     keys = (*(key for key in BROKER_COLUMNS if has_racks or key != "rack"), *load)
     rows = (tuple(b[key] for key in keys) for b in described)
-    write({"brokers": described}, cluster.form, [key.removesuffix("_leaders") for key in keys], rows)
-    if configs and cluster.form is Format.TABLE:
-        for broker in described:
-            typer.echo(f"\nbroker {broker['id']}")
-            write_configs(broker["configs"])
+    if described or not controllers:
+        write_table([key.removesuffix("_leaders") for key in keys], rows)
+    if controllers:
+        columns = ("controller", "address", "active")
+        write_table(columns, ((c["id"], c["address"], "yes" if c["active"] else "") for c in controllers))
+    if configs:
+        for role, documents in (("broker", described), ("controller", controllers)):
+            for document in documents:
+                typer.echo(f"\n{role} {document['id']}")
+                write_configs(document["configs"])
 
 
 @app.command(
@@ -117,16 +144,17 @@ def alter(
     name = "" if broker == "default" else broker
 
     async def main(client: AdminClient) -> tuple[Plan | None, list[dict[str, Any]]]:
-        await _warn_of_unknown(client, name)
+        of_controller = await _warn_of_no_effect(client, name, configs)
         resource = AlterConfigsResource(BROKER_RESOURCE, name, alterations(configs, deleted))
         response = await client.alter_configs([resource], validate_only=dry_run)
         (result,) = response.responses
         if result.error_code is not ErrorCode.NONE:
             message = result.error_message or "refused"
             raise ApiError(result.error_code, message, field="broker", value=broker, violations=result.violations)
-        return response.plan, await _configs(client, name)
+        return response.plan, await _configs(client, name, of_controller=of_controller)
 
-    plan, present = cluster.ask(main)
+    described = f"{name} --configs" if name else "--configs"
+    plan, present = cluster.ask(main, check=f"klamm brokers describe {described}")
     if plan is None or plan.settings:
         say(f"configs of broker {broker} {'would be ' if dry_run else ''}changed")
     if cluster.form is Format.TABLE:
@@ -199,6 +227,14 @@ def shutdown(
         say(f"broker {broker} {'has shut down' if wait else 'is shutting down'}")
 
 
+def _check_registered(ids: Iterable[int], known: DescribeClusterResponse) -> None:
+    registered = {int(b.id) for b in known.brokers} | {int(c.id) for c in known.controllers}
+    missing = [str(id_) for id_ in ids if id_ not in registered]
+    if missing:
+        message = f"no broker or controller {', '.join(missing)} is registered; registered: {sorted(registered)}"
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
+
+
 async def _begin_shutdown(client: AdminClient, broker_id: int) -> DescribedBroker:
     live = {int(b.id): b for b in (await client.describe_controller()).brokers}
     broker = live.get(broker_id)
@@ -224,20 +260,28 @@ async def _wait_until_gone(client: AdminClient, broker: DescribedBroker, limit_s
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
 
-async def _warn_of_unknown(client: AdminClient, name: str) -> None:
-    """As in Kafka a broker that is not running can be configured; more often its number is a mistake."""
+async def _warn_of_no_effect(client: AdminClient, name: str, keys: Iterable[str]) -> bool:
+    """As in Kafka a broker that is not running can be configured; more often its number is a mistake.
+
+    Returns whether it is a controller.
+    """
     described = await client.describe_controller()
     known = {b.id for b in described.brokers} | {c.id for c in described.controllers}
     if name and int(name) not in known:
         say(f"warning: no broker or controller {name} is registered; its configs take effect once it is")
+    of_controller = bool(name) and int(name) in {c.id for c in described.controllers}
+    if of_controller and (without := sorted({*keys} - _OF_CONTROLLERS)):
+        say(f"warning: {name} is a controller, on which {', '.join(without)} has no effect")
+    return of_controller
 
 
-async def _configs(client: AdminClient, broker: str) -> list[dict[str, Any]]:
+async def _configs(client: AdminClient, broker: str, *, of_controller: bool = False) -> list[dict[str, Any]]:
     (result,) = (await client.describe_configs([ConfigResource(BROKER_RESOURCE, broker)])).results
     if result.error_code is not ErrorCode.NONE:
         message = result.error_message or "cannot describe the configs of the broker"
         raise ApiError(result.error_code, message, value=broker)
-    return config_documents(result.configs)
+    known = (c for c in result.configs if not of_controller or c.name in _OF_CONTROLLERS)
+    return config_documents(tuple(known))
 
 
 def _say_threats(threats: dict[str, list[dict[str, Any]]]) -> None:

@@ -5,15 +5,17 @@ from typing import Final
 
 import typer
 
+from admin.brokers_view import described_cluster, of_controller_or_brokers
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import counted, examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
 from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
+from cluster.requests.cluster import Finding
 
 _COUNTED: Final = ("brokers", "topics", "partitions", "reassignments", "deletions")
 
@@ -26,18 +28,32 @@ app.command(epilog=EPILOG)(recover)
 @app.command(epilog=examples("klamm cluster describe", "klamm cluster describe --bootstrap localhost:9092 -o json"))
 @talks_to_cluster()
 def describe(*, cluster: Cluster) -> None:
-    """Show the cluster id, the active controller with its epoch, and the live brokers."""
-    described = cluster.ask(AdminClient.describe_controller)
-    controller = {
-        "id": described.controller_id,
-        "address": described.controller_address,
-        "epoch": described.controller_epoch,
-    }
+    """Show the cluster id, the active controller with its epoch, and the live brokers.
+
+    While no controller is active, from the metadata of the brokers.
+    """
+    described, is_of_brokers = cluster.ask(
+        lambda client: of_controller_or_brokers(client, client.describe_controller(), (), described_cluster)
+    )
+    controller = None
+    if not is_of_brokers:
+        controller = {
+            "id": described.controller_id,
+            "address": described.controller_address,
+            "epoch": described.controller_epoch,
+        }
     brokers = [broker_document(b) for b in sorted(described.brokers, key=lambda b: b.id)]
-    document = {"cluster_id": described.cluster_id, "controller": controller, "brokers": brokers}
+    document = {
+        "cluster_id": described.cluster_id,
+        "controller": controller,
+        "brokers": brokers,
+        "source": source(is_of_brokers),
+    }
     if cluster.form is Format.TABLE:
         typer.echo(f"cluster {described.cluster_id}")
-        typer.echo("controller {id} at {address}, epoch {epoch}\n".format_map(controller))
+        active = "no controller answers" if controller is None else "controller {id} at {address}, epoch {epoch}"
+        typer.echo(f"{active}\n".format_map(controller or {}))
+    say_source(is_of_brokers)
     write(document, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
@@ -45,7 +61,7 @@ def describe(*, cluster: Cluster) -> None:
     epilog=examples(
         "klamm cluster health",
         "until klamm cluster health; do sleep 1; done   (wait until healthy)",
-        exit_codes="0 healthy; 1 no answer; 2 wrong usage; 3 issues found.",
+        exit_codes="0 healthy; 1 no answer, or no active controller; 2 wrong usage; 3 issues found.",
     )
 )
 @talks_to_cluster()
@@ -61,6 +77,7 @@ def health(*, cluster: Cluster) -> None:
     than 10 % of their preferred leaderships.
     """
     findings, counts = cluster.ask(_examine)
+    is_complete = None not in counts.values()
     document = {
         "healthy": not findings,
         "counts": counts,
@@ -72,28 +89,32 @@ def health(*, cluster: Cluster) -> None:
     rows = ((str(f.trouble), _place(f), f.detail) for f in findings)
     if findings or cluster.form is not Format.TABLE:
         write(document, cluster.form, ("issue", "where", "detail"), rows)
-    seen = ", ".join(counted(counts[f"{thing}s"], thing) for thing in ("broker", "topic", "partition"))
-    say(f"{seen}: {counted(len(findings), 'issue') if findings else 'no issues'}")
+    seen = ", ".join(counted(counts[f"{thing}s"] or 0, thing) for thing in ("broker", "topic", "partition"))
+    issues = counted(len(findings), "issue") if findings else "no issues"
+    say(f"{seen if is_complete else 'brokers and partitions are not checked'}: {issues}")
     if any(f.trouble == Trouble.REFUSES_CONTROLLER for f in findings):
         say("Was ZooKeeper restored from a backup? Then see `klamm cluster recover --dry-run`.")
     if findings:
-        raise typer.Exit(ExitCode.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS if is_complete else ExitCode.REFUSED)
 
 
-async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int]]:
+async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int | None]]:
+    """The issues, and how much was examined: None without a controller, which alone knows."""
     try:
         brokers = (await client.describe_controller()).brokers
-    except (ApiError, PeerUnreachableError):
-        # No controller is active; a candidate may know the znode that prevents it.
+    except (ApiError, PeerUnreachableError) as error:
+        # A candidate may know the znode that prevents its election, and brokers what is wrong with their disks.
         if not (found := await client.describe_candidates_findings()):
             raise
-        return find_trouble((), (), (), (), found), dict.fromkeys(_COUNTED, 0)
+        detail = f"{error}; leaders, ISRs, reassignments and deletions are not checked: only an active controller knows"
+        missing = Finding(Trouble.NO_ACTIVE_CONTROLLER, detail)
+        return find_trouble((), (), (), (), (missing, *found)), dict.fromkeys(_COUNTED)
     topics = (await client.describe_topics()).topics
     reassignments = (await client.describe_reassignments()).reassignments
     deletions = (await client.describe_topic_deletions()).deletions
     known = (await client.describe_findings()).findings
     of_brokers = await asyncio.gather(*(client.describe_findings_of(broker) for broker in brokers))
-    counts = {
+    counts: dict[str, int | None] = {
         "brokers": len(brokers),
         "topics": len(topics),
         "partitions": sum(len(t.partitions) for t in topics),

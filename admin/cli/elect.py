@@ -118,7 +118,8 @@ def _elect(cluster: Cluster, election_type: int, choice: _Choice, dry_run: bool)
             topics = [ElectLeadersTopic(name, tuple(partitions)) for name, partitions in by_topic(chosen).items()]
         return await client.elect_leaders(election_type, topics, validate_only=dry_run)
 
-    _report(cluster.ask(main), dry_run, cluster.form, of_all=choice.is_all)
+    answer = cluster.ask(main, check="klamm topics describe")
+    _report(answer, dry_run, cluster.form, of_all=choice.is_all)
 
 
 def _report(response: ElectLeadersResponse, dry_run: bool, form: Format, *, of_all: bool) -> None:

@@ -97,7 +97,7 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
         before = {f.feature: f.finalized_level for f in described if f.finalized_level is not None}
         return before, await (client.plan_feature_updates if dry_run else client.update_features)(updates)
 
-    before, answer = cluster.ask(main)
+    before, answer = cluster.ask(main, check="klamm features describe")
     rows: list[dict[str, Any]] = [
         {
             "feature": update.feature,

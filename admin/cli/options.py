@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import typer
 
 from admin.client import AdminClient
+from admin.node_search import NoAnswerError
 from cluster import bounds
 from cluster.errors import ConfigError, StartupError
 from cluster.local_cluster import ClusterState, read_cluster_state
@@ -97,14 +98,22 @@ class Cluster(NamedTuple):
     timeout: float
     form: Format
 
-    def ask(self, request: Callable[[AdminClient], Coroutine[Any, Any, _T]]) -> _T:
-        """Connect, and run the part of a command that needs a client."""
+    def ask(self, request: Callable[[AdminClient], Coroutine[Any, Any, _T]], *, check: str = "") -> _T:
+        """Connect, and run the part of a command that needs a client.
+
+        `check`: the command that shows whether the change was carried out, for when its answer was lost.
+        """
 
         async def main() -> _T:
             async with connect(self.bootstrap, self.data, self.timeout) as client:
                 return await request(client)
 
-        return run(main())
+        try:
+            return run(main())
+        except NoAnswerError as error:
+            if not (check and error.may_be_done):
+                raise
+            raise StartupError(f"{error}: check with '{check}' before you repeat it") from error
 
 
 _OPTIONS_OF_CLUSTER: Final = {

@@ -36,6 +36,17 @@ def say(message: str) -> None:
     typer.echo(message, err=True)
 
 
+def source(is_of_brokers: bool) -> str:
+    """The key `source` of documents: who described it."""
+    return "brokers" if is_of_brokers else "controller"
+
+
+def say_source(is_of_brokers: bool) -> None:
+    """Say that a description is not the controller's, if it is not."""
+    if is_of_brokers:
+        say("warning: no controller answers; this is from the metadata of the brokers, and may be out of date")
+
+
 def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed out; 2 wrong usage.") -> str:
     """The end of a command's help: one line per example, and the exit codes."""
     return "\n".join(("Examples:", *(f"  {line}" for line in lines), f"Exit codes: {exit_codes}"))

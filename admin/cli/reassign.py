@@ -130,7 +130,7 @@ def execute(
         response = await _alter(client, moves, dry_run)
         return response, await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
 
-    response, left = cluster.ask(main)
+    response, left = cluster.ask(main, check="klamm reassign list")
     _report(response, left, dry_run, cluster.form, "moved" if wait or dry_run else "moving")
 
 
@@ -185,7 +185,7 @@ def cancel(
             partitions = [TopicPartition(r.topic, r.partition) for r in await describe_moves(client, None)]
         return await _alter(client, dict.fromkeys(partitions), dry_run)
 
-    _report(cluster.ask(main), [], dry_run, cluster.form, "cancelled")
+    _report(cluster.ask(main, check="klamm reassign list"), [], dry_run, cluster.form, "cancelled")
 
 
 @app.command("list", epilog=examples("klamm reassign list -o json"))

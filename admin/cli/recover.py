@@ -21,7 +21,7 @@ AcceptLossOption = Annotated[
     bool,
     typer.Option("--accept-loss", help="Go on although replicas are absent that may have the only copy of records."),
 ]
-_COLUMNS: Final = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "end", "absent")
+_COLUMNS: Final = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "log_end_offset", "absent")
 
 
 @talks_to_cluster(timeout=60)
@@ -43,6 +43,9 @@ def recover(
     next controller. Nothing is deleted. An interrupted recovery is completed
     by running it again.
 
+    LOG_END_OFFSET is where the new leader's log ends, ABSENT the replicas
+    that did not answer.
+
     Refused while a replica of a partition's last known ISR is absent: start
     its broker, or pass --accept-loss.
     """
@@ -56,7 +59,7 @@ def recover(
         return
     if accept_loss:
         confirm("Records that only absent replicas have will be lost. Continue?", yes)
-    done, epoch = cluster.ask(lambda client: _execute(client, accept_loss))
+    done, epoch = cluster.ask(lambda client: _execute(client, accept_loss), check="klamm cluster recover --dry-run")
     _report(done, cluster.form, dry_run=False)
     say(f"a controller is active in epoch {epoch}; `klamm cluster health` shows when the brokers have followed")
 
@@ -85,9 +88,10 @@ def _report(recovery: ClusterRecovery, form: Format, *, dry_run: bool) -> None:
     elif recovery.partitions:
         write_table(_COLUMNS, [_row(p) for p in recovery.partitions])
     would = "would be " if dry_run else ""
+    ids = "" if recovery.last_producer_id < 0 else f" and a producer id above {recovery.last_producer_id}"
     say(
-        f"{counted(len(recovery.partitions), 'partition')} {would}written, controller epoch above "
-        f"{recovery.controller_epoch}, producer ids above {recovery.last_producer_id}"
+        f"{counted(len(recovery.partitions), 'partition')} {would}written,"
+        f" with a controller epoch above {recovery.controller_epoch}{ids}"
     )
     for line in _remarks(recovery, dry_run):
         say(line)

@@ -1,6 +1,6 @@
 """`klamm story TOPIC-PARTITION`: leaders and changes of one partition, from the state-change logs of all nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupErr
 from cluster.partition import TopicPartition
 from cluster.process.documents import Format
 from cluster.requests.cluster import DescribeClusterResponse
-from state_log.causes import utc_text
+from state_log.causes import Call, request_text, utc_text
 from state_log.reader import merge, read_state_changes
 from state_log.record import LoggedStateChange
 from state_log.story import LeadershipSpan, StoryLine, leadership_history, story
@@ -78,24 +78,47 @@ def _show(records: list[LoggedStateChange], missing: list[str], form: Format) ->
     document: dict[str, Any] = {
         "records": [_with_call(line) for line in lines],
         "story": [{"at_ms": line.at_ms, "node": line.node, "message": line.message} for line in lines],
-        "leaderships": [msgspec.to_builtins(span) for span in leaderships],
+        "leaderships": [_span_document(span) for span in leaderships],
         "missing_nodes": missing,
     }
     if form is not Format.TABLE:
         write(document, form, (), ())
         return
     several = len({span.topic_id for span in leaderships}) > 1
-    columns = ("leader", "epoch", "from_utc", "until", "reason", *(("topic_id",) if several else ()))
-    write_table(columns, [_row(span)[: len(columns)] for span in leaderships])
+    columns = (*(("topic_id",) if several else ()), "leader", "epoch", "from_utc", "until", "cause", "request")
+    requests = _requests(span.call for span in leaderships)
+    rows = map(_row, leaderships, requests)
+    write_table(columns, [row[-len(columns) :] for row in rows])
     typer.echo("")
-    write_table(("time_utc", "node", "event"), [(utc_text(line.at_ms), line.node, line.message) for line in lines])
+    requests = _requests(line.call for line in lines)
+    events = ((utc_text(line.at_ms), line.node, line.change, line.cause) for line in lines)
+    columns = ("time_utc", "node", "event", "cause", "request")
+    write_table(columns, [(*event, request) for event, request in zip(events, requests, strict=True)])
 
 
-def _row(span: LeadershipSpan) -> tuple[object, ...]:
+def _row(span: LeadershipSpan, request: str) -> tuple[object, ...]:
     since, until = utc_text(span.since_ms), "now" if span.until_ms is None else utc_text(span.until_ms)
     if span.deleted:
-        return "deleted", None, since, None, span.why, span.topic_id
-    return "none" if span.leader < 0 else span.leader, span.leader_epoch, since, until, span.why, span.topic_id
+        return span.topic_id, "deleted", None, since, None, span.cause, request
+    leader = "none" if span.leader < 0 else span.leader
+    return span.topic_id, leader, span.leader_epoch, since, until, span.cause, request
+
+
+def _requests(calls: Iterable[Call | None]) -> Iterator[str]:
+    """What is known of each request, where it is another than that of the line before."""
+    last: Call | None = None
+    for call in calls:
+        if call is None:
+            yield ""
+        else:
+            yield "as above" if call == last else request_text(call)
+        last = call
+
+
+def _span_document(span: LeadershipSpan) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(span)
+    del document["call"], document["cause"]
+    return document | {"why": span.why}
 
 
 def _with_call(line: StoryLine) -> dict[str, Any]:

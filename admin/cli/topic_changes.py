@@ -79,7 +79,7 @@ def alter(
             altered = await _alter_configs(client, name, alterations(configs, deleted), dry_run)
         return None if wanted is None else await _add(client, wanted, dry_run), altered
 
-    added, altered = cluster.ask(main)
+    added, altered = cluster.ask(main, check=f"klamm topics describe {name} --configs")
     warn_of_compaction(configs)
     would = "would be " if dry_run else ""
     document: dict[str, Any] = {"name": name, "dry_run": dry_run, "set": configs, "deleted": deleted, "added": []}
@@ -130,7 +130,7 @@ def delete(
             return response, refused, await _preview(client, accepted)
         return response, refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
 
-    response, refused, pending = cluster.ask(main)
+    response, refused, pending = cluster.ask(main, check=f"klamm topics describe {' '.join(names)}")
     left = {d.topic: d for d in pending}
     documents = [_deletion_document(name, refused.get(name), left.get(name)) for name in names]
     for document in documents:

@@ -5,10 +5,16 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import asdict
 
+from admin.brokers_view import (
+    UNKNOWN_PARTITION_EPOCH,
+    described_topics,
+    listed_topics,
+    of_controller_or_brokers,
+)
 from admin.cli.broker_documents import config_documents, write_configs
 from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
 from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, talks_to_cluster
-from admin.cli.output import examples, say, write
+from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete, warn_of_compaction
@@ -16,7 +22,7 @@ from admin.client import AdminClient
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
 from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
-from cluster.requests.topics import DescribedTopic, NewTopic
+from cluster.requests.topics import DescribedTopic, ListedTopic, NewTopic
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 app.command(epilog=ALTER_EXAMPLES)(alter)
@@ -24,6 +30,8 @@ app.command(epilog=DELETE_EXAMPLES)(delete)
 app.command("delete-records", epilog=DELETE_RECORDS_EXAMPLES)(delete_records)
 
 _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas")
+_Described = tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]
+"""Topics, and the configs in effect of each."""
 _EXTRA_COLUMNS = ("offline", "adding", "removing")
 """Replicas; shown where a partition has some."""
 
@@ -60,7 +68,9 @@ def create(
         parse_assignment(replica_assignment),
         parse_configs(config),
     )
-    response = cluster.ask(lambda client: client.create_topics([topic], validate_only=dry_run))
+    response = cluster.ask(
+        lambda client: client.create_topics([topic], validate_only=dry_run), check=f"klamm topics describe {name}"
+    )
     result, plan = response.topics[0], response.plan
     if result.error_code is not ErrorCode.NONE:
         raise ApiError(
@@ -88,17 +98,24 @@ def create(
 @app.command("list", epilog=examples("klamm topics list", "klamm topics list -o json"))
 @talks_to_cluster()
 def list_(*, cluster: Cluster) -> None:
-    """List all topics with id, number of partitions and replication factor; those being deleted are marked."""
+    """List all topics with id, number of partitions and replication factor; those being deleted are marked.
 
-    async def main(client: AdminClient) -> tuple[list[dict[str, Any]], set[str]]:
+    While no controller is active, from the metadata of the brokers.
+    """
+
+    async def ask(client: AdminClient) -> tuple[list[ListedTopic], set[str] | None]:
         topics = sorted((await client.list_topics()).topics, key=lambda t: t.name)
-        return list(map(asdict, topics)), {d.topic for d in (await client.describe_topic_deletions()).deletions}
+        return topics, {d.topic for d in (await client.describe_topic_deletions()).deletions}
 
-    listed, deleted = cluster.ask(main)
-    rows = [row | {"queued_for_deletion": row["name"] in deleted} for row in listed]
+    (listed, deleted), is_of_brokers = cluster.ask(
+        lambda client: of_controller_or_brokers(client, ask(client), None, lambda known: (listed_topics(known), None))
+    )
+    say_source(is_of_brokers)
+    rows = [asdict(t) | {"queued_for_deletion": None if deleted is None else t.name in deleted} for t in listed]
     columns = ("name", "topic_id", "partitions", "replication_factor", *(("state",) if deleted else ()))
     states = ({**row, "queued_for_deletion": "deleting" if row["queued_for_deletion"] else ""} for row in rows)
-    write({"topics": rows}, cluster.form, columns, (list(row.values())[: len(columns)] for row in states))
+    document = {"topics": rows, "source": source(is_of_brokers)}
+    write(document, cluster.form, columns, (list(row.values())[: len(columns)] for row in states))
 
 
 @app.command(
@@ -113,13 +130,22 @@ def describe(
     configs: ShowConfigsOption = False,
     cluster: Cluster,
 ) -> None:
-    """Show leader, leader epoch, ISR and replicas of each partition."""
+    """Show leader, leader epoch, ISR and replicas of each partition.
 
-    async def main(client: AdminClient) -> tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]:
+    While no controller is active, from the metadata of the brokers, which has
+    no configs and no partition epochs.
+    """
+
+    async def ask(client: AdminClient) -> _Described:
         topics = list((await client.describe_topics(names if names else None)).topics)
         return topics, await _settings(client, topics) if configs else {}
 
-    described, settings = cluster.ask(main)
+    (described, settings), is_of_brokers = cluster.ask(
+        lambda client: of_controller_or_brokers(
+            client, ask(client), names if names else None, lambda known: (described_topics(known), {})
+        )
+    )
+    say_source(is_of_brokers)
     known = [t for t in described if t.error_code is ErrorCode.NONE]
     extra = [key for key in _EXTRA_COLUMNS if any(getattr(p, f"{key}_replicas") for t in known for p in t.partitions)]
     rows = (
@@ -128,7 +154,7 @@ def describe(
             p.partition,
             "none" if p.leader < 0 else p.leader,
             p.leader_epoch,
-            p.partition_epoch,
+            None if p.partition_epoch == UNKNOWN_PARTITION_EPOCH else p.partition_epoch,
             p.isr,
             p.replicas,
             *(getattr(p, f"{key}_replicas") for key in extra),
@@ -136,9 +162,10 @@ def describe(
         for t in known
         for p in t.partitions
     )
-    documents = [_document(t) | ({"settings": settings[t.name]} if configs else {}) for t in known]
+    documents = [_document(t) | ({"settings": settings.get(t.name)} if configs else {}) for t in known]
     if known or not described or cluster.form is not Format.TABLE:
-        write({"topics": documents}, cluster.form, (*_COLUMNS, *extra), rows)
+        document = {"topics": documents, "source": source(is_of_brokers)}
+        write(document, cluster.form, (*_COLUMNS, *extra), rows)
     if configs and cluster.form is Format.TABLE:
         for name, found in settings.items():
             typer.echo(f"\ntopic {name}")
@@ -146,6 +173,8 @@ def describe(
     for topic in known:
         if topic.queued_for_deletion:
             say(f"topic {topic.name} is being deleted; 'klamm topics delete {topic.name}' shows the progress")
+        elif not topic.partitions:
+            say(f"topic {topic.name} has no partitions; 'klamm cluster health' says whether its znode is malformed")
     for topic in described:
         if topic.error_code is not ErrorCode.NONE:
             raise ApiError(

@@ -3,16 +3,25 @@
 Source: Kafka Partition.checkCurrentLeaderEpoch, DelayedProduce, DelayedFetch, ProduceRequest.validateRecords.
 """
 
+from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from broker_agent.log.record_batch import HEADER_SIZE, MAGIC, MAGIC_AT, NO_PRODUCER_ID, find_damage, parse_header
 from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from cluster.errors import ErrorCode
+from cluster.requests.data import ListOffsetsPartition
 
 ACKS_ALL: Final = -1
 VALID_ACKS: Final = (-1, 0, 1)
 BYTES_REJECTED: Final = "BytesRejectedPerSec"
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+def repeated_partitions(items: Sequence[ListOffsetsPartition]) -> AbstractSet[tuple[str, int]]:
+    """What a request names more than once. Source: Kafka ListOffsetsRequest.duplicatePartitions."""
+    return {key for key, count in Counter((item.topic, item.partition) for item in items).items() if count > 1}
 
 
 def validate_leader_epoch(requested: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:

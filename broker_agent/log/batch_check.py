@@ -12,6 +12,7 @@ from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.record_batch import (
     HEADER_SIZE,
     MAGIC,
+    MAGIC_AT,
     BatchHeader,
     Buffer,
     find_checksum_fault,
@@ -21,6 +22,8 @@ from cluster.broker import NO_LEADER_EPOCH
 
 OFFSET_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 _LARGE_READ: Final = 1 << 20
+_SEARCHED: Final = 2 << 20
+"""Bytes behind a fault in which the next sound batch is searched for: more than a batch has by default."""
 
 
 class Expected(NamedTuple):
@@ -149,6 +152,47 @@ class BatchWalk:
         if following.magic != MAGIC or not expected.next_offset <= following.base_offset <= header.last_offset:
             return None
         return f"base offset {header.base_offset} contradicts {following.base_offset} of the next batch"
+
+    def end_behind_fault(self) -> tuple[int, bool]:
+        """Which offset follows the last sound batch behind the fault, at least; whether the file ends with that batch.
+
+        (0, False) without one. Damage of a few bytes leaves what comes after it as it was.
+        """
+        end, walk = 0, self
+        while walk.fault is not None:
+            position = walk._next_sound()
+            if position is None:
+                return end, False
+            walk = BatchWalk(self._read, self._size, walk.expected, start=position)
+            for _ in walk:
+                pass
+            end = walk.expected.next_offset
+        return end, True
+
+    def _next_sound(self) -> int | None:
+        for position in self._candidates():
+            header = parse_header(self._read(position, HEADER_SIZE))
+            if find_length_fault(header, self._size - position) or find_header_fault(header, self.expected):
+                continue
+            if find_checksum_fault(header, self._read(position, header.size)) is None:
+                return position
+        return None
+
+    def _candidates(self) -> Iterator[int]:
+        """Positions behind the fault at which a batch may begin: by the length field of the damaged one, then all that
+        have the magic byte in its place.
+        """
+        last = self._size - HEADER_SIZE
+        if self.end <= last:
+            header = parse_header(self._read(self.end, HEADER_SIZE))
+            if header.size >= HEADER_SIZE and self.end + header.size <= last:
+                yield self.end + header.size
+        start = self.end + 1
+        searched = self._read(start, _SEARCHED)
+        at = searched.find(MAGIC, MAGIC_AT)
+        while at >= 0 and start + at - MAGIC_AT <= last:
+            yield start + at - MAGIC_AT
+            at = searched.find(MAGIC, at + 1)
 
     def _load(self, length: int) -> int:
         """Have `length` bytes from `end` on in the buffer; returns where they begin."""

@@ -22,6 +22,7 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+DAMAGED_REPLICAS: Final = "damaged-replica-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_MARKER: Final = ".kafka_cleanshutdown"
 LOCK_FILE: Final = ".lock"
@@ -35,6 +36,7 @@ _REMEDIES: Final = {
     LOG_START_OFFSETS: "records that were deleted before their segments were may be read again; delete them again",
     RECOVERY_POINTS: "every log of the directory is checked from its start",
     LEADER_EPOCHS: "the leader epochs are taken from the batches",
+    DAMAGED_REPLICAS: "what it had is not reported any more; the state-change log has it (truncation, LogRecovery)",
     PARTITION_METADATA: "restore the file, or move the partition's directory away, so that it is replicated again",
     META_PROPERTIES: "restore the file: version=0, broker.id and cluster.id, one a line",
 }
@@ -72,7 +74,7 @@ def write_atomically(disk: Disk, directory: str, name: str, content: bytes) -> N
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    return _encode_lines(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+    return encode_versioned_lines(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
 
 
 def decode_offsets(content: bytes | None) -> dict[TopicPartition, Offset]:
@@ -84,7 +86,7 @@ def decode_offsets(content: bytes | None) -> dict[TopicPartition, Offset]:
 
 
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    return _encode_lines(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+    return encode_versioned_lines(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
 def decode_epochs(content: bytes | None) -> list[EpochEntry]:
@@ -134,18 +136,24 @@ def encode_clean_marker(broker_epoch: BrokerEpoch) -> bytes:
     return msgspec.json.encode({"version": 0, "brokerEpoch": broker_epoch})
 
 
-def _encode_lines(lines: Iterable[str]) -> bytes:
+def encode_versioned_lines(lines: Iterable[str]) -> bytes:
+    """The version, the number of lines, and the lines."""
     entries = list(lines)
     return "\n".join([_VERSION, str(len(entries)), *entries, ""]).encode()
 
 
-def _decode_lines(content: bytes | None, *, fields: int) -> Sequence[list[str]]:
+def decode_versioned_lines(content: bytes | None) -> list[str]:
+    """The lines; none of a missing or empty file. Raises MalformedCheckpointError."""
     if not content:
         return []
     lines = content.decode("utf-8", errors="replace").splitlines()
     if len(lines) < 2 or lines[0] != _VERSION or _number(lines[1], bounds.OFFSET) != len(lines) - 2:
         raise MalformedCheckpointError(f"unknown version or wrong count: {content[:200]!r}")
-    rows = [line.split(" ") for line in lines[2:]]
+    return lines[2:]
+
+
+def _decode_lines(content: bytes | None, *, fields: int) -> Sequence[list[str]]:
+    rows = [line.split(" ") for line in decode_versioned_lines(content)]
     for row in rows:
         if len(row) != fields:
             raise MalformedCheckpointError(f"malformed line: {shortened(' '.join(row))}")

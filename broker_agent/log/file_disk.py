@@ -5,12 +5,11 @@ import errno
 import fcntl
 import os
 import shutil
-import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from broker_agent.log.open_files import OpenFiles
+from broker_agent.log.open_files import OpenFiles, open_regular
 
 T = TypeVar("T")
 
@@ -89,15 +88,6 @@ class FileDiskFile:
         error.filename = self._file.path
 
 
-def _open_regular(path: str, flags: int) -> int:
-    """Open a regular file. Raises OSError for anything else: a pipe would block the process, a device never end."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return descriptor
-
-
 class FileDisk:
     """Disk on the file system.
 
@@ -114,7 +104,7 @@ class FileDisk:
 
     def read_file(self, path: str) -> bytes | None:
         try:
-            with self.open_files.with_descriptor(lambda: open(path, "rb", opener=_open_regular)) as file:
+            with self.open_files.with_descriptor(lambda: open(path, "rb", opener=open_regular)) as file:
                 return file.read()
         except FileNotFoundError:
             return None

@@ -14,8 +14,10 @@ import structlog
 
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import remove_cut_markers
+from broker_agent.log.damage_checkpoint import encode_damaged_replicas
 from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.disk_errors import is_error_of_disk
+from broker_agent.log.known_damage import KnownDamage
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import LoadedLog, create_log
@@ -52,7 +54,9 @@ class DiskLogDirectories:
         self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
         self._log_counts = dict.fromkeys(paths, 0)  # Logs per directory, those being created included.
         self._unloadable: dict[TopicPartition, UnloadableLog] = {}
-        self._damaged: list[DamagedReplica] = []
+        self.damage = KnownDamage()
+        self.newly_damaged: list[DamagedReplica] = []
+        """What was found missing when the directories were opened."""
 
     @property
     def directories(self) -> Mapping[str, LogDirectory]:
@@ -75,8 +79,7 @@ class DiskLogDirectories:
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
-        """What was found missing when the directories were opened."""
-        return tuple(self._damaged)
+        return self.damage.all
 
     def space(self, directory: str) -> tuple[int, int]:
         """Total and usable bytes of the directory's file system. Raises StorageError."""
@@ -103,10 +106,10 @@ class DiskLogDirectories:
         self._unloadable[topic_partition] = log
 
     def add_damaged(self, replica: DamagedReplica) -> None:
-        self._damaged.append(replica)
+        self.damage.add(replica)
 
     def forget_damage(self, replica: DamagedReplica) -> None:
-        self._damaged.remove(replica)
+        self.damage.remove(replica)
 
     # Creating and deleting
 
@@ -173,6 +176,9 @@ class DiskLogDirectories:
     async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
         failures: dict[TopicPartition, Exception] = {}
         touched: dict[str, list[TopicPartition]] = {}
+        # Also of those without a log, of which the directory may be what was missing.
+        wanted = set(topic_partitions) - self._unloadable.keys()
+        self.damage.remove_where(lambda replica: replica.topic_partition in wanted)
         for topic_partition in topic_partitions:
             if topic_partition in self._unloadable:
                 failures[topic_partition] = self._unloadable[topic_partition].as_error()
@@ -196,6 +202,7 @@ class DiskLogDirectories:
                 await self._forget_high_watermarks(path, deleted)
             except StorageError as error:
                 failures.update(dict.fromkeys(deleted, error))
+        await self.write_damaged_replicas()
         return failures
 
     # Checkpoints
@@ -256,6 +263,24 @@ class DiskLogDirectories:
                     if (start := log.log_start_to_checkpoint) is not None
                 }
                 await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
+
+    async def write_damaged_replicas(self) -> None:
+        """Rewrite the files of the directories in which something has changed."""
+        for path in [path for path in self.live_directories if path in self.damage.unsaved]:
+            with _going_on():
+                await self.write_damage_of(path)
+
+    async def write_damage_of(self, directory: str) -> None:
+        """Rewrite the file of one directory. Raises StorageError."""
+        with self._directories[directory]:
+            async with self._directories[directory].checkpoint_writing:
+                self.damage.unsaved.discard(directory)
+                content = encode_damaged_replicas(self.damage.in_directory(directory))
+                try:
+                    await self._replace(directory, checkpoints.DAMAGED_REPLICAS, content)
+                except OSError:
+                    self.damage.unsaved.add(directory)
+                    raise
 
     async def _forget_high_watermarks(self, directory: str, deleted: Sequence[TopicPartition]) -> None:
         """Remove checkpointed high watermarks: a new log of the partition must not get one after a crash (R9.9)."""
@@ -330,6 +355,8 @@ class DiskLogDirectories:
 
         await asyncio.gather(*(close_until_done() for _ in range(_CLOSED_AT_ONCE)))
         await self._write_offsets(path)
+        if path in self.damage.unsaved:
+            await self.write_damage_of(path)
         if not failures and all(log.directory != path for log in self._unloadable.values()):
             await self._replace(path, checkpoints.CLEAN_MARKER, checkpoints.encode_clean_marker(broker_epoch))
 
@@ -340,6 +367,7 @@ class DiskLogDirectories:
             log.abandon()
         for topic_partition in [tp for tp, log in self._unloadable.items() if log.directory == path]:
             del self._unloadable[topic_partition]
+        self.damage.directory_failed(path)
         self._on_failure(path, error)
 
 

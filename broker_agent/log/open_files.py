@@ -11,6 +11,7 @@ raises it.
 
 import errno
 import os
+import stat
 import threading
 import weakref
 from collections import OrderedDict
@@ -27,6 +28,22 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 SPARE_DESCRIPTORS: Final = 8
 """Held in reserve: connections must not take the last descriptors from the logs."""
+
+
+class IrregularFileError(OSError):
+    """Not a file of bytes: a pipe would block the process, a device never end."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.EINVAL, "not a regular file, move it away", path)
+
+
+def open_regular(path: str, flags: int, mode: int = 0o644) -> int:
+    """Open a regular file. Raises OSError for anything else, without blocking."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IrregularFileError(path)
+    return descriptor
 
 
 class OpenFile:
@@ -90,7 +107,7 @@ class OpenFiles:
         """Open for reading and appending; created when missing."""
         self._make_room()
         self._refill_spare()
-        file = OpenFile(path, self.with_descriptor(lambda: os.open(path, _FLAGS | os.O_CREAT, 0o644)))
+        file = OpenFile(path, self.with_descriptor(lambda: open_regular(path, _FLAGS | os.O_CREAT)))
         with self._lock:
             self._count += 1
             self._in_directory.setdefault(_parent(path), set()).add(file)
@@ -223,7 +240,7 @@ class OpenFiles:
         self._make_room()
         path = file.path
         try:
-            descriptor = self.with_descriptor(lambda: os.open(path, _FLAGS))
+            descriptor = self.with_descriptor(lambda: open_regular(path, _FLAGS))
         except FileNotFoundError:
             if path != file.path:
                 return  # Renamed meanwhile.

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
+from broker_agent.log.damage_checkpoint import decode_damaged_replicas
 from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import describe, is_error_of_disk
@@ -98,6 +99,7 @@ async def open_log_directories(
             if isinstance(result, BaseException):
                 raise result
         loader.report_missing()
+        await logs.write_damaged_replicas()
     except BaseException as error:
         for directory in logs.directories.values():
             directory.unlock()
@@ -162,11 +164,14 @@ class _Loader:
                 self._report_unacceptable(path, names.unacceptable)
                 directory.remove_later(names.removable, self._options.default_config.file_delete_delay_ms)
                 offsets = await disk.run(partial(_read_offsets, disk, path))
+                known_damage = await disk.run(partial(_read_damage, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
                 is_clean = await disk.run(partial(_consume_clean_marker, disk, path))
                 gone = offsets.keys() - names.current - names.deleted
                 self._without_log += [(tp, path, offsets[tp].high_watermark) for tp in sorted(gone)]
+                self._logs.damage.load(known_damage)
                 await self._load_logs(directory, _Found(sorted(names.current), offsets, is_clean))
+                self._logs.damage.remove_where(self._is_gone)
                 # A directory that cannot be written to fails now, before the broker registers. Not the recovery points:
                 # what was cut below them would be forgotten before it is reported.
                 await self._logs.write_log_starts_of(path)
@@ -175,12 +180,20 @@ class _Loader:
         except StorageError:
             return
 
+    def _is_gone(self, replica: DamagedReplica) -> bool:
+        """Whether what a file says of damage is over: it is of an earlier topic, or the records were deleted."""
+        log = self._logs.get(replica.topic_partition)
+        if log is None or log.directory != replica.directory:
+            return False
+        is_other = replica.topic_id is not None and log.topic_id not in (None, replica.topic_id)
+        return is_other or log.log_start_offset >= replica.damage.to_offset
+
     def report_missing(self) -> None:
         """Report the replicas whose directories are gone although their high watermarks are checkpointed."""
         for topic_partition, directory, high_watermark in self._without_log:
             if high_watermark > 0 and not self._logs.has(topic_partition):
                 why = f"{directory}/{topic_partition} is missing, its high watermark was {high_watermark}"
-                damage = LogDamage(Offset(0), high_watermark, 0, why)
+                damage = LogDamage(Offset(0), high_watermark, 0, why, is_end_known=False)
                 self._report(DamagedReplica(topic_partition, None, directory, damage))
 
     def _report_unacceptable(self, path: str, names: Sequence[str]) -> None:
@@ -264,7 +277,8 @@ class _Loader:
 
     def _report(self, replica: DamagedReplica) -> None:
         _log.error("Replica is damaged", partition=str(replica.topic_partition), detail=replica.detail)
-        self._logs.add_damaged(replica)
+        self._logs.damage.add_found(replica)
+        self._logs.newly_damaged.append(replica)
 
 
 def _check_room(disk: Disk, path: str) -> None:
@@ -303,6 +317,16 @@ def _read_or_empty(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
     except MalformedCheckpointError as error:
         _log.warning("Checkpoint counts as empty", why=str(error))
         return {}
+
+
+def _read_damage(disk: Disk, path: str) -> list[DamagedReplica]:
+    """The damaged replicas in the file of a directory; a malformed one counts as empty."""
+    try:
+        decode = partial(decode_damaged_replicas, directory=path)
+        return checkpoints.read_checkpoint(disk, f"{path}/{checkpoints.DAMAGED_REPLICAS}", decode)
+    except MalformedCheckpointError as error:
+        _log.warning("Checkpoint counts as empty", why=str(error))
+        return []
 
 
 class _Names(NamedTuple):

@@ -64,7 +64,7 @@ def check_set_of_leader(
         if header.size > len(view) - position or header.leader_epoch > max_epoch:
             break
         if not accepted and header.base_offset < log_end_offset <= header.last_offset:
-            expected = expected._replace(next_offset=header.base_offset)
+            expected = expected._replace(next_offset=max(0, header.base_offset))
         _check_fetched(header, view[position : position + max(0, header.size)], expected)
         accepted.append(PlacedBatch(position, header))
         expected, position = expected.after(header), position + header.size

@@ -20,7 +20,7 @@ from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from broker_agent.log.segment_recovery import SegmentRecovery
 from broker_agent.log.segments import LogDependencies, Segments, create_segment, open_segment
-from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
+from broker_agent.log.snapshots import latest_snapshot, rebuild_producers, remove_snapshots_after
 from broker_agent.log.unloadable import CheckpointedOffsets
 from broker_agent.log_damage import LogDamage
 from broker_agent.ports import LogConfig
@@ -89,7 +89,10 @@ def load_log(
         for removed in reversed(recovery.removed):
             _remove(disk, removed.mark_deleted())
         log_start = max(known.log_start_offset, recovery.kept[0].base_offset if recovery.kept else Offset(0))
-        damage = _find_damage(recovery, log_start, known)
+        # What is newer than a truncation that was not completed may name offsets that it has removed.
+        names = () if markers else (latest_snapshot(disk, path), *(entry.start_offset for entry in stored_epochs))
+        beyond = max(names, default=Offset(0))
+        damage = _find_damage(recovery, log_start, known, beyond)
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
         for sealed in list(segments)[:-1]:
             sealed.save_indexes()
@@ -136,17 +139,28 @@ def _below_markers(checkpointed: CheckpointedOffsets, markers: Iterable[Offset])
     return CheckpointedOffsets(lowest, checkpointed.log_start_offset, high_watermark)
 
 
-def _find_damage(recovery: SegmentRecovery, log_start: Offset, known: CheckpointedOffsets) -> LogDamage | None:
-    """What the log had by its checkpoints and has not any more; None if nothing is missing."""
+def _find_damage(
+    recovery: SegmentRecovery, log_start: Offset, known: CheckpointedOffsets, derived_end: Offset
+) -> LogDamage | None:
+    """What the log had by its checkpoints and has not any more; None if nothing is missing.
+
+    More than the checkpoints know may be gone: up to where the files went, or `derived_end`, by what is derived from
+    the batches.
+    """
     end = recovery.kept[-1].next_offset if recovery.kept else log_start
     # A log start offset, too, was below the log end when it was checkpointed.
     known_end = max(known.recovery_point, known.high_watermark, log_start)
     why = "; ".join(fault.why for fault in recovery.faults)
     if end < known_end:
+        lost_end = max(known_end, recovery.reached, derived_end)
         return LogDamage(
-            end, known_end, recovery.cut_size, why or f"the log ends at {end}, its checkpoints at {known_end}"
+            end,
+            lost_end,
+            recovery.cut_size,
+            why or f"the log ends at {end}, its checkpoints at {known_end}",
+            is_end_known=recovery.is_whole and lost_end == recovery.reached,
         )
-    uncut = [fault for fault in recovery.faults if not fault.was_cut]
+    uncut = [fault for fault in recovery.faults if not fault.was_cut and fault.to_offset > log_start]
     return LogDamage(uncut[0].from_offset, uncut[-1].to_offset, 0, why, is_cut=False) if uncut else None
 
 

@@ -4,22 +4,16 @@ It handles batches and positions, not leaders, epochs or watermarks. Source: Kaf
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Final, NamedTuple
 
 import structlog
 
-from broker_agent.log.batch_check import BatchWalk, Fault, expected_in_segment, find_header_fault
+from broker_agent.log.batch_check import BatchWalk, Expected, Fault, expected_in_segment, find_header_fault
 from broker_agent.log.directory_names import offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
-from broker_agent.log.record_batch import (
-    HEADER_SIZE,
-    NO_TIMESTAMP,
-    BatchHeader,
-    parse_header,
-    whole_batches,
-)
+from broker_agent.log.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, parse_header, whole_batches
 from broker_agent.ports import LogConfig
 from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
@@ -150,25 +144,29 @@ class Segment:
         first = next(self.batches(), None)
         is_sound = first is not None and find_header_fault(first.header, expected) is None
         self.first_timestamp = first.header.max_timestamp if first is not None and is_sound else NO_TIMESTAMP
-        start = self._forget_uncovered()
-        indexed = next(self.batches(start), None) if len(self._index) else None
-        if indexed is not None:
-            expected = expected._replace(next_offset=max(self.base_offset, indexed.header.base_offset))
-        walk = BatchWalk(self._file.read, self.size, expected, start=start)
+        walk = self._walk_uncovered(self.size, expected)
+        self._forget_uncovered()
         for position, header, _ in walk:
             self._record_batch(position, header)
         return walk.fault
 
-    def _forget_uncovered(self) -> int:
-        """Reset what is derived from the batches to what the indexes say; returns the position of the last entry."""
+    def _walk_uncovered(self, size: int, expected: Expected) -> BatchWalk:
+        """Check the batches from the last index entry up to byte `size`; those before it are not checked."""
+        start = self._index.last[1]
+        indexed = next(self.batches(start), None) if len(self._index) else None
+        if indexed is not None:
+            expected = expected._replace(next_offset=max(self.base_offset, indexed.header.base_offset))
+        return BatchWalk(self._file.read, size, expected, start=start)
+
+    def _forget_uncovered(self) -> None:
+        """Reset what is derived from the batches to what the indexes say."""
         self._largest, self._last_entry_position = self._times.last, self._index.last[1]
         self.next_offset, self.last_epoch = self.base_offset, NO_LEADER_EPOCH
-        return self._last_entry_position
 
     def recover(
         self, epoch_before: int, on_batch: Callable[[BatchHeader], None], next_base: Offset | None
-    ) -> Fault | None:
-        """Check every batch; truncate the file at the first that is not valid, and return why. Rebuilds the indexes.
+    ) -> BatchWalk:
+        """Check every batch up to the first that is not valid, where `cut` must follow. Rebuilds the indexes.
 
         `epoch_before`: the leader epoch of the batch before this segment, -1 if unknown; `next_base`: as of `load`.
         """
@@ -179,9 +177,11 @@ class Segment:
         for position, header, _ in walk:
             self._record_batch(position, header)
             on_batch(header)
-        if walk.fault is not None:
-            self._file.truncate(walk.end)
-        return walk.fault
+        return walk
+
+    def cut(self, position: int) -> None:
+        """Truncate the file where `recover` has found it not to be valid any more."""
+        self._file.truncate(position)
 
     def _forget_indexes(self) -> None:
         self._index, self._times, self._largest = OffsetIndex(), TimeIndex(), (NO_TIMESTAMP, 0)
@@ -325,7 +325,9 @@ class Segment:
         # The index files first: entries of removed batches would point into later ones.
         self._save_indexes_anew()
         # Read before the file is changed: what raises must leave batches and derived values as they agree.
-        uncovered = list(takewhile(lambda batch: batch.position < position, self.batches(self._index.last[1])))
+        # A damaged batch among them, which the scrub has not found yet, makes the index sparser and nothing else.
+        walk = self._walk_uncovered(position, expected_in_segment(self.base_offset))
+        uncovered = [PlacedBatch(checked.position, checked.header) for checked in walk]
         self._file.truncate(position)
         self.is_dirty = True
         if position == 0:
@@ -343,12 +345,15 @@ class Segment:
         return self._file.flusher()
 
     def save_indexes(self) -> None:
-        """Append to the index files the entries they lack; called when the segment is full or closed."""
+        """Append to the index files the entries they lack; called when the segment is full or closed.
+
+        The times first: batches that the offset index covers are not read again, so their times must be there.
+        """
         self._times.add(*self._largest)
-        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
-        self._entries_on_disk = len(self._index)
         self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk))
         self._times_on_disk = len(self._times)
+        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
+        self._entries_on_disk = len(self._index)
 
     def _save_indexes_anew(self) -> None:
         if self._entries_on_disk > len(self._index):

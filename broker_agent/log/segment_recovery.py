@@ -39,6 +39,10 @@ class SegmentRecovery:
         self.faults: list[SegmentFault] = []
         self.cut_size = 0
         """Bytes cut off, removed segments included."""
+        self.reached = Offset(0)
+        """Up to where there are batches in the files, or are by a segment's name, wherever the log ends now."""
+        self.is_whole = False
+        """Whether the last file ends with a sound batch: what followed it, if anything, is not known."""
         self._opened, self._epochs = opened, epochs
         self._recovered: dict[Offset, tuple[Fault | None, list[BatchHeader]]] = {}
 
@@ -58,6 +62,8 @@ class SegmentRecovery:
                 self._keep_as_it_is(index, loaded[segment.base_offset])
             elif not self._check(index, checked_from):
                 break
+        ends = (max(segment.base_offset, segment.next_offset) for segment in self._opened)
+        self.reached = max(self.reached, *ends)
         on_segments_left(0)
 
     def close(self) -> None:
@@ -80,9 +86,16 @@ class SegmentRecovery:
             if not starts or header.leader_epoch != starts[-1].leader_epoch:
                 starts.append(header)
 
-        fault = segment.recover(self._epoch_before(index), on_batch, self._end(index))
+        walk = segment.recover(self._epoch_before(index), on_batch, self._end(index))
+        is_whole = walk.fault is None
+        if walk.fault is not None:
+            end, is_whole = walk.end_behind_fault()
+            self.reached = max(self.reached, Offset(end))
+            segment.cut(walk.end)
+        if index == len(self._opened) - 1:
+            self.is_whole = is_whole
         self.cut_size += size - segment.size
-        self._recovered[segment.base_offset] = fault, starts
+        self._recovered[segment.base_offset] = walk.fault, starts
 
     def _epoch_before(self, index: int) -> int:
         """The leader epoch before a segment: by the batches or by the history, whichever is lower.

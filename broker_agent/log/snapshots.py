@@ -53,6 +53,11 @@ def rebuild_producers(
     return states
 
 
+def latest_snapshot(disk: Disk, directory: str) -> Offset:
+    """The offset of the latest snapshot, 0 without one."""
+    return max(_offsets(disk, directory), default=Offset(0))
+
+
 def _offsets(disk: Disk, directory: str) -> Iterator[Offset]:
     for name in disk.list_directory(directory):
         offset = parse_offset_name(name.removesuffix(SNAPSHOT_SUFFIX)) if name.endswith(SNAPSHOT_SUFFIX) else None

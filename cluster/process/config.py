@@ -26,7 +26,8 @@ from cluster.process.listener_addresses import (
     misnamed_listeners,
     without_listener,
 )
-from cluster.process.settings import INT32_MAX, Settings
+from cluster.process.setting_types import INT32_MAX
+from cluster.process.settings import Settings
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"

@@ -49,6 +49,7 @@ def configure_diagnostics(role: str, node: object = None, *, level: str = "INFO"
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
     handler = logging.StreamHandler(target)
+    handler.addFilter(_without_traceback_of_callers)
     handler.addFilter(RepeatedLines())
     handler.setFormatter(_formatter(shared, for_person=target.isatty()))
     root = logging.getLogger()
@@ -62,6 +63,18 @@ def set_log_level(level: str) -> None:
     root.setLevel(level.upper())
     for library in _NOISY_LIBRARIES:
         logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
+
+
+def _without_traceback_of_callers(record: logging.LogRecord) -> bool:
+    """Shorten what gRPC logs as an error of the server when a caller hangs up while its answer is sent: any may."""
+    error = record.exc_info[0] if record.exc_info else None
+    if record.name.startswith("grpc") and error is not None and error.__name__ == "ExecuteBatchError":
+        method = record.getMessage().partition("[")[2].rstrip("]")
+        event = "Caller hung up before it had the answer; perhaps it takes no messages of that size"
+        record.exc_info = record.exc_text = None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.msg, record.args = f"{event}: {method}", ()
+    return True
 
 
 @contextmanager

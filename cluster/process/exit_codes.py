@@ -8,8 +8,9 @@ class ExitCode(IntEnum):
 
     OK = 0
     REFUSED = 1
-    """The cluster refused the request or is not reachable; the request was not carried out. Of a controller or broker:
-    it cannot run now, for lack of ZooKeeper or of an address; or it failed by a bug. Another attempt may help.
+    """The cluster refused the request, is not reachable, or did not answer in time; what it was asked to change may
+    then still be carried out, and the message says so. Of a controller or broker: it cannot run now, for lack of
+    ZooKeeper or of an address; or it failed by a bug. Another attempt may help.
     """
     USAGE = 2
     """The command line or a setting is invalid; a retry does not help."""

@@ -2,72 +2,38 @@
 
 The attribute is the key with underscores for dots: `replica.lag.time.max.ms` is `replica_lag_time_max_ms`. Both
 programs accept all keys and use their own, so one file serves a whole cluster. Keys starting with `klamm.` have no
-counterpart in Kafka. Source: Kafka KafkaConfig.
+counterpart in Kafka. The sentence below each is its row in docs/configuration.md. Source: Kafka KafkaConfig.
 """
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from cluster.broker import DEFAULT_LISTENER
 from cluster.compression import LARGEST_BATCH
 from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
-from cluster.protocol_version import NEWEST, ProtocolVersion
+from cluster.process.setting_types import (
+    BACKGROUND_THREADS,
+    INT32_MAX,
+    INT64_MAX,
+    AutomaticTopics,
+    BackgroundThreads,
+    Level,
+    ListenerName,
+    MoverThreads,
+    NotNegative,
+    Number,
+    OrUnlimited,
+    Positive,
+    SizeInt32,
+    Version,
+)
+from cluster.protocol_version import NEWEST
 
-INT64_MAX: Final = 2**63 - 1
-INT32_MAX: Final = 2**31 - 1
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
-_BACKGROUND_THREADS: Final = 10
 _REQUESTS_IN_MEMORY_MIN: Final = 16
 """The reserve of each kind of requests is an eighth, and has room for one while another one is processed."""
-
-
-def _refuse_bool(value: object) -> object:
-    # TOML and JSON tell booleans from numbers, Python does not: without this, `true` would read as 1.
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    return value
-
-
-def _refuse_true(value: bool) -> bool:
-    if value:
-        raise ValueError("must be false: topics are created on request only")
-    return value
-
-
-def _upper_case(value: object) -> object:
-    return value.upper() if isinstance(value, str) else value
-
-
-def _lower_case(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
-
-
-def _refuse_another_size(value: int) -> int:
-    if value != _BACKGROUND_THREADS:
-        raise ValueError(f"must be {_BACKGROUND_THREADS}: work in the background has no threads of its own")
-    return value
-
-
-def _refuse_movers(value: int | None) -> int | None:
-    if value is not None:
-        raise ValueError("must not be given: replicas are not moved between the log directories of a broker")
-    return value
-
-
-def _parse_version(value: object) -> object:
-    return ProtocolVersion.parse(value) if isinstance(value, str) else value
-
-
-_Number = Annotated[int, BeforeValidator(_refuse_bool)]
-Positive = Annotated[_Number, Field(ge=1, le=INT64_MAX)]
-NotNegative = Annotated[_Number, Field(ge=0, le=INT64_MAX)]
-SizeInt32 = Annotated[_Number, Field(ge=1, le=INT32_MAX)]
-OrUnlimited = Annotated[_Number, Field(ge=-1, le=INT64_MAX)]
-"""-1 stands for "no limit"."""
-ListenerName = Annotated[str, BeforeValidator(_upper_case), Field(pattern="^[A-Z][A-Z0-9_]*$")]
-Version = Annotated[ProtocolVersion, BeforeValidator(_parse_version)]
 
 
 class _Keys(BaseModel):
@@ -87,14 +53,18 @@ class _Keys(BaseModel):
 class _ClusterKeys(_Keys):
     """Node ids, listeners, ZooKeeper, and timeouts between nodes. Times in ms."""
 
-    broker_id: Annotated[_Number, Field(ge=-1, le=INT32_MAX)] = -1
-    """Negative: generate one, if that is enabled."""
+    broker_id: Annotated[Number, Field(ge=-1, le=INT32_MAX)] = -1
+    """Id of the broker, instead of `id`; negative: generate one, if that is enabled."""
     broker_id_generation_enable: bool = True
-    reserved_broker_max_id: Annotated[_Number, Field(ge=0, le=INT32_MAX)] = 1000
+    """Whether a broker without an id generates one."""
+    reserved_broker_max_id: Annotated[Number, Field(ge=0, le=INT32_MAX)] = 1000
     """Generated ids start above it."""
     broker_rack: str | None = None
+    """Rack of the broker; new replicas are spread over racks."""
     listeners: str | None = None
+    """Addresses to listen at, in Kafka's form; instead of `listen` and `control_listen`."""
     advertised_listeners: str | None = None
+    """Addresses that others connect to; instead of `advertised` and `control_advertised`."""
     listener_security_protocol_map: str | None = None
     """`LISTENER:PROTOCOL,…`; the protocol of both listeners must be PLAINTEXT."""
     inter_broker_listener_name: ListenerName = DEFAULT_LISTENER
@@ -106,42 +76,51 @@ class _ClusterKeys(_Keys):
     104857600, but gRPC holds each message in memory as a whole.
     """
     zookeeper_connect: str | None = None
+    """Connect string of ZooKeeper, instead of `zookeeper`."""
     zookeeper_session_timeout_ms: Positive = 18_000
+    """How long ZooKeeper waits for a silent process before its session ends, and a broker counts as dead."""
     zookeeper_connection_timeout_ms: Positive = Field(default_factory=lambda keys: keys["zookeeper_session_timeout_ms"])
     """For the first connection; the session timeout unless given."""
     zookeeper_max_in_flight_requests: Positive = 10
+    """Requests sent to ZooKeeper before the first is answered."""
     java_security_auth_login_config: str | None = None
-    """The JAAS file with the ZooKeeper credentials (in Kafka this system property); None: anonymous sessions."""
+    """The JAAS file with the ZooKeeper credentials (in Kafka this system property); not set: anonymous sessions."""
     zookeeper_sasl_clientconfig: str = "Client"
-    """The section of that file."""
+    """The section of the JAAS file with the credentials of this process."""
     zookeeper_set_acl: bool = False
     """Whether znodes get ACLs that permit only their creator to write, instead of open ones."""
     controller_socket_timeout_ms: Positive = 30_000
+    """How long a controller waits for the answer of a broker to a control request."""
     request_timeout_ms: Positive = 30_000
+    """How long a broker waits for the answer of a controller."""
     socket_connection_setup_timeout_max_ms: Positive = 30_000
+    """Limit to which `socket.connection.setup.timeout.ms` grows with every failed attempt."""
     socket_connection_setup_timeout_ms: Positive = 10_000
+    """Time for a connection to another node to be made, at the first attempt."""
     inter_broker_protocol_version: Version = NEWEST
+    """Version of Kafka that the znodes and requests are those of; lower it while older brokers run."""
     num_io_threads: Positive = 8
-    background_threads: Annotated[Positive, AfterValidator(_refuse_another_size)] = _BACKGROUND_THREADS
+    """Threads of a broker for disk operations."""
+    background_threads: BackgroundThreads = BACKGROUND_THREADS
     """Accepted because it occurs in Kafka's configuration files."""
 
 
 class _NetworkKeys(_ClusterKeys):
     """Bounds of what a process takes from others. Times in ms, sizes in bytes."""
 
-    queued_max_requests: Annotated[_Number, Field(ge=8, le=INT32_MAX)] = 4096
+    queued_max_requests: Annotated[Number, Field(ge=8, le=INT32_MAX)] = 4096
     """Requests being handled at once; those that wait for records, replicas or the cluster do not count. Kafka's
     default is 500, of requests that wait for a thread.
     """
     queued_max_request_bytes: Positive = 268_435_456
     """Bytes of requests and responses in memory at once; without a bound in Kafka (-1)."""
     max_connections: SizeInt32 = INT32_MAX
-    """Connections of each listener."""
+    """Connections of each listener; never more than its share of the open files of the process."""
     max_connections_per_ip: SizeInt32 = INT32_MAX
     """Connections with open requests from one address."""
     connections_max_idle_ms: SizeInt32 = 600_000
     """Connections without requests are closed after this time."""
-    klamm_max_open_requests: Annotated[_Number, Field(ge=8, le=INT32_MAX)] = 65_536
+    klamm_max_open_requests: Annotated[Number, Field(ge=8, le=INT32_MAX)] = 65_536
     """Requests being handled or waiting, streams included."""
     klamm_max_requests_per_connection: SizeInt32 = 2048
     """Open requests of one connection; a client keeps further ones to itself."""
@@ -163,37 +142,60 @@ class _ControllerKeys(_Keys):
     """Elections, rebalancing, topic defaults and controlled shutdown."""
 
     auto_leader_rebalance_enable: bool = True
-    leader_imbalance_per_broker_percentage: Annotated[_Number, Field(ge=0, le=100)] = 10
+    """Whether the controller moves leadership back to preferred replicas by itself."""
+    leader_imbalance_per_broker_percentage: Annotated[Number, Field(ge=0, le=100)] = 10
+    """Share of its preferred partitions that a broker may not lead before they are moved back."""
     leader_imbalance_check_interval_seconds: Positive = 300
+    """Time between two checks of the balance of leaders, in seconds."""
     unclean_leader_election_enable: bool = False
-    auto_create_topics_enable: Annotated[bool, AfterValidator(_refuse_true)] = False
+    """Whether a replica that is not in sync may lead when no other is alive; loses records."""
+    auto_create_topics_enable: AutomaticTopics = False
     """Accepted because it occurs in Kafka's configuration files; Kafka's own default is true."""
     delete_topic_enable: bool = True
+    """Whether topics can be deleted."""
     controlled_shutdown_enable: bool = True
+    """Whether a broker that stops moves its leaderships away first."""
     controlled_shutdown_max_retries: NotNegative = 3
+    """How often a controlled shutdown is tried again."""
     controlled_shutdown_retry_backoff_ms: NotNegative = 5000
+    """Time between the attempts of a controlled shutdown."""
     num_partitions: SizeInt32 = 1
-    default_replication_factor: Annotated[_Number, Field(ge=1, le=32_767)] = 1
+    """Partitions of a new topic, where its creation names no number."""
+    default_replication_factor: Annotated[Number, Field(ge=1, le=32_767)] = 1
+    """Replicas of each partition of a new topic, where its creation names no number."""
 
 
 class _ReplicationKeys(_Keys):
     """Followers, the ISR and purgatories. Times in ms, sizes in bytes."""
 
     replica_lag_time_max_ms: Positive = 30_000
+    """A follower that has not caught up for this long leaves the ISR."""
     replica_socket_timeout_ms: Positive = 30_000
+    """How long a follower waits for the answer to a fetch."""
     replica_fetch_wait_max_ms: NotNegative = 500
+    """How long a leader may hold a follower's fetch while there are no records."""
     replica_fetch_min_bytes: SizeInt32 = 1
+    """Bytes for which a leader answers a follower's fetch at once."""
     replica_fetch_max_bytes: SizeInt32 = 1_048_576
+    """Bytes of one partition in a follower's fetch; a larger batch is fetched alone."""
     replica_fetch_response_max_bytes: SizeInt32 = 10_485_760
+    """Bytes of all partitions in a follower's fetch."""
     replica_fetch_backoff_ms: NotNegative = 1000
+    """Pause of a follower after a fetch that failed."""
     num_replica_fetchers: Positive = 1
-    num_replica_alter_log_dirs_threads: Annotated[Positive | None, AfterValidator(_refuse_movers)] = None
+    """Connections over which a broker fetches from each leader."""
+    num_replica_alter_log_dirs_threads: MoverThreads = None
+    """Must not be given: replicas are not moved between the directories of a broker."""
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000
+    """Time between two checkpoints of the high watermarks."""
     min_insync_replicas: SizeInt32 = 1
-    # Bound of completed requests that stay in purgatories. Here none ever do, which satisfies every bound.
+    """Replicas that must be in sync for a produce with acks=all to be accepted."""
     fetch_purgatory_purge_interval_requests: NotNegative = 1000
+    """Bound of completed requests that stay in a purgatory. Here none ever do, which satisfies every bound."""
     producer_purgatory_purge_interval_requests: NotNegative = 1000
+    """Bound of completed requests that stay in a purgatory. Here none ever do, which satisfies every bound."""
     delete_records_purgatory_purge_interval_requests: NotNegative = 1
+    """Bound of completed requests that stay in a purgatory. Here none ever do, which satisfies every bound."""
 
 
 def _from_hours(hours_key: str, default_ms: int) -> Any:
@@ -217,32 +219,57 @@ class _LogKeys(_Keys):
     """Logs. Times in ms, sizes in bytes; the finest unit given takes precedence."""
 
     log_dirs: tuple[str, ...] | None = None
-    log_segment_bytes: Annotated[_Number, Field(ge=14, le=INT32_MAX)] = 1_073_741_824
+    """Data directories, instead of `data`."""
+    log_segment_bytes: Annotated[Number, Field(ge=14, le=INT32_MAX)] = 1_073_741_824
+    """Size at which a segment is closed and the next one begun."""
     log_roll_hours: Positive | None = None
+    """As `log.roll.ms`, in hours."""
     log_roll_ms: Positive = _from_hours("log_roll_hours", 604_800_000)
+    """Age at which a segment is closed and the next one begun."""
     log_roll_jitter_hours: NotNegative | None = None
+    """As `log.roll.jitter.ms`, in hours."""
     log_roll_jitter_ms: NotNegative = _from_hours("log_roll_jitter_hours", 0)
+    """Random time by which segments roll earlier, so that they do not roll all at once."""
     log_retention_hours: OrUnlimited | None = None
+    """As `log.retention.ms`, in hours."""
     log_retention_minutes: OrUnlimited | None = None
+    """As `log.retention.ms`, in minutes."""
     log_retention_ms: OrUnlimited = Field(default_factory=_retention_ms)
+    """Segments whose records are older are deleted; -1: never."""
     log_retention_bytes: OrUnlimited = -1
+    """Size of a partition above which its oldest segments are deleted; -1: no limit."""
     log_retention_check_interval_ms: Positive = 300_000
+    """Time between two checks of retention."""
     log_initial_task_delay_ms: NotNegative = 30_000
-    log_index_interval_bytes: Annotated[_Number, Field(ge=0, le=INT32_MAX)] = 4096
-    log_index_size_max_bytes: Annotated[_Number, Field(ge=4, le=INT32_MAX)] = 10_485_760
+    """Time from the start of a broker to its first check of retention."""
+    log_index_interval_bytes: Annotated[Number, Field(ge=0, le=INT32_MAX)] = 4096
+    """Bytes of records between two entries of an index."""
+    log_index_size_max_bytes: Annotated[Number, Field(ge=4, le=INT32_MAX)] = 10_485_760
+    """Size of an index at which its segment is closed."""
     log_flush_interval_messages: Positive = INT64_MAX
+    """Records after which a log is flushed to disk."""
     log_flush_interval_ms: NotNegative = INT64_MAX
+    """Time after which a log is flushed to disk."""
     log_flush_scheduler_interval_ms: NotNegative = INT64_MAX
+    """Time between two checks whether a log is to be flushed."""
     log_flush_offset_checkpoint_interval_ms: NotNegative = 60_000
+    """Time between two checkpoints of the recovery points."""
     log_flush_start_offset_checkpoint_interval_ms: NotNegative = 60_000
+    """Time between two checkpoints of the log start offsets."""
     log_segment_delete_delay_ms: NotNegative = 60_000
+    """Time for which the files of a deleted segment or partition are kept."""
     log_cleanup_policy: Literal["delete"] = "delete"
-    """Logs are not compacted."""
-    message_max_bytes: Annotated[_Number, Field(ge=0, le=INT32_MAX)] = 1_048_588
+    """Must be `delete`: logs are not compacted."""
+    message_max_bytes: Annotated[Number, Field(ge=0, le=INT32_MAX)] = 1_048_588
+    """The largest batch that is accepted."""
     log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
-    fetch_max_bytes: Annotated[_Number, Field(ge=1024, le=INT32_MAX)] = 57_671_680
+    """Whether records have the time of the producer or that of their append."""
+    fetch_max_bytes: Annotated[Number, Field(ge=1024, le=INT32_MAX)] = 57_671_680
+    """The largest answer to a fetch."""
     producer_id_expiration_ms: Positive = 86_400_000
+    """After this time without records a partition forgets an idempotent producer."""
     num_recovery_threads_per_data_dir: Positive = 1
+    """Threads that load and recover the logs of a directory at the start."""
 
     @field_validator("log_retention_ms")
     @classmethod
@@ -261,7 +288,7 @@ class _KlammKeys(_Keys):
     """klamm's own settings. Times in ms, sizes in bytes."""
 
     klamm_state_change_log_dir: str | None = None
-    """Directory of the state-change log; None: `state-change-log` in the first data directory."""
+    """Directory of the state-change log; not set: `state-change-log` in the first data directory."""
     klamm_state_change_log_segment_bytes: Positive = 67_108_864
     """Segments roll above this size."""
     klamm_state_change_log_segment_ms: Positive = 3_600_000
@@ -278,7 +305,7 @@ class _KlammKeys(_Keys):
     """Authentication scheme: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no
     server configuration.
     """
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower_case)] = "info"
+    log_level: Level = "info"
     """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
@@ -287,12 +314,12 @@ class _KlammKeys(_Keys):
     klamm_log_scrub_bytes_per_second: NotNegative = 4_194_304
     """How fast a broker verifies the checksums of its stored batches in the background; 0: not at all."""
     klamm_log_scrub_interval_ms: Positive = 604_800_000
-    """Time between two such passes over all logs."""
+    """Time between two passes of the scrub over all logs."""
     klamm_log_open_files_max: Positive | None = None
-    """Log files kept open while they are not in use, at most; None: half of what the limit of open files of the
+    """Log files kept open while they are not in use, at most; not set: half of what the limit of open files of the
     process leaves, and connections have the other half.
     """
-    klamm_max_decompressed_batch_bytes: Annotated[_Number, Field(ge=1, le=LARGEST_BATCH)] = 104_857_600
+    klamm_max_decompressed_batch_bytes: Annotated[Number, Field(ge=1, le=LARGEST_BATCH)] = 104_857_600
     """A leader refuses a client's batch that decompresses to more."""
     klamm_decompression_memory_bytes: Positive = 268_435_456
     """What a broker decompresses at a time, all batches together; one batch always fits."""

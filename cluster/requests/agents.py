@@ -89,7 +89,7 @@ class AllocateProducerIdsResponse(Struct, frozen=True):
 class ReportedDamage(Struct, frozen=True):
     """A replica without some of its records: offsets from `from_offset` up to, not including, `to_offset`.
 
-    `size`: bytes that were cut off. `found_by`: RECOVERY or SCRUB.
+    `size`: bytes that were cut off. `found_by`: RECOVERY or SCRUB. `is_end_known`: whether no later ones are missing.
     """
 
     topic_name: str
@@ -99,6 +99,7 @@ class ReportedDamage(Struct, frozen=True):
     to_offset: Offset
     size: int
     found_by: str
+    is_end_known: bool = True
 
 
 class ReportDamagedReplicasRequest(Struct, frozen=True):

@@ -1,8 +1,22 @@
 """Requests that every process handles, and the stream of cluster events."""
 
+from typing import Final
+
 from msgspec import Struct
 
-from cluster.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch
+from cluster.broker import (
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    Endpoint,
+    LeaderEpoch,
+    Offset,
+)
+
+NO_ZOOKEEPER: Final = "cannot reach ZooKeeper"
+"""What a controller answers that has no connection to it; clients name it as the cause when nobody else answers."""
 
 
 class DescribeClusterRequest(Struct, frozen=True):
@@ -98,6 +112,29 @@ class Finding(Struct, frozen=True):
 
 class DescribeFindingsResponse(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
+
+
+class AcknowledgeDamageRequest(Struct, frozen=True):
+    """End the finding of a replica of the broker `broker_id`, which receives this: its records are lost for good."""
+
+    broker_id: BrokerId
+    topic_name: str
+    partition_index: int
+    validate_only: bool = False
+
+
+class LostOffsets(Struct, frozen=True):
+    """Offsets from `from_offset` up to, not including, `to_offset`; at least these, if not `is_end_known`."""
+
+    from_offset: Offset
+    to_offset: Offset
+    is_end_known: bool = True
+
+
+class AcknowledgeDamageResponse(Struct, frozen=True):
+    """What was lost."""
+
+    lost: tuple[LostOffsets, ...] = ()
 
 
 class WatchRequest(Struct, frozen=True):

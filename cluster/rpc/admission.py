@@ -226,12 +226,15 @@ class Call:
 
     async def _room_for_response(self) -> None:
         if self._response_bytes and not self._reserved:
-            memory = self._admission.memory
-            if not memory.has_room(self.kind, self.peer, self._response_bytes):
+            memory, amount = self._admission.memory, self._response_bytes
+            if not memory.has_room(self.kind, self.peer, amount):
                 self._leave_handled()
-            await memory.room_for_response(self.kind, self.peer, self._response_bytes)
+                # Calls that hold something and wait for more could wait for one another.
+                amount += self._bytes
+                self._hold(0)
+            await memory.room_for_response(self.kind, self.peer, amount)
             self._reserved = self._response_bytes
-            self._bytes += self._reserved
+            self._bytes += amount
 
     def _end_turn(self) -> None:
         if self._turn is not None:

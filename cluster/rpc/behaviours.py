@@ -15,10 +15,12 @@ from cluster.process.metrics import Metrics
 from cluster.process.parking import CURRENT
 from cluster.process.request_metrics import RequestMetrics
 from cluster.requests.context import RequestContext, RequestHandler
-from cluster.requests.data import FetchRequest
+from cluster.requests.data import FetchRequest, FetchResponse
+from cluster.rpc import large_messages
 from cluster.rpc.admission import Admission, Call
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind, kind_of
+from cluster.rpc.large_messages import BYTES_OF_ITEM, MANY_ITEMS, items_of
 from cluster.rpc.methods import REPLICA_FETCH, Method
 from cluster.rpc.status import status_of
 
@@ -56,14 +58,14 @@ class Behaviours:
             context, admitted, data = await self._receive(method, call)
             with self._metrics.measure(method.name, len(data)) as measured:
                 try:
-                    request = method.request.decode(data)
+                    request = await large_messages.decode(method.request, data, admitted.kind)
                     # The records of the request are in it a second time.
                     del data
                     measured.api = _api_name(method, request)
                     await self._begin_handling(admitted, request)
                     response = await self._handler.handle(context, request)
                     measured.handled(getattr(response, "error_code", ErrorCode.NONE))
-                    answer = method.response.encode(response)
+                    answer = await self._encode(method, response, admitted)
                     admitted.answered(len(answer))
                     return answer
                 except ClusterError as error:
@@ -115,6 +117,14 @@ class Behaviours:
         admitted.handle_as(self._admission.recognize(request) or admitted.kind)
         if isinstance(request, FetchRequest):
             await admitted.expect_response(request.max_bytes)
+
+    @staticmethod
+    async def _encode(method: Method, response: Any, admitted: Call) -> bytes:
+        items = items_of(response)
+        if items >= MANY_ITEMS and not isinstance(response, FetchResponse):
+            # Before it is encoded: many large responses at once would take the memory that the budget keeps free.
+            await admitted.expect_response(items * BYTES_OF_ITEM)
+        return await large_messages.encode(method.response, response, admitted.kind, items)
 
 
 async def admit_and_receive(admission: Admission, kind: CallKind, call: ServicerContext) -> tuple[Call, bytes]:

@@ -11,8 +11,6 @@ CLIENT_CONCURRENCY_MAX: Final = 512
 
 _UNCOMPRESSED: Final = 1
 """The set of compression algorithms with only "identity"."""
-_CONNECTIONS_MAX: Final = 2**31 - 2
-"""The library ends the process for a higher number."""
 _KEEPALIVE_MS: Final = 10_000
 _RECONNECT_MS_MIN: Final = 100
 _RECONNECT_MS_MAX: Final = 1000
@@ -57,10 +55,11 @@ def server_options(request_bytes_max: int) -> list[tuple[str, int]]:
     ]
 
 
-def admission_options(limits: AdmissionLimits) -> list[tuple[str, int]]:
+def admission_options(limits: AdmissionLimits, *, is_control: bool) -> list[tuple[str, int]]:
     """Options of a server that bound what its clients may open and send."""
+    connections = limits.max_control_connections if is_control else limits.max_connections
     return [
-        ("grpc.max_allowed_incoming_connections", min(limits.max_connections, _CONNECTIONS_MAX)),
+        ("grpc.max_allowed_incoming_connections", connections),
         ("grpc.max_concurrent_streams", limits.klamm_max_requests_per_connection),
         ("grpc.max_connection_idle_ms", limits.connections_max_idle_ms),
         ("grpc.server_handshake_timeout_ms", limits.socket_connection_setup_timeout_ms),

@@ -55,8 +55,12 @@ class Codec(NamedTuple):
 
     def decode(self, data: bytes) -> Any:
         """Decode. Raises ApiError(INVALID_REQUEST) that names the missing or invalid field."""
+        return self.read(self.parse(data))
+
+    def parse(self, data: bytes) -> Message:
+        """The message, for `read`. Raises ApiError(INVALID_REQUEST) if the bytes are none."""
         try:
-            return self.read(self.message_class.FromString(data))
+            return self.message_class.FromString(data)
         except DecodeError as error:
             name = self.message_class.DESCRIPTOR.name
             raise ApiError(ErrorCode.INVALID_REQUEST, f"not a {name}: {error}", field=name) from error

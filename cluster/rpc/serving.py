@@ -80,7 +80,10 @@ async def start_server(
     a process; None: one of its own, with the default limits.
     """
     admission = Admission(AdmissionLimits.from_settings(Settings()), metrics) if admission is None else admission
-    options = [*server_options(listener.request_bytes_max), *admission_options(admission.limits)]
+    options = [
+        *server_options(listener.request_bytes_max),
+        *admission_options(admission.limits, is_control=listener.is_control),
+    ]
     server = grpc.aio.server(options=options)
     behaviours = Behaviours(handler, admission, metrics, listener=listener.name, is_control=listener.is_control)
     services = {method.service for method in methods}

@@ -20,6 +20,7 @@ from cluster.errors import (
     ErrorCode,
     FieldViolation,
     PeerBusyError,
+    PeerNotConnectedError,
     PeerUnreachableError,
     RequestTooLargeError,
 )
@@ -90,16 +91,15 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.NEW_LEADER_ELECTED: _CONFLICT,
 }
 
-_REASONS: Final = {
+_UNSENT: Final = {
     "Connection refused": "connection refused",
     "DNS resolution failed": "the host name cannot be resolved",
     "Timeout occurred": "connection timed out",
     "No route to host": "no route to the host",
     "Network is unreachable": "the network is unreachable",
-    "Connection reset": "connection closed",
-    "Socket closed": "connection closed",
 }
-"""What gRPC's details contain, and what messages say instead."""
+_REASONS: Final = {**_UNSENT, "Connection reset": "connection closed", "Socket closed": "connection closed"}
+"""What gRPC's details contain, and what messages say instead; `_UNSENT`: there was no connection to send on."""
 
 
 _TOO_LARGE: Final = re.compile(
@@ -159,7 +159,8 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
                 leader_address=info.metadata.get("leader_address"),
                 violations=[FieldViolation(v.field, v.description) for v in wrong.field_violations],
             )
-    return PeerUnreachableError(address, _short_reason(call))
+    reason = _short_reason(call)
+    return (PeerNotConnectedError if reason in _UNSENT.values() else PeerUnreachableError)(address, reason)
 
 
 def _short_reason(call: grpc.aio.AioRpcError) -> str:

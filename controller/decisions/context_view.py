@@ -6,8 +6,8 @@ from typing import Protocol
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from cluster.requests.agents import ReportedDamage
 from cluster.state_machines import PartitionState, ReplicaState
+from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica
 
 
 class PreferredLeadersView(Protocol):
@@ -106,8 +106,12 @@ class ContextView(Protocol):
     def electable_brokers(self, tp: TopicPartition) -> frozenset[BrokerId]:
         """Those of `online_brokers` whose replica is not held back because it is damaged (D-41)."""
 
-    def held_replicas(self, broker: BrokerId) -> Mapping[TopicPartition, ReportedDamage]:
+    def held_replicas(self, broker: BrokerId) -> Mapping[TopicPartition, HeldReplica]:
         """Damaged replicas on the broker that are not to be elected at present."""
+
+    @property
+    def awaited_reports(self) -> Mapping[BrokerId, AwaitedReport]:
+        """Registered brokers that have not joined, because they have not named their damaged replicas yet (D-42)."""
 
     def partition_state(self, tp: TopicPartition) -> PartitionState: ...
 

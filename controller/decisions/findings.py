@@ -3,18 +3,22 @@
 What `klamm cluster health` derives from topics, brokers, reassignments and deletions is not repeated here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerId
+from cluster.partition import TopicPartition
 from cluster.requests.cluster import Finding
 from cluster.state_machines import ReplicaState
+from controller.decisions.brokers.known_damage import HeldReplica
 from controller.decisions.brokers.refusals import ChannelState, Refusals, refusal_findings
 from controller.decisions.context_view import ContextView
 
 SILENT_BROKER: Final = "silent_broker"
 STUCK_SHUTDOWN: Final = "stuck_shutdown"
 STUCK_DELETION: Final = "stuck_deletion"
+UNREPORTED_DAMAGE: Final = "unreported_damage"
 DAMAGED_REPLICA_WAITS: Final = "damaged_replica_waits"
 SILENCE_MAX_S: Final = 30
 """As long as `request.timeout.ms` by default: the request was sent more than once."""
@@ -35,16 +39,50 @@ def findings(view: ContextView, channels: Mapping[BrokerId, ChannelState], now_m
         if lasting_s > SHUTDOWN_MAX_S:
             detail = f"broker {broker} has been shutting down for {lasting_s} s and leads nothing: stop or restart it"
             yield Finding(STUCK_SHUTDOWN, detail, broker=broker)
-    for broker in sorted(view.live_broker_ids):
-        for (topic, partition), damage in sorted(view.held_replicas(broker).items()):
-            detail = (
-                f"the only replica in sync is on broker {broker}, and its offsets {damage.from_offset}.."
-                f"{damage.to_offset - 1} are damaged; it is elected after klamm.damaged.replica.election.delay.ms: "
-                "start the brokers of the other replicas"
-            )
-            yield Finding(DAMAGED_REPLICA_WAITS, detail, topic, partition, broker)
+    yield from _damage(view, now_ms)
     for topic in sorted(view.topics_to_be_deleted - view.topics_ineligible_for_deletion):
         yield from _stuck_deletion(view, topic, channels)
+
+
+def _damage(view: ContextView, now_ms: int) -> Iterator[Finding]:
+    for broker, awaited in sorted(view.awaited_reports.items()):
+        lasting_s = (now_ms - awaited.since_ms) // 1000
+        if lasting_s > SILENCE_MAX_S:
+            detail = (
+                f"broker {broker} is registered, but has not joined: for {lasting_s} s it has not named its damaged "
+                "replicas (ReportDamagedReplicas); see in its log whether it reaches the control listener of the "
+                "active controller, and restart it"
+            )
+            yield Finding(UNREPORTED_DAMAGE, detail, broker=broker)
+    for broker in sorted(view.live_broker_ids):
+        for tp, held in sorted(view.held_replicas(broker).items()):
+            yield Finding(DAMAGED_REPLICA_WAITS, _why_it_waits(view, broker, tp, held), *tp, broker)
+
+
+def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held: HeldReplica) -> str:
+    leadership = view.leaderships.get(tp)
+    in_sync = set() if leadership is None else set(leadership.isr) - {broker}
+    others = set(view.assignment(tp).replicas) - {broker}
+    if in_sync:
+        chance = f"start broker {_names(in_sync)} before: its replica is in sync, leads instead, and nothing is lost"
+    elif others:
+        chance = (
+            f"no other replica is in sync; if broker {_names(others)} may have the records, start it before and see "
+            f"`klamm elect unclean --topic {tp.topic} --partition {tp.partition} --dry-run`"
+        )
+    else:
+        chance = "there is no other replica; if the files of the log can be restored, stop the broker before, and do so"
+    at_least = "" if held.damage.is_end_known else "at least "
+    until = datetime.fromtimestamp(held.until_ms / 1000, UTC).strftime("%H:%M:%S UTC")
+    return (
+        f"broker {broker} has the only replica in sync that is online, and its {at_least}offsets "
+        f"{held.damage.from_offset}..{held.damage.to_offset - 1} are damaged; it is elected at {until}, and from then "
+        f"on they are lost; {chance}"
+    )
+
+
+def _names(brokers: Iterable[BrokerId]) -> str:
+    return ", ".join(map(str, sorted(brokers)))
 
 
 def _of_known_topics(view: ContextView, refusals: Refusals) -> Refusals:

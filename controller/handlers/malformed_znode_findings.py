@@ -7,6 +7,7 @@ date; the others are read for the answer. Source: klamm. BD-5
 from collections.abc import Iterable
 from typing import Final
 
+from cluster import bounds
 from cluster.bounds import shortened
 from cluster.requests.cluster import Finding
 from cluster.znodes import paths
@@ -57,11 +58,19 @@ async def malformed_of(zookeeper: ZooKeeperReads, wanted: Iterable[str]) -> dict
     return found
 
 
+def ways_out_of(topic: str) -> str:
+    """What can be done about a malformed topic znode."""
+    return f"repair the znode, or delete the topic with its records: klamm topics delete {topic}"
+
+
 def znode_finding(path: str, why: str) -> Finding:
     """The finding about a malformed znode; a long or unprintable path is shortened."""
     named = path if path.isascii() and path.isprintable() and len(path) <= _PATH_LENGTH else shortened(path)
     partition = paths.partition_of_state_path(path)
     detail = f"{named}: {why}; it is skipped until it is repaired or deleted"
+    parent, _, name = path.rpartition("/")
+    if parent == paths.BROKERS_TOPICS and bounds.TOPIC_NAME.accepts(name):
+        return Finding(MALFORMED_ZNODE, f"{named}: {why}; the topic is skipped: {ways_out_of(name)}", name)
     if partition is not None:
         return Finding(MALFORMED_ZNODE, detail, partition.topic, partition.partition)
     return Finding(MALFORMED_ZNODE, detail)

@@ -2,6 +2,7 @@
 
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
+from cluster.process.slices import in_slices
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -22,10 +23,12 @@ from cluster.requests.topics import (
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.paths import CLUSTER_ID
 from controller.active_controller import ActiveController
+from controller.decisions.bundled_findings import bundled
 from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.findings import findings
 from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
+from controller.handlers.contradictory_znodes import contradictory_znodes
 from controller.handlers.malformed_znode_findings import malformed_znodes
 
 
@@ -52,13 +55,14 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
 
 async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
     found = findings(active.context, active.channels.states(), active.clock.now_ms())
-    return DescribeFindingsResponse((*found, *await malformed_znodes(active)))
+    of_znodes = bundled((*await contradictory_znodes(active), *await malformed_znodes(active)))
+    return DescribeFindingsResponse((*found, *of_znodes))
 
 
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:
     context = active.context
     listed: list[ListedTopic] = []
-    for topic in sorted(context.topics):
+    async for topic in in_slices(sorted(context.topics)):
         partitions = context.assignments.get(topic, {})
         factor = max((len(a.replicas) for a in partitions.values()), default=0)
         listed.append(ListedTopic(topic, context.topic_ids.get(topic), len(partitions), factor))
@@ -71,7 +75,7 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
     names = sorted(context.topics) if request.topics is None else list(dict.fromkeys(request.topics))
     configs = await active.store.read_topic_configs([name for name in names if name in context.topics])
     described: list[DescribedTopic] = []
-    for name in names:
+    async for name in in_slices(names):
         overrides = configs.get(name)
         if overrides is None:
             described.append(DescribedTopic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

@@ -4,7 +4,8 @@ import argparse
 import asyncio
 import contextlib
 import fnmatch
-import json
+import itertools
+import math
 import shutil
 import signal
 import subprocess
@@ -14,30 +15,29 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from cluster.local_cluster import ZOOKEEPER
-from cluster.process.exit_codes import ExitCode
-from state_log.chain import SEQUENCE_GAP
 from tests.chaos.cluster import BROKERS, CONTROLLERS, ChaosCluster
-from tests.chaos.faults import disks, files, links, mixes, processes, zookeeper
+from tests.chaos.faults import bit_rot, disks, files, links, mixes, processes, zookeeper
 from tests.chaos.faults.registry import FAULTS, Fault
 from tests.chaos.isolation import Capability, find_missing, isolate
 from tests.chaos.network import Network
 from tests.chaos.rounds import HealthMonitor, RoundRunner
-from tests.chaos.table import Row, Table, Verdict, summary
+from tests.chaos.spark import SparkAudits
+from tests.chaos.summary import summary
+from tests.chaos.table import Row, Table, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
-_OF_GAPS = frozenset({SEQUENCE_GAP})
-_DONE = (ExitCode.OK, ExitCode.FINDINGS, ExitCode.INCOMPLETE)
-REGISTERED = (processes, links, disks, files, zookeeper, mixes)
+REGISTERED = (processes, links, disks, files, bit_rot, zookeeper, mixes)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, help="default: each fault once")
+    parser.add_argument("--seconds", type=float, help="begin no round after so long; a later run goes on")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first pass over the faults; each has its own")
     parser.add_argument("--faults", default="", help="comma-separated; default: all; * matches")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "chaos", help="the table, and failed rounds")
     parser.add_argument("--again", action="store_true", help="also rounds that the table has already")
-    parser.add_argument("--spark", action="store_true", help="run the Spark audit over the state-change logs, too")
+    parser.add_argument("--spark", action="store_true", help="the Spark audit at the end of each cluster, too")
     parser.add_argument("--list", action="store_true", help="list the faults, and what this machine lacks")
     return parser.parse_args(arguments)
 
@@ -77,35 +77,60 @@ async def running(folder: Path, missing: Mapping[Capability, str], commit: str) 
             network.close()
 
 
-async def run_rounds(options: argparse.Namespace, table: Table, missing: Mapping[Capability, str]) -> list[str]:
-    """Carry out what the table does not have. After a round that failed or restored ZooKeeper, a new cluster begins.
+class Run:
+    """Carries out what the table does not have, on one cluster after another."""
 
-    Returns what the Spark audit found, if it was asked for.
-    """
-    findings = []
-    commit = _commit()
-    todo = []
-    faults = choose(options.faults)
-    for fault, seed in plan(faults, options.seed, options.rounds or len(faults)):
-        lacking = sorted(fault.needs & missing.keys())
-        if lacking:
-            reasons = [missing[capability] for capability in lacking]
-            report(table, Row(seed=seed, fault=fault.name, verdict=Verdict.SKIPPED, commit=commit, problems=reasons))
-        elif options.again or not table.has(seed, fault.name):
-            todo.append((fault, seed))
-    number = 0
-    while todo:
-        number += 1
-        folder = options.output / f"cluster-{int(time.time())}-{number}"
-        async with running(folder, missing, commit) as runner:
-            while todo:
-                row = await runner.run(*todo.pop(0))
-                report(table, row)
-                if not row.is_good or runner.expected.was_restored:
+    def __init__(self, options: argparse.Namespace, table: Table, missing: Mapping[Capability, str]) -> None:
+        self._options, self._table, self._missing, self._commit = options, table, missing, _commit()
+        self.audits = SparkAudits(options.output, self._commit)
+        self._ends_at = time.monotonic() + (math.inf if options.seconds is None else options.seconds)
+
+    async def carry_out(self) -> None:
+        todo = self._todo()
+        for number in itertools.count(1):
+            if not todo or time.monotonic() > self._ends_at:
+                return
+            await self._use_cluster(self._options.output / f"cluster-{int(time.time())}-{number}", todo)
+
+    def _todo(self) -> list[tuple[Fault, int]]:
+        """Rounds that the table does not have; those for which something is missing are reported as skipped."""
+        todo = []
+        faults = choose(self._options.faults)
+        for fault, seed in plan(faults, self._options.seed, self._options.rounds or len(faults)):
+            lacking = [self._missing[capability] for capability in sorted(fault.needs & self._missing.keys())]
+            if lacking:
+                skipped = Row(
+                    seed=seed, fault=fault.name, verdict=Verdict.SKIPPED, commit=self._commit, problems=lacking
+                )
+                report(self._table, skipped)
+            elif self._options.again or not self._table.has(seed, fault.name):
+                todo.append((fault, seed))
+        return todo
+
+    async def _use_cluster(self, folder: Path, todo: list[tuple[Fault, int]]) -> None:
+        """Rounds on one new cluster: until one fails, or up to one that must have its own. At least one.
+
+        Its folder is deleted if all that it did was good.
+        """
+        rounds = 0
+        is_good = True
+        async with running(folder, self._missing, self._commit) as runner:
+            while todo and is_good and time.monotonic() < self._ends_at:
+                fault, seed = todo[0]
+                if fault.has_own_cluster and rounds:
                     break
-        if options.spark and not runner.expected.was_restored:
-            findings += audit_with_spark(folder, options.output, has_gaps=bool(runner.expected.unlogged))
-    return findings
+                del todo[0]
+                row = await runner.run(fault, seed)
+                report(self._table, row)
+                rounds, is_good = rounds + 1, row.is_good
+                if fault.has_own_cluster:
+                    break
+        if self._options.spark and not runner.expected.was_restored:
+            audit = self.audits.run(runner.cluster, rounds, runner.expected)
+            print(audit, flush=True)
+            is_good = is_good and not audit.unexpected
+        if is_good:
+            shutil.rmtree(folder)
 
 
 def report(table: Table, row: Row) -> None:
@@ -117,22 +142,6 @@ def report(table: Table, row: Row) -> None:
     )
     for problem in row.problems:
         print(f"         {problem}", flush=True)
-
-
-def audit_with_spark(folder: Path, output: Path, *, has_gaps: bool) -> list[str]:
-    """What the Spark job finds or misses in the logs of one cluster, but for gaps that a fault made."""
-    report, logs = output / f"audit-{folder.name}", folder / "state-changes"
-    command = [sys.executable, "-P", "-m", "klamm", "audit", "run", "--once", "-o", "json"]
-    ran = subprocess.run(
-        [*command, "--log-dir", str(logs), "--output", str(report)], stdout=subprocess.PIPE, text=True, check=False
-    )
-    if ran.returncode not in _DONE:
-        return [f"the Spark audit of {logs} failed with exit code {ran.returncode}"]
-    result = json.loads(ran.stdout)
-    findings = {rule: count for rule, count in result["findings"].items() if not has_gaps or rule not in _OF_GAPS}
-    found = [f"the Spark audit of {logs} found {findings[rule]} x {rule}; its report: {report}" for rule in findings]
-    gaps = [] if has_gaps else result["incomplete"]
-    return found + [f"the Spark audit of {logs} is incomplete: {gap['what']}: {gap['why']}" for gap in gaps]
 
 
 def _commit() -> str:
@@ -155,9 +164,11 @@ def main(arguments: Sequence[str]) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     options.output = options.output.resolve()
     table = Table(options.output / "rounds.jsonl")
-    findings = asyncio.run(run_rounds(options, table, missing))
-    print("\n".join([summary(table.rows.values()), *findings]))
-    return 0 if all(row.is_good for row in table.rows.values()) and not findings else 1
+    run = Run(options, table, missing)
+    asyncio.run(run.carry_out())
+    print("\n".join([summary(table.rows.values()), *map(str, run.audits.done)]))
+    is_good = all(row.is_good for row in table.rows.values()) and not any(a.unexpected for a in run.audits.done)
+    return 0 if is_good else 1
 
 
 if __name__ == "__main__":

@@ -54,12 +54,16 @@ class Exit:
 
 
 class Process:
-    """One member of the cluster. `wanted`: whether it is to run, and started again when it exits by itself."""
+    """One member of the cluster. `wanted`: whether it is to run, and started again when it exits by itself.
+
+    `settings`: of its own, from its next start on until the round is over.
+    """
 
     def __init__(self, name: str, host: str, port: int, metrics_port: int) -> None:
         self.name, self.host, self.port, self.metrics_port = name, host, port, metrics_port
         self.child: subprocess.Popen[bytes] | None = None
         self.wanted = False
+        self.settings: Mapping[str, Any] = {}
         self.control: shim.Control | None = None
 
     @property
@@ -198,6 +202,7 @@ class ChaosCluster:
         if self.network is not None:
             self.network.clear()
         for name, process in self.processes.items():
+            process.settings = {}
             if process.control is not None:
                 process.control.clear()
             if process.runs:
@@ -288,7 +293,8 @@ class ChaosCluster:
             "metrics_listen": f"{process.host}:{process.metrics_port}",
             "data": str(self.disk(process.name)),
         }
-        settings = {"klamm.state.change.log.dir": str(self.folder / "state-changes" / process.name), **SETTINGS}
+        logs = str(self.folder / "state-changes" / process.name)
+        settings = {"klamm.state.change.log.dir": logs, **SETTINGS, **process.settings}
         lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
         lines += ["[settings]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())]
         return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from simulator.record_checker import check_all
 from state_log.chain import SEQUENCE_GAP
 from state_log.reader import read_state_changes, verify
 from tests.chaos.cluster import BROKERS, ChaosCluster
-from tests.chaos.faults.registry import Expected, Fault, Round
+from tests.chaos.faults.registry import Expected, Fault, Round, StuckError
 from tests.chaos.health_monitor import Answer, read_answers
 from tests.chaos.history import check
 from tests.chaos.producers import PARTITIONS, Acknowledgements, IdempotentProducer, run_plain
@@ -37,10 +38,6 @@ UNNOTICED_S: Final = 12.0
 _POLL_S: Final = 0.3
 _TOPIC: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "segment.bytes": "24000"}
 _REPORTED: Final = 20
-
-
-class StuckError(Exception):
-    """Something did not happen by itself within its deadline."""
 
 
 class HealthMonitor:
@@ -74,7 +71,7 @@ class RoundRunner:
     """Carries out rounds on one running cluster."""
 
     def __init__(self, cluster: ChaosCluster, monitor: HealthMonitor, commit: str) -> None:
-        self._cluster, self._monitor, self._commit = cluster, monitor, commit
+        self.cluster, self._monitor, self._commit = cluster, monitor, commit
         self.expected = Expected()
 
     async def until_healthy(self, since: float) -> None:
@@ -93,24 +90,24 @@ class RoundRunner:
         """One round. Raises nothing that a cluster or a fault may cause."""
         row = Row(seed=seed, fault=fault.name, verdict=Verdict.OK, commit=self._commit, began=_now())
         acks, begin = Acknowledgements(), time.monotonic()
-        exits, traces = len(self._cluster.exits), self._tracebacks()
+        exits, traces = len(self.cluster.exits), self._tracebacks()
         try:
-            async with AdminClient(self._cluster.bootstrap, timeout_ms=15_000) as client:
+            async with AdminClient(self.cluster.bootstrap, timeout_ms=15_000) as client:
                 topic = topic_of(fault, seed)
-                on = Round(fault.name, seed, self._cluster, client, topic, acks, self.expected, row.choices)
+                on = Round(fault.name, seed, self.cluster, client, topic, acks, self.expected, row.choices)
                 await self._carry_out(fault, on, row)
         except StuckError as error:
             fail(row, Verdict.STUCK, str(error))
         except (ClusterError, TimeoutError, OSError, AssertionError) as error:
             fail(row, Verdict.SUITE, f"{type(error).__name__}: {error}")
         with contextlib.suppress(Exception):
-            await self._cluster.heal()
+            await self.cluster.heal()
         row.acknowledged = len(acks.records)
         row.lasted = round(time.monotonic() - begin, 1)
-        row.exits = [str(e) for e in self._cluster.exits[exits:]]
+        row.exits = [str(e) for e in self.cluster.exits[exits:]]
         row.tracebacks = self._tracebacks() - traces
         if not row.is_good:
-            row.evidence = str(self._cluster.keep_evidence(f"{seed}-{fault.name}"))
+            row.evidence = str(self.cluster.keep_evidence(f"{seed}-{fault.name}"))
         return row
 
     async def _carry_out(self, fault: Fault, on: Round, row: Row) -> None:
@@ -121,7 +118,7 @@ class RoundRunner:
         async with _producing(on, topology) as failures:
             await _acknowledged(on, WARM_RECORDS, "before the fault", failures)
             await fault.inject(on)
-            await self._cluster.heal()
+            await self.cluster.heal()
             healed = time.monotonic()
             await _acknowledged(on, HEALED_RECORDS, "after the fault", failures)
         gap = on.acks.longest_gap()
@@ -152,19 +149,21 @@ class RoundRunner:
         except (ClusterError, TimeoutError) as error:
             fail(row, Verdict.RECORDS, f"cannot be read back: {type(error).__name__}: {error}")
             return
-        for violation in check(on.acks.records, stored, on.acks.producers())[:_REPORTED]:
+        violations = check(on.acks.records, stored, on.acks.producers())
+        row.violations = dict(Counter(str(violation.rule) for violation in violations))
+        for violation in violations[:_REPORTED]:
             fail(row, Verdict.RECORDS, str(violation))
         ends = await list_offsets(topology, on.topic, dict.fromkeys(range(PARTITIONS), LATEST_TIMESTAMP), READ_S)
         replicas = {partition: await on.replicas(partition) for partition in range(PARTITIONS)}
-        disks = {name: self._cluster.disk(name) for name in BROKERS}
+        disks = {name: self.cluster.disk(name) for name in BROKERS}
         for difference in (await compare_replicas(disks, on.topic, replicas, ends, READ_S))[:_REPORTED]:
             fail(row, Verdict.REPLICAS, difference)
-        found = await asyncio.to_thread(audit, self._cluster.state_changes, self.expected)
+        found = await asyncio.to_thread(audit, self.cluster.state_changes, self.expected)
         for broken in found[:_REPORTED]:
             fail(row, Verdict.AUDIT, broken)
 
     def _tracebacks(self) -> int:
-        logs = (self._cluster.folder / "logs").glob("*.log")
+        logs = (self.cluster.folder / "logs").glob("*.log")
         return sum(log.read_bytes().count(b"Traceback (most recent call last)") for log in logs)
 
 

@@ -22,6 +22,7 @@ struct control {
     volatile int32_t sync_errno;   /* of fsync, fdatasync */
     volatile int32_t sync_hangs;   /* fsync and fdatasync wait until this is 0 */
     volatile int32_t read_errno;   /* of read, pread, readv, preadv */
+    volatile int32_t all_hangs;    /* all of these wait until this is 0 */
 };
 
 static struct control idle;
@@ -57,7 +58,13 @@ static int concerns(int fd) {
     static __typeof__(&name) real; \
     if (real == NULL) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
+static void hang(volatile int32_t *field, int fd) {
+    if (*field != 0 && concerns(fd))
+        while (*field != 0) usleep(20000);
+}
+
 #define FAIL_IF(field, fd) \
+    hang(&control->all_hangs, fd); \
     if (control->field != 0 && concerns(fd)) { errno = control->field; return -1; }
 
 ssize_t write(int fd, const void *data, size_t size) {
@@ -138,21 +145,16 @@ ssize_t preadv64(int fd, const struct iovec *parts, int count, off64_t at) {
     return real(fd, parts, count, at);
 }
 
-static void hang(int fd) {
-    if (control->sync_hangs != 0 && concerns(fd))
-        while (control->sync_hangs != 0) usleep(20000);
-}
-
 int fsync(int fd) {
     REAL(fsync);
-    hang(fd);
+    hang(&control->sync_hangs, fd);
     FAIL_IF(sync_errno, fd)
     return real(fd);
 }
 
 int fdatasync(int fd) {
     REAL(fdatasync);
-    hang(fd);
+    hang(&control->sync_hangs, fd);
     FAIL_IF(sync_errno, fd)
     return real(fd);
 }

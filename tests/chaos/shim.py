@@ -34,6 +34,7 @@ class _Fields(ctypes.Structure):
         ("sync_errno", ctypes.c_int32),
         ("sync_hangs", ctypes.c_int32),
         ("read_errno", ctypes.c_int32),
+        ("all_hangs", ctypes.c_int32),
     ]
 
 

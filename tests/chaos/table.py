@@ -1,7 +1,5 @@
-"""The table of a run: one line of JSON per round, kept by seed and fault, and its summary."""
+"""The table of a run: one line of JSON per round, kept by seed and fault."""
 
-from collections import Counter
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -34,7 +32,10 @@ _GOOD: Final = (Verdict.OK, Verdict.SKIPPED)
 
 
 class Row(Struct, kw_only=True):
-    """One round. Durations in seconds; `named`: what `klamm cluster health` said while it was not healthy."""
+    """One round. Durations in seconds; `named`: what `klamm cluster health` said while it was not healthy.
+
+    `violations`: how many records broke which rule of `tests.chaos.history`.
+    """
 
     seed: int
     fault: str
@@ -50,6 +51,7 @@ class Row(Struct, kw_only=True):
     exits: list[str] = []
     tracebacks: int = 0
     problems: list[str] = []
+    violations: dict[str, int] = {}
     evidence: str = ""
 
     @property
@@ -67,8 +69,7 @@ class Table:
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:
             file.write_bytes(whole)
-        rows = [msgspec.json.decode(line, type=Row) for line in whole.splitlines()]
-        self.rows = {(row.seed, row.fault): row for row in rows}
+        self.rows = {(row.seed, row.fault): row for row in _decode(whole)}
 
     def has(self, seed: int, fault: str) -> bool:
         """Whether a round was carried out; skipped ones are tried again."""
@@ -81,25 +82,11 @@ class Table:
             file.write(msgspec.json.encode(row) + b"\n")
 
 
-def summary(rows: Iterable[Row]) -> str:
-    """A line per fault, one per round that failed, and the totals."""
-    rows = sorted(rows, key=lambda row: (row.fault, row.seed))
-    lines = [f"{'fault':32} {'rounds':>6} {'acked':>8} {'gap s':>6} {'health s':>8}  verdicts"]
-    for fault in sorted({row.fault for row in rows}):
-        of_fault = [row for row in rows if row.fault == fault]
-        verdicts = Counter(str(row.verdict) for row in of_fault)
-        lines.append(
-            f"{fault:32} {len(of_fault):>6} {sum(r.acknowledged for r in of_fault):>8}"
-            f" {max(r.longest_gap for r in of_fault):>6.1f} {max(r.healthy_after for r in of_fault):>8.1f}"
-            f"  {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items())}"
-        )
-    bad = [row for row in rows if not row.is_good]
-    lines += [f"{r.verdict}: --seed {r.seed} --faults {r.fault}: {'; '.join(r.problems[:3])}" for r in bad]
-    skipped = sorted({(row.fault, row.problems[0]) for row in rows if row.verdict is Verdict.SKIPPED})
-    lines += [f"skipped: {fault}: {why}" for fault, why in skipped]
-    carried_out = [row for row in rows if row.verdict is not Verdict.SKIPPED]
-    lines.append(
-        f"{len(carried_out)} rounds, {sum(r.acknowledged for r in rows)} records acknowledged,"
-        f" {len(bad)} failed, {len(rows) - len(carried_out)} skipped"
-    )
-    return "\n".join(lines)
+def read_rows(file: Path) -> list[Row]:
+    """All complete lines of a file, those of rounds that were carried out again, too."""
+    content = file.read_bytes()
+    return _decode(content[: content.rfind(b"\n") + 1])
+
+
+def _decode(lines: bytes) -> list[Row]:
+    return [msgspec.json.decode(line, type=Row) for line in lines.splitlines()]

@@ -24,7 +24,6 @@ from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
 from simulator.record_batches import encode_client_batch
 from tests.commands import LAUNCHER, klamm
-from tests.local_clusters import eventually
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real
@@ -189,8 +188,9 @@ async def test_a_broker_whose_descriptors_are_taken_by_connections_goes_on(tmp_p
             with suppress(TimeoutError):
                 for _ in range(400):
                     crowd.enter_context(socket.create_connection((host, int(port)), timeout=1))
-            eventually(lambda: descriptors(cluster) == [300], "no descriptor is left")
             for _ in range(3):
+                # Connections beyond their share are closed at once: others never need the last descriptors.
+                assert descriptors(cluster)[0] < 290
                 await clients.produce()
                 await clients.read()
         await clients.close()

@@ -191,7 +191,7 @@ def test_keys_keep_their_order_and_offsets_and_limits_hold(cluster: LocalCluster
             ["topics", "create", "huge", "--partitions", "2000000000"],
             "INVALID_PARTITIONS: topics.num_partitions: 2000000000",
         ),
-        (["topics", "create", "large", "--partitions", "100000"], "INVALID_PARTITIONS: the topic's znode would take"),
+        (["topics", "create", "large", "--partitions", "100000"], "POLICY_VIOLATION: topics.num_partitions: "),
         (["topics", "create", "uneven", "--config", "no.such.key=1"], "INVALID_CONFIG"),
         (["topics", "describe", "no-such-topic"], "UNKNOWN_TOPIC_OR_PARTITION"),
         (["produce", "no-such-topic", "--count", "1"], "UNKNOWN_TOPIC_OR_PARTITION"),

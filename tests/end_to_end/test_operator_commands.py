@@ -161,6 +161,24 @@ def test_all_errors_of_a_request_are_reported_at_once(cluster: LocalCluster) -> 
     assert [line.split(":")[1].strip() for line in refused.stderr.splitlines()[1:]] == ["a", "b"]
 
 
+def test_brokers_that_are_unknown_and_configs_without_effect_are_warned_of(cluster: LocalCluster) -> None:
+    dry_run = ("--config", "num.replica.fetchers=2", "--dry-run")
+    assert "warning: no broker or controller 9 is" in klamm(cluster, "brokers", "alter", "9", *dry_run).stderr
+    assert "warning: 1001 is a controller" in klamm(cluster, "brokers", "alter", "1001", *dry_run).stderr
+    assert klamm(cluster, "brokers", "alter", "1", *dry_run).stderr == "configs of broker 1 would be changed\n"
+    described = as_json(cluster, "brokers", "describe", "1001", "--configs")
+    (controller,) = described["controllers"]
+    assert [c["name"] for c in controller["configs"]] == ["log.level", "unclean.leader.election.enable"]
+    assert described["brokers"] == []
+
+
+def test_a_producer_says_what_was_acknowledged(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "said", "--replica-assignment", "1:2")
+    one = klamm(cluster, "produce", "said", stdin="a\n")
+    assert one.stderr.startswith("1 record (0.00 MB) acknowledged in ")
+    assert "sent without acknowledgement" in klamm(cluster, "produce", "said", "--acks", "0", stdin="a\n").stderr
+
+
 def test_features_are_described_and_an_unsupported_level_is_refused(cluster: LocalCluster) -> None:
     assert as_json(cluster, "features", "describe") == {"enabled": True, "features": []}
     for dry_run in ([], ["--dry-run"]):
@@ -185,6 +203,7 @@ def test_reassignments_and_deletions_name_the_dead_broker_and_resume_when_it_is_
         return pending["state"] == "on hold" and {w["broker"] for w in pending["waiting"]} == {3} and pending["reason"]
 
     eventually(is_on_hold, "the deletion waits for broker 3 alone, and says so")
+    assert "topic leaving is being deleted" in klamm(cluster, "topics", "describe", "leaving").stderr
 
     file = tmp_path / "moves.json"
     file.write_text('{"partitions": [{"topic": "stuck", "partition": 0, "replicas": [3, 2]}]}')

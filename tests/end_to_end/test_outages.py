@@ -58,6 +58,8 @@ def test_clients_that_start_while_zookeeper_is_down_work(cluster: LocalCluster) 
         assert klamm(cluster, "produce", "saved", "--count", "10").stdout.split()[-1] == "10"
         read = klamm(cluster, "consume", "saved", "--from-beginning", "--until-end").stdout.splitlines()
         assert len(read) == 10
+        refused = klamm(cluster, "topics", "create", "later", "--timeout", "2", code=1).stderr
+        assert refused.startswith("klamm: controllers 1001, 1002 cannot reach ZooKeeper: no answer within 2 s;")
         status = as_json(cluster, "status", codes=(3,))
         assert status["zookeeper_state"] == identity.GONE
         assert {m["state"] for m in (*status["controllers"], *status["brokers"])} == {identity.RUNNING}
@@ -79,10 +81,16 @@ def test_with_all_controllers_dead_brokers_serve_and_messages_say_so(cluster: Lo
         eventually(
             lambda: (
                 "no active controller within 2 s: controllers 1001, 1002 not answering (connection refused);"
-                " brokers 1, 2, 3 running\n" in klamm(cluster, "topics", "list", "--timeout", "2", code=1).stderr
+                " brokers 1, 2, 3 running\n" in klamm(cluster, "reassign", "list", "--timeout", "2", code=1).stderr
             ),
             "the brokers know that no controller is active",
         )
+        listed = as_json(cluster, "topics", "list", "--timeout", "4")
+        assert (listed["source"], "uncontrolled" in {t["name"] for t in listed["topics"]}) == ("brokers", True)
+        (topic,) = as_json(cluster, "topics", "describe", "uncontrolled", "--timeout", "4")["topics"]
+        assert all(p["leader"] in {1, 2, 3} for p in topic["partitions"])
+        described = as_json(cluster, "cluster", "describe", "--timeout", "4")
+        assert (described["controller"], [b["id"] for b in described["brokers"]]) == (None, [1, 2, 3])
     finally:
         for name in controllers:
             cluster.start(name)
@@ -94,8 +102,8 @@ def test_every_process_is_back_after_a_restart_of_zookeeper(cluster: LocalCluste
     before = {m.name: m.process for m in cluster.state.members}
     cluster.kill(ZOOKEEPER)
     time.sleep(1.5 * SESSION_S)  # Long enough that every session is over; the outage is what is tested.
-    refused = klamm(cluster, "topics", "list", code=1)
-    assert "ZooKeeper" in refused.stderr
+    refused = klamm(cluster, "brokers", "list", "--timeout", "3", code=1)
+    assert "cannot reach ZooKeeper" in refused.stderr
     cluster.start(ZOOKEEPER)
     wait_until_serving(cluster, TIMEOUT_S)
     works(cluster, "after-outage")

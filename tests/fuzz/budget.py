@@ -1,6 +1,7 @@
 """How much each target is fuzzed, and what was done: the same few inputs in every run, new ones for as long as asked.
 
 `KLAMM_FUZZ_SECONDS`: for how long each target looks for new inputs in the deep suite, 60 if it is not set.
+`KLAMM_FUZZ_CORPUS`: the folder in which the deep suite keeps inputs that failed, which it tries first the next time.
 """
 
 import os
@@ -10,25 +11,20 @@ from functools import wraps
 from typing import Any, Final
 
 from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+from tests.fuzz.table import RUNS_FILE, Run
 
 SECONDS_VARIABLE: Final = "KLAMM_FUZZ_SECONDS"
+CORPUS_VARIABLE: Final = "KLAMM_FUZZ_CORPUS"
 _DEFAULT_SECONDS: Final = 60.0
-
-
-class Run:
-    """What one target has done in this run. `seconds` are those of this process's CPU time."""
-
-    def __init__(self) -> None:
-        self.cases = 0
-        self.seconds = 0.0
-
 
 RUNS: Final[dict[str, Run]] = {}
 """By name of the target; for the table at the end of a run."""
 
 
 def count_case(target: str) -> None:
-    RUNS.setdefault(target, Run()).cases += 1
+    _run_of(target).cases += 1
 
 
 def fuzz(*, examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -36,17 +32,20 @@ def fuzz(*, examples: int) -> Callable[[Callable[..., None]], Callable[..., None
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         name = test.__name__.removeprefix("test_").replace("_", " ")
-        bounded = settings(max_examples=examples)(test)
+        bounded = settings(max_examples=examples, **_corpus())(test)
 
         @wraps(test)
         def run(*args: Any, **kwargs: Any) -> None:
             started, used = time.monotonic(), time.process_time()
-            done = RUNS.setdefault(name, Run())
+            done = _run_of(name)
             try:
                 while True:
                     bounded(*args, **kwargs)
                     if time.monotonic() - started >= fuzz_seconds():
                         break
+            except Exception as error:
+                done.found = f"{type(error).__name__}: {error}".partition("\n")[0]
+                raise
             finally:
                 done.seconds += time.process_time() - used
 
@@ -55,7 +54,22 @@ def fuzz(*, examples: int) -> Callable[[Callable[..., None]], Callable[..., None
     return decorate
 
 
+def is_searching() -> bool:
+    """Whether this run looks for new inputs: the profile of tests/conftest.py says so in the deep suite only."""
+    return not settings.default.derandomize
+
+
 def fuzz_seconds() -> float:
     """For how long each target looks for new inputs in this run."""
-    # The profile of tests/conftest.py: only the deep suite looks for new examples.
-    return 0.0 if settings.default.derandomize else float(os.environ.get(SECONDS_VARIABLE, _DEFAULT_SECONDS))
+    return float(os.environ.get(SECONDS_VARIABLE, _DEFAULT_SECONDS)) if is_searching() else 0.0
+
+
+def _corpus() -> dict[str, Any]:
+    if not is_searching():
+        return {}
+    folder = os.environ.get(CORPUS_VARIABLE, RUNS_FILE.with_name("corpus"))
+    return {"database": DirectoryBasedExampleDatabase(folder), "print_blob": True}
+
+
+def _run_of(target: str) -> Run:
+    return RUNS.setdefault(target, Run(target=target))

@@ -1,10 +1,12 @@
 """The table of what each target did, at the end of a run, and how long a target may take."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz.budget import RUNS, fuzz_seconds
+from tests.fuzz.budget import RUNS, fuzz_seconds, is_searching
+from tests.fuzz.table import RUNS_FILE, keep, table
 
 _LAST_ROUND_S = 600
 
@@ -16,7 +18,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if RUNS:
-        terminalreporter.section("fuzz targets")
-    for target, run in RUNS.items():
-        terminalreporter.write_line(f"{target:40} {run.cases:8} cases {run.seconds:8.1f} s of CPU time")
+    if not RUNS:
+        return
+    terminalreporter.section("fuzz targets")
+    for line in table(RUNS.values()):
+        terminalreporter.write_line(line)
+    if is_searching():
+        keep(RUNS.values(), _commit())
+        terminalreporter.write_line(f"kept in {RUNS_FILE}")
+
+
+def _commit() -> str:
+    described = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    return subprocess.run(
+        described, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    ).stdout.strip()

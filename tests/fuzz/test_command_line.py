@@ -139,6 +139,7 @@ def test_files_of_commands(data: st.DataObject) -> None:
 @given(documents([_CLUSTER]))
 @example(b'{"version": 1, "zookeeper": "\x80", "members": [], "settings": {}}')
 @example(b'{"version": 1, "zookeeper": "z", "members": [], "settings": ' + b"[" * 5000)
+@example(b'{"version": 1, "zookeeper": "", "members": [], "settings": {}}')
 def test_cluster_files(content: bytes) -> None:
     count_case("cluster files")
     with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_agent.log.checkpoints import (
+    DAMAGED_REPLICAS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
@@ -65,6 +66,7 @@ _NAMES: Final = (
     f"{DISK}/.kafka_cleanshutdown",
 )
 _TEXT_FILES: Final = (
+    DAMAGED_REPLICAS,
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     LOG_START_OFFSETS,

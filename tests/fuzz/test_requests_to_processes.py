@@ -4,15 +4,12 @@ memory of a process does not grow with what it refuses.
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
-import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.rpc.call_kinds import CallKind, kind_of
 from cluster.rpc.methods import Method
 from deploy.local.cluster import LocalCluster
 from tests.commands import as_json, klamm
@@ -20,24 +17,20 @@ from tests.fuzz.budget import count_case, fuzz
 from tests.fuzz.cluster_under_fire import METHODS_OF_AGENTS, METHODS_OF_CONTROLLERS, FuzzError, Sent
 from tests.fuzz.known import TOPICS, known_values
 from tests.fuzz.messages import Known
+from tests.fuzz.real_processes import NODES, Callers, check_processes, resident_bytes, two_brokers
 from tests.fuzz.test_requests import sent_to
-from tests.local_clusters import eventually, serving_cluster
+from tests.local_clusters import eventually
 
 pytestmark = pytest.mark.real
 
-NODES: Final = ("controller-1001", "broker-1", "broker-2")
 _ENDS_A_BROKER: Final = "Shutdown"
-_ANSWER_S: Final = 2.0
-_INTERNAL: Final = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 _GROWTH_MAX: Final = 64 << 20
 """Bytes that a process may take for caches and fragmentation, however many requests it gets."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with serving_cluster(tmp_path_factory.mktemp("cluster") / "c", controllers=1, brokers=2) as running:
-        for topic in TOPICS:
-            klamm(running, "topics", "create", topic, "--replica-assignment", "1:2,2:1")
+    with two_brokers(tmp_path_factory.mktemp("cluster") / "c") as running:
         yield running
 
 
@@ -48,36 +41,6 @@ def known(cluster: LocalCluster) -> Known:
     return known_values([t["topic_id"] for t in topics], [b["epoch"] for b in brokers], [1, 2])
 
 
-class Callers:
-    """A connection to each listener of the cluster."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        self._channels = {
-            (name, is_control): grpc.insecure_channel(f"127.0.0.1:{port}")
-            for name in NODES
-            for is_control, port in ((False, cluster.member(name).port), (True, cluster.member(name).control_port))
-        }
-
-    def send(self, sent: Sent) -> None:
-        """Raises FuzzError if the answer is an internal error."""
-        channel = self._channels[NODES[sent.node], kind_of(sent.method.request_type) is CallKind.CONTROL]
-        try:
-            if sent.method.streams:
-                for answer in channel.unary_stream(sent.method.path)(sent.data, timeout=0.05):
-                    sent.method.response.decode(answer)
-                return
-            answer = channel.unary_unary(sent.method.path)(sent.data, timeout=_ANSWER_S)
-        except grpc.RpcError as error:
-            if error.code() in _INTERNAL:
-                raise FuzzError(f"{sent.method.name}: {error.code().name}: {error.details()}") from error
-        else:
-            sent.method.response.decode(answer)
-
-    def close(self) -> None:
-        for channel in self._channels.values():
-            channel.close()
-
-
 def requests(known: Known) -> st.SearchStrategy[list[Sent]]:
     def but_one(methods: tuple[Method, ...]) -> list[Method]:
         return [method for method in methods if method.name != _ENDS_A_BROKER]
@@ -85,23 +48,6 @@ def requests(known: Known) -> st.SearchStrategy[list[Sent]]:
     to_controller = sent_to(but_one(METHODS_OF_CONTROLLERS), range(1), known)
     to_agents = sent_to(but_one(METHODS_OF_AGENTS), range(1, 3), known)
     return st.lists(st.one_of(to_controller, to_agents), min_size=5, max_size=12)
-
-
-def resident_bytes(cluster: LocalCluster, name: str) -> int:
-    process = cluster.member(name).process
-    assert process is not None
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
-    return int(line.split()[1]) << 10
-
-
-def check_processes(cluster: LocalCluster) -> None:
-    for name in NODES:
-        if cluster.state_of(name) != "running":
-            raise FuzzError(f"{name} has ended: {cluster.log_tail(name, 40)}")
-        log = (cluster.folder / "logs" / f"{name}.log").read_text(errors="replace")
-        if "Traceback" in log:
-            raise FuzzError(f"{name}: {log[log.index('Traceback') - 500 :][:4000]}")
 
 
 @fuzz(examples=25)

@@ -2,25 +2,31 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.errors import MalformedZnodeError, StartupError
 from cluster.znodes import paths
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.fuzz.budget import count_case, fuzz
 from tests.fuzz.cluster_under_fire import (
+    Sent,
     check_all_run,
     check_serves_after_restart,
     no_error_is_logged,
+    send,
     start_cluster,
 )
 from tests.fuzz.damage import documents
-from tests.fuzz.messages import Draw
+from tests.fuzz.messages import HOSTILE_TEXTS, Draw
+from tests.fuzz.test_requests import TO_CONTROLLER
 
 _PARTITIONS: Final = {"version": 1, "partitions": [{"topic": "t", "partition": 0}]}
 _ABSENT: Final[dict[str, Any]] = {
@@ -40,10 +46,14 @@ _ABSENT: Final[dict[str, Any]] = {
     f"{paths.DELETE_TOPICS}/u": None,
     f"{paths.DELETE_TOPICS}/none": None,
     paths.FEATURE: {"version": 2, "status": 1, "features": {"x": 1}},
+    paths.PRODUCER_ID_BLOCK: {"version": 1, "broker": 1, "block_start": "0", "block_end": "999"},
+    "/config/users/u": {"version": 1, "config": {"producer_byte_rate": "1000"}},
 }
-"""Paths that a cluster without work does not have, and a usual content."""
-_UNREPAIRED: Final = (paths.CONTROLLER,)
-"""Where the content cannot come back by a repair: it belongs to a session."""
+"""Paths that a cluster without work does not have or leaves empty, and a usual content."""
+_NAMES: Final = [text for text in HOSTILE_TEXTS if text not in {"", ".", ".."} and not set(text) & set("/\0\n")]
+"""Of a child, as far as ZooKeeper takes them."""
+_OF_SESSIONS: Final = (paths.BROKERS_IDS, paths.CONTROLLERS_IDS)
+"""A znode below these that is missing cannot come back by a repair: it belongs to a session."""
 
 
 class Written(NamedTuple):
@@ -75,9 +85,19 @@ def contents() -> dict[str, Any]:
 @st.composite
 def writes(draw: Draw) -> Written:
     path = draw(st.sampled_from(sorted(contents())))
+    usual = contents()[path]
     if draw(st.integers(0, 14)) == 0:
         return Written(path, None)
-    return Written(path, draw(documents([contents()[path]])))
+    if draw(st.integers(0, 5)) == 0:
+        # Beside it, below it, or above it where a partition's state is concerned.
+        path = f"{draw(st.sampled_from((path, *_parents(path))))}/{draw(st.sampled_from(_NAMES))}"
+    return Written(path, draw(documents([usual])))
+
+
+def _parents(path: str) -> list[str]:
+    """The folders above a znode, but the root."""
+    names = path.split("/")[1:-1]
+    return ["/" + "/".join(names[: n + 1]) for n in range(len(names))]
 
 
 async def write(tool: SimulatedZooKeeperClient, written: Written) -> bytes | None:
@@ -93,17 +113,27 @@ async def write(tool: SimulatedZooKeeperClient, written: Written) -> bytes | Non
 
 
 async def repair(tool: SimulatedZooKeeperClient, path: str, before: bytes | None) -> None:
-    if path in _UNREPAIRED:
+    if path == paths.CONTROLLER:
         await tool.multi([Delete(path)])
         return
     now = await tool.get(path)
     if before is None:
         if now is not None:
             await tool.multi([Delete(path)])
-    elif now is None:
-        await tool.multi([Create(path, before)])
-    else:
+    elif now is not None:
         await tool.multi([SetData(path, before)])
+    elif not path.startswith(_OF_SESSIONS):
+        await tool.multi([Create(path, before)])
+
+
+@contextmanager
+def may_refuse_to_start(written: list[Written]) -> Iterator[None]:
+    """Whoever is started in a cluster with another id refuses, until it has the old one again."""
+    try:
+        yield
+    except (StartupError, MalformedZnodeError):
+        if all(each.path != paths.CLUSTER_ID for each in written):
+            raise
 
 
 async def disturb(cluster: SimulatedCluster, fails_over: bool, bounces: bool) -> None:
@@ -121,8 +151,8 @@ async def disturb(cluster: SimulatedCluster, fails_over: bool, bounces: bool) ->
 
 
 @fuzz(examples=60)
-@given(st.lists(writes(), min_size=1, max_size=4), st.booleans(), st.booleans())
-def test_znodes(written: list[Written], fails_over: bool, bounces: bool) -> None:
+@given(st.lists(writes(), min_size=1, max_size=4), st.booleans(), st.booleans(), st.lists(TO_CONTROLLER, max_size=3))
+def test_znodes(written: list[Written], fails_over: bool, bounces: bool, requests: list[Sent]) -> None:
     count_case("znodes")
 
     async def main() -> None:
@@ -133,11 +163,16 @@ def test_znodes(written: list[Written], fails_over: bool, bounces: bool) -> None
         before = [(each.path, await write(tool, each)) for each in written]
         await asyncio.sleep(5)
         await disturb(cluster, fails_over, bounces)
-        await check_all_run(cluster)
+        with may_refuse_to_start(written):
+            await check_all_run(cluster)
+            for sent in requests:
+                await send(cluster, sent, znodes_are_sound=False)
+            await check_all_run(cluster)
         for path, data in reversed(before):
             await repair(tool, path, data)
         await asyncio.sleep(5)
-        await check_all_run(cluster)
+        with may_refuse_to_start(written):
+            await check_all_run(cluster)
         await check_serves_after_restart(cluster)
 
     with no_error_is_logged():

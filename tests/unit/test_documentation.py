@@ -42,3 +42,19 @@ def test_every_path_that_a_document_names_is_there() -> None:
     }
     assert len(named) > 20
     assert sorted((document, path) for document, path in named if not any(ROOT.glob(path))) == []
+
+
+def test_every_test_that_a_document_names_is_there() -> None:
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "docs" / "robustness.md").read_text("utf-8"))
+    assert len(named) > 30
+    missing = [
+        (path, test)
+        for path, test in named
+        if not (file := ROOT / "tests" / path).is_file() or f"def {test}(" not in file.read_text("utf-8")
+    ]
+    assert missing == []
+
+
+def test_no_document_promises_flags_for_the_fields_of_a_configuration() -> None:
+    pages = [ROOT / "docs" / "configuration.md", *sorted((ROOT / "deploy" / "config").glob("*.toml"))]
+    assert [page.name for page in pages if "flags" in page.read_text("utf-8").lower()] == []

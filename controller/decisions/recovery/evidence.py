@@ -58,6 +58,10 @@ class PartitionEvidence(Struct):
             return listed if is_listed else known
         return listed if listed.replicas else ReplicaAssignment(tuple(sorted(self.replicas)))
 
+    def candidates(self, assignment: ReplicaAssignment) -> list[FoundReplica]:
+        """The replicas that may lead: those that were found on assigned brokers."""
+        return [self.replicas[b] for b in assignment.replicas if b in self.replicas]
+
 
 class TopicEvidence(Struct):
     """One topic. `topic_id` None: the logs have none."""

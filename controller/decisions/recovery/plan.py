@@ -107,14 +107,18 @@ def plan_recovery(restored: RestoredCluster, answers: Answers, *, accept_loss: b
             only_in_zookeeper.append(name)
             refusals += _losses(name, known, chosen, restored.leaderships, answers)
             continue
-        if known is None or known.topic_id not in (None, chosen.topic_id):
-            only_on_brokers.append(name)
-        elif name in restored.leaving:
+        is_listed = _is_same(known, chosen.topic_id)
+        if is_listed and name in restored.leaving:
             # Its deletion goes on: it is the topic that somebody asked to delete.
             continue
         planned = _plan_topic(name, known, chosen, restored)
         refusals += _absences(planned)
         refusals += _losses(name, known, chosen, restored.leaderships, answers)
+        if not planned.after.partitions:
+            # All replicas that were found are on brokers which are not assigned to it any more.
+            continue
+        if not is_listed:
+            only_on_brokers.append(name)
         if planned.partitions or planned.before != planned.after:
             topics.append(planned)
     seen = max((a.controller_epoch for a in answers.values()), default=restored.controller_epoch)
@@ -151,21 +155,29 @@ def _choose_topic(
     return merged(parts, chosen), ""
 
 
+def _is_same(known: TopicAssignment | None, topic_id: TopicId | None) -> bool:
+    """Whether the topic with this id is the one in ZooKeeper, not an earlier or later one of its name."""
+    return known is not None and known.topic_id in (None, topic_id)
+
+
+def _listed(known: TopicAssignment | None, topic_id: TopicId | None) -> Mapping[int, ReplicaAssignment]:
+    """The partitions of the topic with this id that are in ZooKeeper."""
+    return known.partitions if known is not None and _is_same(known, topic_id) else {}
+
+
 def _plan_topic(
     name: str, known: TopicAssignment | None, evidence: TopicEvidence, restored: RestoredCluster
 ) -> TopicRecovery:
-    is_same = known is not None and known.topic_id in (None, evidence.topic_id)
-    listed: Mapping[int, ReplicaAssignment] = known.partitions if known is not None and is_same else {}
+    listed = _listed(known, evidence.topic_id)
     assignments = dict(listed)
     partitions: list[PartitionRecovery] = []
-    for number in sorted({*listed, *evidence.partitions}):
-        found = evidence.partitions.get(number, PartitionEvidence({}))
+    for number, found in sorted(evidence.partitions.items()):
         old = listed.get(number, EMPTY_ASSIGNMENT)
         assignment = found.assignment(old)
-        if not found.replicas and number not in listed:
-            # Known by name only: there is no record to recover.
+        if not found.candidates(assignment):
+            # There is no record to recover: it stays as it is, and is not created.
             continue
-        assignments[number] = assignment if found.replicas else old
+        assignments[number] = assignment
         planned = _plan_partition(TopicPartition(name, number), restored, found, old, assignment)
         if planned is not None:
             partitions.append(planned)
@@ -180,11 +192,9 @@ def _plan_partition(
     old: ReplicaAssignment,
     assignment: ReplicaAssignment,
 ) -> PartitionRecovery | None:
-    """The state to be written, None if it stays as it is: no replica is present, or ZooKeeper is up to date."""
+    """The state to be written, None if ZooKeeper is up to date."""
     last_isr = found.newest.isr if found.newest is not None and found.newest.isr else ()
-    candidates = [found.replicas[b] for b in assignment.replicas if b in found.replicas]
-    if not candidates:
-        return None
+    candidates = found.candidates(assignment)
     best = _best(candidates, last_isr, found)
     present = {c.broker for c in candidates}
     isr = tuple(b for b in last_isr if b in present)
@@ -239,20 +249,20 @@ def _losses(
     leaderships: Mapping[TopicPartition, LeaderAndIsr],
     answers: Answers,
 ) -> Iterator[str]:
-    """Partitions of which nobody who answered has a replica, but somebody who did not answer may have one.
+    """Partitions of which no assigned broker that answered has a replica, but one that did not answer may have one.
 
     If all of them answered, the replicas were deleted; if ZooKeeper is as new as what is known, nothing changes.
     """
-    listed: Mapping[int, ReplicaAssignment] = {} if known is None else known.partitions
+    listed = _listed(known, evidence.topic_id)
     for number in sorted({*listed, *evidence.partitions}):
-        found = evidence.partitions.get(number, PartitionEvidence({}))
-        if found.replicas:
+        found, old = evidence.partitions.get(number, PartitionEvidence({})), listed.get(number, EMPTY_ASSIGNMENT)
+        if found.candidates(found.assignment(old)):
             continue
-        newest, before = found.newest, leaderships.get(TopicPartition(name, number))
+        newest, before = found.newest, leaderships.get(TopicPartition(name, number)) if number in listed else None
         if newest is not None and before is not None and _epochs(newest) <= _epochs(before):
             continue
         required = () if newest is None else newest.isr or newest.replicas
-        absent = tuple(b for b in required or listed.get(number, EMPTY_ASSIGNMENT).replicas if b not in answers)
+        absent = tuple(b for b in required or old.replicas if b not in answers)
         if absent:
             yield _absence(TopicPartition(name, number), absent)
 

@@ -12,8 +12,9 @@ from cluster.errors import MalformedZnodeError
 from cluster.partition import LeaderAndIsr
 from cluster.state_machines import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
-from controller.changes import BrokerModified, BrokersBounced, BrokersDied, BrokersJoined
+from controller.changes import BrokerModified, BrokersBounced, BrokersDied, BrokersJoined, DamageReportsAwaited
 from controller.decisions.brokers.broker_changes import plan_broker_changes
+from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.configs.features import incompatible_features
 from controller.handlers.partitions.partition_transitions import move_partitions, trigger_online_elections
 from controller.handlers.partitions.replica_transitions import Replicas, move_replicas
@@ -88,6 +89,8 @@ async def admissible_brokers(
     listeners = active.config.listeners
     levels = await _finalized_levels(active)
     admitted: list[RegisteredBroker] = []
+    awaited: dict[BrokerId, AwaitedReport] = {}
+    known = active.context.awaited_reports
     for candidate in registered:
         broker = candidate.broker
         unsupported = incompatible_features(broker, levels)
@@ -103,9 +106,14 @@ async def admissible_brokers(
                 "Skipped a broker that does not support the finalized features", broker=broker.id, features=unsupported
             )
         elif broker.has_damaged_replicas and not active.context.has_reported_damage(broker.id, candidate.epoch):
+            new = AwaitedReport(candidate.epoch, active.clock.now_ms())
+            before = known.get(broker.id, new)
+            awaited[broker.id] = before if before.broker_epoch == candidate.epoch else new
             _log.warning("Waiting for a broker to name its damaged replicas", broker=broker.id, epoch=candidate.epoch)
         else:
             admitted.append(candidate)
+    if awaited or known:
+        active.commit(DamageReportsAwaited(awaited))
     return admitted
 
 

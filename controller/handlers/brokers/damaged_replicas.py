@@ -3,13 +3,13 @@
 Source: klamm; Kafka's controller elects such a replica, and the others truncate to it. D-40, D-41
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from cluster.broker import BrokerEpoch, BrokerId
 from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.agents import (
     RECOVERY,
     SCRUB,
@@ -19,7 +19,12 @@ from cluster.requests.agents import (
 )
 from cluster.state_machines import PartitionState
 from controller.active_controller import ActiveController
-from controller.changes import DamagedReplicasReleased, DamagedReplicasReported
+from controller.changes import (
+    DamagedReplicasHealed,
+    DamagedReplicasReleased,
+    DamagedReplicasReplaced,
+    DamagedReplicasReported,
+)
 from controller.decisions.brokers.damaged_replicas import DamagePlan, partition_of, plan_damaged_replicas
 from controller.decisions.partitions.leader_election import Damaged, ElectionFailure
 from controller.events import DamagedReplicaElection
@@ -41,20 +46,22 @@ async def report_damaged_replicas(
     if context.broker_epochs.get(broker, epoch) > epoch:
         return ReportDamagedReplicasResponse(ErrorCode.STALE_BROKER_EPOCH)
     waiting = set(context.held_replicas(broker)) if context.has_reported_damage(broker, epoch) else set()
+    delay_ms = active.config.damaged_replica_election_delay_ms
+    until_ms = active.clock.now_ms() + delay_ms
     if context.broker_epochs.get(broker) != epoch:
         # All are held at first: the broker joins here, which elects leaders.
-        active.commit(DamagedReplicasReported(broker, epoch, damages))
+        active.commit(DamagedReplicasReported(broker, epoch, damages, until_ms))
         await broker_change(active)
     if context.broker_epochs.get(broker) != epoch:
         return ReportDamagedReplicasResponse(ErrorCode.STALE_BROKER_EPOCH)
     plan = plan_damaged_replicas(context, broker, damages.values())
-    active.commit(DamagedReplicasReported(broker, epoch, {tp: damages[tp] for tp in plan.held}))
+    active.commit(DamagedReplicasReported(broker, epoch, {tp: damages[tp] for tp in plan.held}, until_ms))
     results = await _replace(active, broker, plan)
+    active.commit(DamagedReplicasReplaced(broker, tuple(tp for tps in plan.replaced.values() for tp in tps)))
     active.commit(DamagedReplicasReleased(broker, tuple(tp for tp in damages if tp not in plan.held)))
     late = tuple(tp for tp in plan.held if tp not in waiting)
     if late:
-        delay_s = active.config.damaged_replica_election_delay_ms / 1000
-        active.enqueue_later(delay_s, DamagedReplicaElection(broker, epoch, late))
+        active.enqueue_later(delay_ms / 1000, DamagedReplicaElection(broker, epoch, late))
     counts = {"replaced": len(results), "held": len(plan.held), "leading": len(plan.leading)}
     _log.warning("Broker reported damaged replicas", broker=broker, reported=len(damages), **counts)
     return ReportDamagedReplicasResponse(ErrorCode.NONE, _answer(request, plan, results))
@@ -71,6 +78,15 @@ async def elect_damaged(
         _log.error("Electing damaged replicas, the only ones in sync", broker=broker, partitions=len(late))
         active.commit(DamagedReplicasReleased(broker, tuple(late)))
         await trigger_online_elections(active)
+
+
+def forget_healed(active: ActiveController, written: Mapping[TopicPartition, LeaderAndIsr]) -> None:
+    """Forget the damaged replicas that have been fetched again and are in these ISRs now."""
+    context = active.context
+    for tp, leadership in written.items():
+        for broker in context.healed_replicas(tp, leadership.isr):
+            active.commit(DamagedReplicasHealed(broker, (tp,)))
+            _log.info("Damaged replica is healed: in the ISR again", partition=str(tp), broker=broker)
 
 
 async def _replace(active: ActiveController, broker: BrokerId, plan: DamagePlan) -> Results:

@@ -4,11 +4,12 @@ Source: Kafka ZkAdminManager, ConfigHelper, AdminZkClient.changeConfigs.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.process.slices import in_slices
 from cluster.requests.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -39,13 +40,13 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
 
     Raises ControllerMovedError when the write is fenced; some resources may have been changed by then.
     """
-    repeated = {key for key, count in Counter(map(_key, request.resources)).items() if count > 1}
+    repeated = _repeated(request.resources)
     errors: dict[int, ApiError] = {}
     accepted: dict[ConfigEntity, AlterConfigsResource] = {}
     for position, resource in enumerate(request.resources):
         try:
             if _key(resource) in repeated:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the resource is named twice", field="resource_name")
+                raise _named_twice()
             entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
             check_alterations(entity, resource.configs)
         except ApiError as error:
@@ -69,6 +70,14 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
     return AlterConfigsResponse(tuple(responses))
 
 
+def _repeated(resources: Sequence[AlterConfigsResource | ConfigResource]) -> set[tuple[int, str]]:
+    return {key for key, count in Counter(map(_key, resources)).items() if count > 1}
+
+
+def _named_twice() -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, "the resource is named twice", field="resource_name")
+
+
 def _key(resource: AlterConfigsResource | ConfigResource) -> tuple[int, str]:
     return resource.resource_type, resource.resource_name
 
@@ -87,7 +96,8 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
                 for entity, config in stored.items()
             }
         )
-        _log.info("Configs altered", entities=[e.path for e, o in outcomes.items() if isinstance(o, Written)])
+        if written := [entity.path for entity, outcome in outcomes.items() if isinstance(outcome, Written)]:
+            _log.info("Configs altered", entities=written)
         errors |= {e: _refusal(o) for e, o in outcomes.items() if not isinstance(o, Written | Conflict)}
         left = {entity: left[entity] for entity, o in outcomes.items() if isinstance(o, Conflict)}
         if not left:
@@ -104,18 +114,21 @@ def _refusal(outcome: Outcome) -> ApiError:
 
 
 async def describe_configs(active: ActiveController, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe each resource; unknown topics and resource types get an error each."""
+    """Describe each resource; unknown topics and resource types, and what is named twice, get an error each."""
     entities: dict[int, ConfigEntity] = {}
     results: dict[int, DescribeConfigsResult] = {}
-    for position, resource in enumerate(request.resources):
+    repeated = _repeated(request.resources)
+    async for position, resource in in_slices(enumerate(request.resources)):
         try:
+            if _key(resource) in repeated:
+                raise _named_twice()
             entities[position] = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
         except ApiError as error:
             results[position] = _failed(resource, error)
     of_controller, of_all = ConfigEntity("brokers", str(active.config.id)), ConfigEntity("brokers", DEFAULT_ENTITY)
     stored = await active.configs.read(list(dict.fromkeys([*entities.values(), of_controller, of_all])))
     layers = BrokerLayers(overrides_of(stored[of_controller]), overrides_of(stored[of_all]), active.config.file)
-    for position, entity in entities.items():
+    async for position, entity in in_slices(entities.items()):
         resource = request.resources[position]
         own = stored[entity]
         if isinstance(own, MalformedZnodeError):

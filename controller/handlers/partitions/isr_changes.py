@@ -16,6 +16,7 @@ from controller.decisions.partitions.isr_change import (
     success,
 )
 from controller.fenced_writes import Conflict, Outcome, Written
+from controller.handlers.brokers.damaged_replicas import forget_healed
 from controller.handlers.reassignment.engine import complete_reassignments
 
 _log = structlog.stdlib.get_logger()
@@ -38,7 +39,8 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
     outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
     written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
-    active.commit(LeadershipsWritten(written, "asked by the leader"))
+    active.commit(LeadershipsWritten(written, f"asked by broker {request.broker_id}"))
+    forget_healed(active, written)
     batch = active.new_batch()
     batch.add_update_metadata_for_all(plan.partitions)
     active.send(batch)

@@ -60,13 +60,21 @@ async def move_replicas(
     them.
     """
     batch = active.new_batch(announced)
+    shrinks = _Shrinks()
     try:
         # The order decides who remains: if all members of an ISR go offline, the last one stays in it and may be
         # elected.
         for broker in in_hash_order(replicas):
             if replicas[broker]:
                 await _move_on_broker(
-                    active, batch, broker, replicas[broker], target, recorded=recorded, removing=removing
+                    active,
+                    batch,
+                    broker,
+                    replicas[broker],
+                    target,
+                    shrinks=shrinks,
+                    recorded=recorded,
+                    removing=removing,
                 )
     except (ControllerMovedError, SessionExpiredError):
         raise
@@ -74,6 +82,7 @@ async def move_replicas(
         _log.error("Replica state transition failed", target=target.value, error=str(error))
         active.resume_later()
     # Also after an error: brokers must get what was written before it.
+    shrinks.add_to(batch)
     active.send(batch)
 
 
@@ -103,6 +112,7 @@ async def _move_on_broker(
     partitions: Sequence[TopicPartition],
     target: ReplicaState,
     *,
+    shrinks: "_Shrinks",
     recorded: bool,
     removing: Removing,
 ) -> None:
@@ -123,7 +133,7 @@ async def _move_on_broker(
         case ReplicaState.ONLINE:
             moved = _bring_online(active, batch, broker, moves.valid)
         case ReplicaState.OFFLINE:
-            moved = await _take_offline(active, batch, broker, moves.valid, removing)
+            moved = await _take_offline(active, batch, broker, moves.valid, shrinks=shrinks, removing=removing)
         case ReplicaState.DELETION_STARTED:
             for tp in moves.valid:
                 batch.add_stop_replica(broker, tp, delete=True)
@@ -167,11 +177,39 @@ def _bring_online(
     return list(partitions)
 
 
+class _Shrinks:
+    """What the replicas of partitions are sent after others went offline, one after the other.
+
+    Each replica gets the last leadership in which another one was removed. Kept until all are offline: sent after each
+    of them, it would take the square of the replicas.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[TopicPartition, tuple[BrokerId, LeaderAndIsr]] = {}
+        self._for_last_removed: dict[TopicPartition, LeaderAndIsr] = {}
+
+    def record(self, tp: TopicPartition, removed: BrokerId, leadership: LeaderAndIsr) -> None:
+        earlier = self._last.get(tp)
+        if earlier is not None:
+            self._for_last_removed[tp] = earlier[1]
+        self._last[tp] = removed, leadership
+
+    def add_to(self, batch: ControlBatch) -> None:
+        for tp, (removed, leadership) in self._last.items():
+            assignment = batch.assignment(tp)
+            others = [broker for broker in assignment.replicas if broker != removed]
+            batch.add_leader_and_isr(others, tp, leadership, assignment, is_new=False)
+            if tp in self._for_last_removed and removed in assignment.replicas:
+                batch.add_leader_and_isr((removed,), tp, self._for_last_removed[tp], assignment, is_new=False)
+
+
 async def _take_offline(
     active: ActiveController,
     batch: ControlBatch,
     broker: BrokerId,
     partitions: Mapping[TopicPartition, ReplicaState],
+    *,
+    shrinks: "_Shrinks",
     removing: Removing,
 ) -> list[TopicPartition]:
     """Send StopReplica for the replicas and remove them from their ISRs (RM-4 to RM-7)."""
@@ -184,9 +222,7 @@ async def _take_offline(
     shrunk = await _remove_from_isrs(active, broker, led, removing) if led else {}
     for tp, leadership in shrunk.items():
         if tp.topic not in context.topics_to_be_deleted:
-            assignment = batch.assignment(tp)
-            others = [b for b in assignment.replicas if b != broker]
-            batch.add_leader_and_isr(others, tp, leadership, assignment, is_new=False)
+            shrinks.record(tp, broker, leadership)
     if never_led:
         batch.add_update_metadata_for_all(never_led)
     return [*shrunk, *never_led]
@@ -205,7 +241,11 @@ async def _remove_from_isrs(
         return plan
 
     def apply(written: Leaderships) -> None:
-        active.commit(LeadershipsWritten(written, "replica offline", broker, removing))
+        removed = {tp for tp in written if broker in removing.get(tp, ()) or tp.topic in context.topics_to_be_deleted}
+        for reason, is_removed in (("replica removed", True), ("replica offline", False)):
+            part = {tp: leadership for tp, leadership in written.items() if (tp in removed) is is_removed}
+            if part:
+                active.commit(LeadershipsWritten(part, reason, broker, removing))
 
     removed, failures = await write_in_rounds(active, partitions, decide, apply)
     active.commit(LeadershipsRead(unchanged))

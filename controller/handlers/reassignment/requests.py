@@ -36,6 +36,7 @@ from controller.decisions.reassignment.phases import (
     stray_replicas,
 )
 from controller.decisions.reassignment.progress import describe_reassignment, list_reassignments
+from controller.decisions.replicas_of_call import check_replicas_of_call
 from controller.handlers.reassignment.engine import Moves, Refusals, reassign, stop_removed_replicas
 from controller.handlers.reassignment.reassignment_znode import drop_reassignment_entries
 
@@ -77,10 +78,14 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Start, replace or cancel reassignments; NONE means recorded, not complete (RA-4).
 
-    If a partition is listed more than once, the last entry counts.
+    If a partition is listed more than once, the last entry counts. Raises ApiError if the call would place too many
+    replicas; a cancellation counts as one.
     """
     context = active.context
     targets = {TopicPartition(t.name, p.partition_index): p.replicas for t in request.topics for p in t.partitions}
+    check_replicas_of_call(
+        "topics.partitions.replicas", [1 if target is None else len(target) for target in targets.values()]
+    )
     moves: dict[TopicPartition, ReplicaAssignment] = {}
     failures: Refusals = {}
     for tp, target in targets.items():

@@ -177,11 +177,14 @@ async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssign
 
 
 async def _record_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
-    for topic, topic_id in (await _assign_ids(active, topics)).items():
+    ids = await _assign_ids(active, topics)
+    if len(set(ids.values())) < len(ids):
+        ids = {topic: ids[topic] for topic in await active.store.oldest_first(ids)}
+    for topic, topic_id in ids.items():
         try:
             active.commit(TopicIdRead(topic, topic_id))
         except TopicIdConflictError as error:
-            # Somebody edited the znode. The topic is served without an id rather than under that of another topic.
+            # Somebody edited or copied the znode. The topic is served without an id rather than under that of another.
             _log.error("Topic id conflict", topic=topic, error=str(error))
 
 

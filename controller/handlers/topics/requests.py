@@ -18,12 +18,21 @@ from cluster.requests.topics import (
     CreatePartitionsResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    NewPartitions,
     NewTopic,
 )
+from cluster.znodes.paths import topic_path
 from controller.active_controller import ActiveController
+from controller.context import ControllerContext
+from controller.decisions.replicas_of_call import (
+    check_replicas_of_call,
+    replicas_of_new_partitions,
+    replicas_of_new_topic,
+)
 from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
 from controller.decisions.topics.expansion import plan_expansion
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
+from controller.handlers.malformed_znode_findings import ways_out_of
 from controller.handlers.waiting import TopicsDecision, results_in_time
 from controller.topic_calls import CREATION, EXPANSION
 
@@ -31,8 +40,17 @@ from controller.topic_calls import CREATION, EXPANSION
 async def create_topics(active: ActiveController, request: CreateTopicsRequest) -> TopicsDecision[CreatableTopicResult]:
     """Decide on each topic separately, then write the accepted ones (TP-1).
 
-    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may exist by then.
+    Raises ApiError if the call would place too many replicas, ControllerMovedError when the write is fenced; topics of
+    earlier transactions may exist by then.
     """
+    config = active.config
+    check_replicas_of_call(
+        "topics.num_partitions",
+        [
+            replicas_of_new_topic(t, config.default_partitions, config.default_replication_factor)
+            for t in request.topics
+        ],
+    )
     marked = await active.store.marked_for_deletion([topic.name for topic in request.topics if topic.name])
     repeated = duplicate_names(request.topics)
     results: dict[int, CreatableTopicResult] = {}
@@ -57,7 +75,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     created = [name for name, outcome in outcomes.items() if isinstance(outcome, Written)]
     active.topic_calls.remember(created, CREATION, active.asked_by)
     return TopicsDecision(
-        tuple(results[position] for position in range(len(request.topics))),
+        tuple(_explained(results[position], active) for position in range(len(request.topics))),
         {name: active.leaders_elected(name) for name in created},
     )
 
@@ -97,6 +115,15 @@ def _result(name: str, assignment: TopicAssignment, outcome: Outcome) -> Creatab
             return refused_topic(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}"))
 
 
+def _explained(result: CreatableTopicResult, active: ActiveController) -> CreatableTopicResult:
+    """A name may be taken by a topic of which nothing can be seen, because its znode is malformed."""
+    path = topic_path(result.name)
+    if result.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS or path not in active.store.malformed:
+        return result
+    why = f"{result.error_message}, but its znode {path} is malformed: {ways_out_of(result.name)}"
+    return replace(result, error_message=why)
+
+
 def _too_large(size: int) -> str:
     return f"the topic's znode would take {size} bytes, and ZooKeeper takes at most {MAX_UNIT_BYTES} in one piece"
 
@@ -129,10 +156,12 @@ async def create_partitions(
 ) -> TopicsDecision[CreatePartitionsResult]:
     """Decide on each topic separately, then write the accepted ones; PartitionModifications does the rest (TP-2).
 
-    Raises ControllerMovedError when the write is fenced; topics of earlier transactions may have grown by then.
+    Raises ApiError if the call would place too many replicas, ControllerMovedError when the write is fenced; topics of
+    earlier transactions may have grown by then.
     """
     context = active.context
     names = [item.name for item in request.topics]
+    check_replicas_of_call("topics.count", [_added_replicas(context, item) for item in request.topics])
     repeated = duplicate_names(request.topics)
     doomed = context.topics_marked_for_deletion | await active.store.marked_for_deletion(
         [name for name in names if name]
@@ -163,6 +192,12 @@ async def create_partitions(
         tuple(_expanded(results[position], outcomes) for position in range(len(request.topics))),
         {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},
     )
+
+
+def _added_replicas(context: ControllerContext, item: NewPartitions) -> int:
+    """How many replicas an expansion places, as far as this controller knows the topic."""
+    known = context.assignments.get(item.name)
+    return replicas_of_new_partitions(item, len(known), len(known[min(known)].replicas)) if known else 0
 
 
 def _expanded(result: CreatePartitionsResult, outcomes: Mapping[str, Outcome]) -> CreatePartitionsResult:

@@ -10,6 +10,34 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class AcknowledgeDamageRequest(_message.Message):
+    __slots__ = ("broker_id", "topic_name", "partition_index", "validate_only")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    topic_name: str
+    partition_index: int
+    validate_only: bool
+    def __init__(self, broker_id: _Optional[int] = ..., topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+
+class AcknowledgeDamageResponse(_message.Message):
+    __slots__ = ("lost",)
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    lost: _containers.RepeatedCompositeFieldContainer[LostOffsets]
+    def __init__(self, lost: _Optional[_Iterable[_Union[LostOffsets, _Mapping]]] = ...) -> None: ...
+
+class LostOffsets(_message.Message):
+    __slots__ = ("from_offset", "to_offset", "is_end_known")
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    IS_END_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    from_offset: int
+    to_offset: int
+    is_end_known: bool
+    def __init__(self, from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., is_end_known: _Optional[bool] = ...) -> None: ...
+
 class ProduceRequest(_message.Message):
     __slots__ = ("acks", "timeout_ms", "partitions")
     ACKS_FIELD_NUMBER: _ClassVar[int]

@@ -97,6 +97,11 @@ class BrokerAgentServiceStub:
                 request_serializer=klamm_dot_v1_dot_elections__pb2.ShutdownRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_elections__pb2.ShutdownResponse.FromString,
                 _registered_method=True)
+        self.AcknowledgeDamage = channel.unary_unary(
+                '/klamm.v1.BrokerAgentService/AcknowledgeDamage',
+                request_serializer=klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerAgentServiceServicer:
@@ -180,6 +185,13 @@ class BrokerAgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcknowledgeDamage(self, request, context):
+        """Ends the finding of a replica of this broker whose records are lost for good.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerAgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -242,6 +254,11 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
                     servicer.Shutdown,
                     request_deserializer=klamm_dot_v1_dot_elections__pb2.ShutdownRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_elections__pb2.ShutdownResponse.SerializeToString,
+            ),
+            'AcknowledgeDamage': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeDamage,
+                    request_deserializer=klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -568,6 +585,33 @@ class BrokerAgentService:
             '/klamm.v1.BrokerAgentService/Shutdown',
             klamm_dot_v1_dot_elections__pb2.ShutdownRequest.SerializeToString,
             klamm_dot_v1_dot_elections__pb2.ShutdownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcknowledgeDamage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.BrokerAgentService/AcknowledgeDamage',
+            klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageRequest.SerializeToString,
+            klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -125,7 +125,7 @@ class ReportDamagedReplicasRequest(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReportedDamage, _Mapping]]] = ...) -> None: ...
 
 class ReportedDamage(_message.Message):
-    __slots__ = ("topic_name", "topic_id", "partition_index", "from_offset", "to_offset", "size", "found_by")
+    __slots__ = ("topic_name", "topic_id", "partition_index", "from_offset", "to_offset", "size", "found_by", "is_end_known")
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,7 @@ class ReportedDamage(_message.Message):
     TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     FOUND_BY_FIELD_NUMBER: _ClassVar[int]
+    IS_END_KNOWN_FIELD_NUMBER: _ClassVar[int]
     topic_name: str
     topic_id: str
     partition_index: int
@@ -140,7 +141,8 @@ class ReportedDamage(_message.Message):
     to_offset: int
     size: int
     found_by: str
-    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., size: _Optional[int] = ..., found_by: _Optional[str] = ...) -> None: ...
+    is_end_known: bool
+    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., size: _Optional[int] = ..., found_by: _Optional[str] = ..., is_end_known: _Optional[bool] = ...) -> None: ...
 
 class ReportDamagedReplicasResponse(_message.Message):
     __slots__ = ("error_code", "replicas")

@@ -76,6 +76,12 @@ async def fsync_hangs(on: Round) -> None:
     await _fail_calls(on, await on.leader(on.partition()), "sync_hangs", 1, (3, SESSION_S + 6))
 
 
+@fault("disk-hangs", Capability.SHIM, mixes=True)
+async def disk_hangs(on: Round) -> None:
+    """Reads and writes, too: the broker keeps its session and answers nothing that needs its disk."""
+    await _fail_calls(on, await on.leader(on.partition()), "all_hangs", 1, (2, SESSION_S + 4))
+
+
 @fault("fsync-hangs-of-controller", Capability.SHIM)
 async def fsync_hangs_of_controller(on: Round) -> None:
     """The disk of its state-change log."""

@@ -33,7 +33,7 @@ _FIELDS = {
 
 
 class Victim:
-    """A broker that was killed, and one partition on its disk."""
+    """A broker whose files are damaged, and one partition on its disk."""
 
     def __init__(self, on: Round, broker: str, partition: int) -> None:
         self.on, self.broker = on, broker
@@ -52,15 +52,32 @@ class Victim:
         return chosen
 
     def overwrite(self, file: Path, position: int, size: int) -> None:
-        """Other bytes than those there."""
-        content = bytearray(file.read_bytes())
-        for n in range(position, min(position + size, len(content))):
-            content[n] ^= self.on.random.randrange(1, 256)
-        file.write_bytes(content)
+        """Other bytes than those there; nothing else of the file is written."""
+        with file.open("r+b") as opened:
+            opened.seek(position)
+            old = opened.read(size)
+            opened.seek(position)
+            opened.write(bytes(byte ^ self.on.random.randrange(1, 256) for byte in old))
+
+    def damage_header(self, segment: Path) -> None:
+        """One field of one batch header."""
+        if batches := list(walk(segment.read_bytes())):
+            position, header = self.on.random.choice(batches)
+            name = self.on.random.choice(list(_FIELDS))
+            self.on.say(f"{name} of the batch at offset {header.base_offset}")
+            self.overwrite(segment, position + _FIELDS[name][0], _FIELDS[name][1])
+
+    def damage_body(self, segment: Path) -> None:
+        """A few bytes of the records of one batch."""
+        if batches := list(walk(segment.read_bytes())):
+            position, header = self.on.random.choice(batches)
+            at = self.on.random.randrange(HEADER_SIZE, header.size)
+            self.on.say(f"byte {at} of the batch at offset {header.base_offset}")
+            self.overwrite(segment, position + at, min(self.on.random.randrange(1, 9), header.size - at))
 
 
-async def killed(on: Round, *, leader: bool | None = None) -> Victim:
-    """Kill the leader of a partition, or a follower (None: either), after it has a few segments.
+async def choose_victim(on: Round, *, leader: bool | None = None) -> Victim:
+    """The leader of a partition, or a follower (None: either), once it has a few segments.
 
     Its checkpoint has the high watermark of some of them, below which nothing may disappear unnoticed.
     """
@@ -77,9 +94,16 @@ async def killed(on: Round, *, leader: bool | None = None) -> Victim:
         return any(int(offset) >= _RECORDS for offset in offsets)
 
     await on.until(checkpointed, f"a high watermark of {on.topic}-{partition} in the checkpoint of {broker}")
-    on.say(f"kill -9 {broker}, {'leader' if is_leader else 'follower'} of partition {partition}")
-    await on.cluster.kill(broker)
+    on.say(f"{broker}, {'leader' if is_leader else 'follower'} of partition {partition}")
     return Victim(on, broker, partition)
+
+
+async def killed(on: Round, *, leader: bool | None = None) -> Victim:
+    """Such a broker, killed."""
+    victim = await choose_victim(on, leader=leader)
+    on.say("kill -9")
+    await on.cluster.kill(victim.broker)
+    return victim
 
 
 async def come_back(victim: Victim) -> None:
@@ -90,29 +114,15 @@ async def come_back(victim: Victim) -> None:
 
 @fault("damaged-header")
 async def damaged_header(on: Round) -> None:
-    """One field of one batch header."""
     victim = await killed(on)
-    segment = victim.segment()
-    batches = list(walk(segment.read_bytes()))
-    if batches:
-        position, header = on.random.choice(batches)
-        name = on.random.choice(list(_FIELDS))
-        on.say(f"{name} of the batch at offset {header.base_offset}")
-        victim.overwrite(segment, position + _FIELDS[name][0], _FIELDS[name][1])
+    victim.damage_header(victim.segment())
     await come_back(victim)
 
 
 @fault("damaged-body")
 async def damaged_body(on: Round) -> None:
-    """A few bytes of the records of one batch."""
     victim = await killed(on)
-    segment = victim.segment()
-    batches = list(walk(segment.read_bytes()))
-    if batches:
-        position, header = on.random.choice(batches)
-        at = on.random.randrange(HEADER_SIZE, header.size)
-        on.say(f"byte {at} of the batch at offset {header.base_offset}")
-        victim.overwrite(segment, position + at, on.random.randrange(1, 9))
+    victim.damage_body(victim.segment())
     await come_back(victim)
 
 

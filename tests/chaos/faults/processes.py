@@ -105,6 +105,17 @@ async def rolling_restart(on: Round) -> None:
         await on.until_in_sync()
 
 
+@fault("kill-while-stopping", mixes=True)
+async def kill_while_stopping(on: Round) -> None:
+    """A supervisor that waits for a stop, and not long enough."""
+    broker = await on.leader(on.partition())
+    on.say(f"SIGTERM {broker}")
+    stopping = asyncio.create_task(on.cluster.stop(broker))
+    await on.pause_for(0, 1.5)
+    await kill_for(on, [broker])
+    await stopping
+
+
 @fault("pause-leader-short", mixes=True)
 async def pause_leader_short(on: Round) -> None:
     await pause(on, [await on.leader(on.partition())], 1, SESSION_S - 2)
@@ -119,6 +130,19 @@ async def pause_leader_long(on: Round) -> None:
 @fault("pause-two-brokers")
 async def pause_two_brokers(on: Round) -> None:
     await pause(on, on.random.sample(BROKERS, 2), 2, SESSION_S + 4)
+
+
+@fault("pause-everything")
+async def pause_everything(on: Round) -> None:
+    """The machine stands still, for longer than any session, and wakes up one by one."""
+    names = on.random.sample([*BROKERS, *CONTROLLERS, ZOOKEEPER], 8)
+    on.say(f"SIGSTOP everything, SIGCONT in turn {', '.join(names)}")
+    for name in names:
+        on.cluster.pause(name)
+    await on.pause_for(SESSION_S + 2, SESSION_S + 6)
+    for name in names:
+        on.cluster.resume(name)
+        await on.pause_for(0, 1)
 
 
 @fault("pause-leader-kill-follower")

@@ -21,6 +21,10 @@ _ANSWER_S: Final = 60.0
 _POLL_S: Final = 0.2
 
 
+class StuckError(Exception):
+    """The cluster did not do something by itself within its deadline."""
+
+
 @dataclass
 class Expected:
     """What an audit must find after faults of a cluster, and that is therefore no failure of a round.
@@ -112,14 +116,14 @@ class Round:
         return await self.until(found, "an active controller")
 
     async def until(self, ask: Callable[[], Awaitable[_T | None]], what: str) -> _T:
-        """What `ask` returns, once it is neither None nor false."""
+        """What `ask` returns, once it is neither None nor false. Raises StuckError after a minute."""
         deadline = time.monotonic() + _ANSWER_S
         while time.monotonic() < deadline:
             with contextlib.suppress(ApiError, PeerUnreachableError):
                 if found := await ask():
                     return found
             await asyncio.sleep(_POLL_S)
-        raise TimeoutError(f"not within {_ANSWER_S:g} s: {what}")
+        raise StuckError(f"not within {_ANSWER_S:g} s: {what}")
 
     async def until_acknowledged(self, count: int) -> None:
         """Until so many more records are acknowledged in every partition."""
@@ -147,18 +151,20 @@ class Fault(NamedTuple):
     needs: frozenset[Capability]
     mixes: bool
     """Whether it may happen while others do."""
+    has_own_cluster: bool
+    """Whether it leaves state-change logs in which no audit can find other faults."""
 
 
 FAULTS: Final[dict[str, Fault]] = {}
 
 
 def fault(
-    name: str, *needs: Capability, mixes: bool = False
+    name: str, *needs: Capability, mixes: bool = False, has_own_cluster: bool = False
 ) -> Callable[[Callable[[Round], Awaitable[None]]], Callable[[Round], Awaitable[None]]]:
     """Register a fault: a coroutine that makes it happen and, unless the end of the round heals it, mends it."""
 
     def register(inject: Callable[[Round], Awaitable[None]]) -> Callable[[Round], Awaitable[None]]:
-        FAULTS[name] = Fault(name, inject, frozenset(needs), mixes)
+        FAULTS[name] = Fault(name, inject, frozenset(needs), mixes, has_own_cluster)
         return inject
 
     return register

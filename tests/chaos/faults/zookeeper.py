@@ -1,16 +1,18 @@
 """Faults of ZooKeeper: killed, frozen, flapping, restored from an old backup."""
 
 import asyncio
+import itertools
 import shutil
 import subprocess
 import sys
+import time
 from typing import Final
 
 from cluster.local_cluster import ZOOKEEPER
 from cluster.requests.topics import NewTopic
 from tests.chaos.cluster import SESSION_S
 from tests.chaos.faults.processes import kill_for, pause
-from tests.chaos.faults.registry import Round, fault
+from tests.chaos.faults.registry import Round, StuckError, fault
 
 _RECOVERY_S: Final = 120
 
@@ -43,7 +45,7 @@ async def flapping_zookeeper(on: Round) -> None:
         await on.pause_for(0, 3)
 
 
-@fault("zookeeper-restored")
+@fault("zookeeper-restored", has_own_cluster=True)
 async def zookeeper_restored(on: Round) -> None:
     """A backup one or two elections old, sometimes older than a topic; then the command of the runbook."""
     data, backup = on.cluster.disk(ZOOKEEPER) / "version-2", on.cluster.folder / "data" / "backup"
@@ -72,13 +74,14 @@ async def recover(on: Round) -> None:
     """`klamm cluster recover --execute`, until it succeeds: brokers whose sessions ended must come back first."""
     command = [sys.executable, "-P", "-m", "klamm", "cluster", "recover", "--execute", "--yes"]
     command += ["--bootstrap", ",".join(on.cluster.bootstrap)]
-    tried = 0
-    async with asyncio.timeout(_RECOVERY_S):
-        while True:
-            tried += 1
-            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                on.say(f"recovered at attempt {tried}")
-                return
-            on.say(f"recover: exit code {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
-            await asyncio.sleep(2)
+    deadline = time.monotonic() + _RECOVERY_S
+    for tried in itertools.count(1):
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            on.say(f"recovered at attempt {tried}")
+            return
+        why = f"recover: exit code {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}"
+        if time.monotonic() > deadline:
+            raise StuckError(why)
+        on.say(why)
+        await asyncio.sleep(2)

@@ -123,6 +123,16 @@ async def test_a_fetched_set_that_does_not_fit_leaves_the_log_as_it_was(records:
 
 
 @pytest.mark.rule("R10.7")
+async def test_a_batch_that_begins_before_offset_0_is_refused_by_an_empty_log() -> None:
+    node = Node(InMemoryWorld(), "/disk/a")
+    await node.start()
+    log = await node.log()
+    with pytest.raises(LogAppendError, match="base offset -1 is below 0"):
+        log.append_as_follower(fetched(-1, 3, epoch=1), LeaderEpoch(1))
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.rule("R10.7")
 async def test_an_empty_log_restarts_inside_the_batch_in_which_the_leader_starts() -> None:
     node = Node(InMemoryWorld(), "/disk/a")
     await node.start()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.record_batch import walk
 from broker_agent.ports import LogConfig
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ClusterError, StartupError
@@ -164,3 +165,23 @@ def producers() -> bytes:
         return log.producers.encode()
 
     return asyncio.run(read())
+
+
+@pytest.mark.rule("R9.15")
+def test_a_damaged_base_offset_below_the_index_does_not_keep_a_log_from_being_truncated() -> None:
+    """After a clean stop no batch is checked; only the last index entry and what follows it are."""
+    files = dict(files_of_a_log(clean=True))
+    path = max(name for name in files if name.endswith(".log"))
+    third = [position for position, _ in walk(files[path])][2]
+    files[path] = overwritten(files[path], [(third, 0x80)])
+
+    async def use() -> None:
+        node = Node(world_with(files), DISK, config=SMALL)
+        await node.start()
+        log = await node.log()
+        for offset in range(log.log_end_offset, 0, -7):
+            log.truncate_to(Offset(offset))
+        assert log.log_end_offset < 7
+        await node.stop()
+
+    asyncio.run(use())

@@ -8,6 +8,7 @@ import pytest
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicPartition
+from cluster.process.slices import SLICE
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -25,10 +26,13 @@ from cluster.requests.data import (
     FetchRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
+    OffsetForLeaderPartition,
+    OffsetsForLeaderEpochRequest,
     ProducePartition,
     ProduceRequest,
 )
 from tests.agents import CONTROLLER_ID, TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, virtually
+from tests.turns import turns_during
 
 NAMES = (
     "a" * 300,
@@ -281,4 +285,44 @@ async def test_a_directory_with_an_unacceptable_name_is_left_alone_and_the_broke
     await agent.logs.remove_deleted()
     assert all(agent.disk.read_file(f"/data/{name}/kept") == b"kept" for name in names)
     assert dict(agent.logs.unacceptable_names) == {"/data": tuple(sorted(names))}
+    await world.stop()
+
+
+MANY = 20 * SLICE
+
+
+@pytest.mark.rule("BD-9")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ListOffsetsRequest(BrokerId(-1), tuple(ListOffsetsPartition("unknown", n, -1) for n in range(MANY))),
+        OffsetsForLeaderEpochRequest(
+            BrokerId(-1),
+            tuple(OffsetForLeaderPartition("unknown", n, LeaderEpoch(-1), LeaderEpoch(0)) for n in range(MANY)),
+        ),
+        DeleteRecordsRequest(1, tuple(DeleteRecordsPartition("unknown", n, Offset(-1)) for n in range(MANY))),
+        FetchRequest(
+            BrokerId(-1), tuple(FetchPartition("unknown", None, n, Offset(0), 1) for n in range(MANY)), 0, 1, 1
+        ),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+@virtually
+async def test_a_request_of_many_items_lets_others_have_their_turn(request_: Any) -> None:
+    world, agent = await one_agent()
+    assert await turns_during(agent.handle(request_)) >= MANY // SLICE
+    await world.stop()
+
+
+@pytest.mark.rule("R6.21", "BD-9")
+@virtually
+async def test_a_partition_that_a_request_names_twice_is_refused_each_time() -> None:
+    world, agent = await one_agent()
+    items = [ListOffsetsPartition(TOPIC, n, -1) for n in (0, 1, 0)]
+    listed = await agent.handle(ListOffsetsRequest(BrokerId(-1), tuple(items)))
+    assert [(r.partition, r.error_code) for r in listed.partitions] == [
+        (0, ErrorCode.INVALID_REQUEST),
+        (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (0, ErrorCode.INVALID_REQUEST),
+    ]
     await world.stop()

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import shutil
 from pathlib import Path
 from random import Random
 
@@ -124,67 +123,6 @@ async def test_a_damaged_header_where_an_index_entry_is_due_is_cut_off(
     assert extents(found(node)) == [(first, first + 9, 1) for first in range(0, 90, 10)]
     fill(found(node), 2)
     check_invariants(found(node))
-
-
-@pytest.mark.rule("R9.22")
-@pytest.mark.parametrize(("recovery_point", "high_watermark"), [(150, 0), (0, 120), (100, 120), (120, 100)])
-async def test_a_cut_below_what_was_checkpointed_is_damage(
-    node: Node, recovery_point: int, high_watermark: int
-) -> None:
-    node.config = LogConfig()
-    await node.start()
-    log = await node.log()
-    fill(log, *[1] * 20)
-    path = segment_files(log)[-1]
-    await crash(node)
-    content, size = bytearray(path.read_bytes()), len(batch(10))
-    content[5 * size + 70] ^= 0x40
-    path.write_bytes(content)
-    for name, offset in (("recovery-point", recovery_point), ("replication", high_watermark)):
-        (Path(log.path).parent / f"{name}-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} {offset}\n")
-    await node.start()
-    assert extents(found(node))[-1] == (40, 49, 1)
-    (replica,) = node.logs.damaged_replicas
-    damage = replica.damage
-    known = max(recovery_point, high_watermark)
-    assert (replica.topic_partition, damage.from_offset, damage.to_offset, damage.size) == (TP, 50, known, 15 * size)
-    assert f"{path} at byte {5 * size}: checksum" in damage.reason
-    await node.restart()
-    assert not node.logs.damaged_replicas or high_watermark > 50
-
-
-@pytest.mark.rule("R9.22")
-async def test_what_was_never_known_to_be_there_is_no_damage(node: Node) -> None:
-    await node.start()
-    log = await node.log()
-    fill(log, *[1] * 5)
-    await log.flush()
-    await node.logs.write_recovery_points()
-    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(40)})
-    fill(log, 1)
-    path = segment_files(log)[-1]
-    await crash(node)
-    path.write_bytes(path.read_bytes()[:-30])
-    await node.start()
-    assert (found(node).log_end_offset, list(node.logs.damaged_replicas)) == (50, [])
-
-
-@pytest.mark.rule("R9.22")
-@pytest.mark.parametrize("whole", [False, True])
-async def test_a_log_of_which_only_the_high_watermark_is_left_is_damaged(node: Node, whole: bool) -> None:
-    await node.start()
-    fill(await node.log(), *[1] * 5)
-    await node.logs.write_high_watermarks(node.paths[0], {TP: Offset(50)})
-    directory = Path(found(node).path)
-    await node.stop()
-    if whole:
-        shutil.rmtree(directory)
-    else:
-        (directory / f"{0:020d}.log").unlink()
-    await node.start()
-    assert [(r.topic_partition, r.damage.from_offset, r.damage.to_offset) for r in node.logs.damaged_replicas] == [
-        (TP, 0, 50)
-    ]
 
 
 @pytest.mark.rule("R9.15", "R9.19")

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 import pytest
+from structlog.testing import capture_logs
 
 from cluster.broker import BrokerEpoch, BrokerId, Offset, TopicId
 from cluster.errors import ErrorCode
@@ -16,8 +18,10 @@ from cluster.requests.agents import (
     ReportDamagedReplicasResponse,
     ReportedDamage,
 )
+from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
+from simulator.cluster import VirtualClock
 from state_log.record import Kind
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
@@ -200,3 +204,79 @@ def test_the_next_controller_waits_for_a_report_of_its_own() -> None:
         await test(world, c)
 
     run_virtually(main)
+
+
+async def waiting_finding(c: RunningController) -> str:
+    (finding,) = (await c.ask(DescribeFindingsRequest())).findings
+    assert (finding.kind, finding.topic, finding.partition, finding.broker) == ("damaged_replica_waits", "t", 0, 1)
+    detail: str = finding.detail
+    return detail
+
+
+@pytest.mark.rule("D-41")
+@pytest.mark.parametrize(
+    ("replicas", "isr", "advice"),
+    [
+        ((1, 2), (1,), "no other replica is in sync; if broker 2 may have the records, start it before"),
+        ((1,), (1,), "there is no other replica; if the files of the log can be restored, stop the broker before"),
+    ],
+)
+def test_a_replica_that_waits_says_until_when_and_what_can_be_done(
+    replicas: tuple[int, ...], isr: tuple[int, ...], advice: str
+) -> None:
+    async def test(world: World, c: RunningController) -> None:
+        if isr != replicas:
+            await propose(world, c, *isr)
+        for broker in (1, 2):
+            await world.stop_broker(broker)
+        await world.leads("t", leader=-1)
+        await world.start_broker(1, damaged=True)
+        await quiesce()
+        began_ms = VirtualClock().now_ms()
+        await report(world, c, 1)
+        await quiesce(20)
+        await report(world, c, 1)
+        detail = await waiting_finding(c)
+        until_s = datetime.fromtimestamp((began_ms + 60_000) / 1000, UTC).strftime("%H:%M:%S UTC")
+        assert f"its offsets 3..8 are damaged; it is elected at {until_s}" in detail
+        assert advice in detail
+
+    with_topic(test, *replicas)
+
+
+@pytest.mark.rule("D-42")
+def test_a_broker_that_never_names_its_damaged_replicas_is_a_finding() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await world.start_broker(4, damaged=True)
+        await quiesce(20)
+        assert (await c.ask(DescribeFindingsRequest())).findings == ()
+        await world.start_broker(5)
+        await quiesce(15)
+        (finding,) = (await c.ask(DescribeFindingsRequest())).findings
+        assert (finding.kind, finding.broker) == ("unreported_damage", 4)
+        assert "has not joined: for 3" in finding.detail
+        await world.stop_broker(4)
+        await quiesce()
+        assert (await c.ask(DescribeFindingsRequest())).findings == ()
+        await world.start_broker(4, damaged=True)
+        await quiesce(40)
+        assert len((await c.ask(DescribeFindingsRequest())).findings) == 1
+        await report(world, c, 4)
+        assert (await c.ask(DescribeFindingsRequest())).findings == ()
+
+    with_topic(test, 1, 2)
+
+
+@pytest.mark.rule("D-40")
+def test_the_controller_logs_when_a_damaged_replica_is_back() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await report(world, c, 3)
+        await world.leads("t", leader=1, isr=[1, 2])
+        with capture_logs() as lines:
+            await propose(world, c, 1, 2, 3)
+            await propose(world, c, 1, 2)
+            await propose(world, c, 1, 2, 3)
+        healed = [line for line in lines if line["event"].startswith("Damaged replica is healed")]
+        assert [(line["log_level"], line["partition"], line["broker"]) for line in healed] == [("info", "t-0", 3)]
+
+    with_topic(test, 1, 2, 3)

@@ -1,17 +1,41 @@
 """Requests to a controller beyond their bounds: refused as Kafka would, never an internal error."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from cluster import bounds
 from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.slices import SLICE
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.cluster import WatchRequest
-from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from cluster.requests.configs import (
+    TOPIC_RESOURCE,
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    ConfigResource,
+    DescribeConfigsRequest,
+)
 from cluster.requests.elections import PlanControlledShutdownRequest
-from cluster.requests.topics import CreatePartitionsRequest, CreateTopicsRequest, NewPartitions, NewTopic
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.topics import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DescribeTopicsRequest,
+    NewPartitions,
+    NewPartitionsAssignment,
+    NewTopic,
+)
+from tests.contexts import ids
 from tests.controllers import RunningController, World, run_virtually, running_cluster
+from tests.turns import turns_during
 
 
 async def has_topic() -> tuple[World, RunningController]:
@@ -133,6 +157,113 @@ def test_configs_of_a_topic_that_cannot_exist_are_refused(name: str) -> None:
         response = await c.ask(AlterConfigsRequest(resources))
         assert [r.error_code is ErrorCode.NONE for r in response.responses] == [False, True]
         assert await world.tool.children("/config/topics") == ("t",)
+        await c.stop()
+
+    run_virtually(main)
+
+
+def too_much_work() -> dict[str, Any]:
+    bound = bounds.REPLICAS_OF_CALL.maximum
+    few = range(9)
+    cancelled = [ReassignablePartition(number, None) for number in range(bound)]
+    moved = [ReassignablePartition(number, (BrokerId(1), BrokerId(2))) for number in range(bound // 2 + 1)]
+    return {
+        "counts": CreateTopicsRequest(tuple(NewTopic(f"n{n}", bound // 10, 2) for n in few)),
+        "assignments": CreateTopicsRequest(
+            tuple(NewTopic(f"n{n}", assignments=dict.fromkeys(range(bound // 10), ids(1, 2))) for n in few)
+        ),
+        "expansions": CreatePartitionsRequest(tuple(NewPartitions(f"t{n}", bound // 10 + 2) for n in few)),
+        "a grown topic with assignments": CreatePartitionsRequest(
+            (NewPartitions("t0", 2, (NewPartitionsAssignment(ids(1, 2)),) * bound),)
+        ),
+        "moves": AlterPartitionReassignmentsRequest((ReassignableTopic("t0", tuple(moved)),)),
+        "cancellations": AlterPartitionReassignmentsRequest(
+            (ReassignableTopic("t0", tuple(cancelled)), ReassignableTopic("t1", (cancelled[0],)))
+        ),
+    }
+
+
+@pytest.mark.rule("BD-8")
+@pytest.mark.parametrize("is_dry_run", [False, True], ids=["in earnest", "dry run"])
+@pytest.mark.parametrize("name", too_much_work())
+def test_a_call_that_asks_for_too_many_replicas_is_refused_before_any_is_placed(name: str, is_dry_run: bool) -> None:
+    request = replace(too_much_work()[name], validate_only=is_dry_run)
+
+    async def main() -> None:
+        world, c = await running_cluster(1, 2)
+        for topic in range(9):
+            await world.create_topic(f"t{topic}", [1, 2])
+            await world.leads(f"t{topic}", leader=1)
+        before = c.context.assignments
+        with no_placement(), pytest.raises(ApiError) as refused:
+            await c.ask(request)
+        assert refused.value.code is ErrorCode.POLICY_VIOLATION
+        assert refused.value.field is not None
+        assert refused.value.field.startswith("topics.")
+        assert int(str(refused.value.value)) > bounds.REPLICAS_OF_CALL.maximum
+        assert f"{refused.value.value}: " in refused.value.message
+        assert str(bounds.REPLICAS_OF_CALL.maximum) in refused.value.message
+        assert c.context.assignments == before
+        await c.stop()
+
+    run_virtually(main)
+
+
+@contextmanager
+def no_placement() -> Iterator[None]:
+    """Fails as soon as a partition is placed."""
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        assert (event, frame.f_code.co_name) != ("call", "_place_partition"), "a replica was placed"
+
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.rule("BD-8")
+def test_as_many_replicas_as_a_large_topic_has_are_placed_in_one_call() -> None:
+    async def main() -> None:
+        _, c = await running_cluster(1, 2, 3)
+        created = await c.ask(CreateTopicsRequest((NewTopic("large", 10_000, 3),), validate_only=True))
+        assert [(t.error_code, t.num_partitions) for t in created.topics] == [(ErrorCode.NONE, 10_000)]
+        await c.stop()
+
+    run_virtually(main, max_steps=10_000_000)
+
+
+MANY = 20 * SLICE
+NAMES = tuple(f"t{number}" for number in range(MANY))
+
+
+@pytest.mark.rule("BD-9")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DescribeConfigsRequest(tuple(ConfigResource(TOPIC_RESOURCE, name) for name in NAMES)),
+        DescribeConfigsRequest((ConfigResource(TOPIC_RESOURCE, "t"),) * MANY),
+        DescribeTopicsRequest(NAMES),
+    ],
+    ids=["configs", "configs of one topic", "topics"],
+)
+def test_a_query_of_many_items_lets_others_have_their_turn(request_: Any) -> None:
+    async def main() -> None:
+        _, c = await has_topic()
+        assert await turns_during(c.ask(request_)) >= MANY // SLICE
+        await c.stop()
+
+    run_virtually(main)
+
+
+def test_configs_of_a_resource_that_is_named_twice_are_refused_each_time() -> None:
+    async def main() -> None:
+        _, c = await has_topic()
+        resources = [ConfigResource(TOPIC_RESOURCE, name) for name in ("t", "u", "t")]
+        described = await c.ask(DescribeConfigsRequest(tuple(resources)))
+        refused, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [r.error_code for r in described.results] == [refused, unknown, refused]
         await c.stop()
 
     run_virtually(main)

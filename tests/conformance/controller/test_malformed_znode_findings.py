@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.broker import BrokerEpoch, BrokerId
+from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests.cluster import DescribeFindingsRequest, Finding
@@ -106,7 +107,11 @@ def test_a_malformed_znode_is_a_finding_until_it_is_repaired(path: str, found_at
         assert len(found) == 1
         [(named, finding)] = found.items()
         assert named == (shown(path) or named)
-        assert finding.detail.endswith("; it is skipped until it is repaired or deleted")
+        if path == topic_path("bad"):
+            assert finding.topic == "bad"
+            assert finding.detail.endswith("or delete the topic with its records: klamm topics delete bad")
+        else:
+            assert finding.detail.endswith("; it is skipped until it is repaired or deleted")
         assert len(finding.detail) < 1000
         await creates_topics(world, c, "other")
         await restore(world, path, before)
@@ -114,6 +119,26 @@ def test_a_malformed_znode_is_a_finding_until_it_is_repaired(path: str, found_at
         assert await findings(c) == {}
         await creates_topics(world, c, "another")
         assert c.context.epoch == epoch
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BD-5", "TP-1")
+@pytest.mark.parametrize("found_at_failover", [False, True])
+def test_a_name_that_a_malformed_znode_has_taken_is_refused_with_what_to_do(found_at_failover: bool) -> None:
+    async def main() -> None:
+        world, c = await has_topic(1, 2)
+        await overwrite_or_create(world, topic_path("bad"), GARBAGE)
+        if found_at_failover:
+            c = await fail_over(world, c)
+        await is_quiet(c)
+        (result,) = (await c.ask(CreateTopicsRequest((NewTopic("bad", 1, 2),)))).topics
+        assert result.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert result.error_message == (
+            "topic bad already exists, but its znode /brokers/topics/bad is malformed:"
+            " repair the znode, or delete the topic with its records: klamm topics delete bad"
+        )
         await c.stop()
 
     run_virtually(main)

@@ -66,6 +66,8 @@ def test_the_shortest_move_costs_three_epochs() -> None:
         assert await c.state() == (1, 1, (1,))
         await c.in_sync(1, 2)
         assert await c.state() == (2, 3, (2,))
+        reasons = [record.reason for record in c.controller.sink.of(Kind.ISR)]
+        assert reasons[-2:] == ["asked by broker 1", "replica removed"]
         await c.controller.stop()
 
     run_virtually(main)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from cluster.errors import OutcomeUnknownError, ZooKeeperError
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 from cluster.zookeeper.port import Delete, Op, SetData
 from state_log.record import Kind
 from tests.controller_elections import active_controller, epoch, owner, withhold_the_election
-from tests.controllers import World, quiesce, run_virtually, until
+from tests.controllers import World, quiesce, run_virtually, running_cluster, until
 
 
 @pytest.mark.rule("EL-7", "EL-12")
@@ -157,6 +158,23 @@ def test_who_steps_down_deletes_the_controller_znode_even_where_its_fence_is_gon
         await c.controller.step_down()
         assert await world.tool.get(CONTROLLER) is None
         await active_controller(c)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("EL-20")
+def test_the_loss_of_the_session_is_a_warning() -> None:
+    async def main() -> None:
+        _, c = await running_cluster(1, 2)
+        with capture_logs() as lines:
+            c.zookeeper.expire()
+            await quiesce(5)
+            assert c.is_active
+        changes = [
+            (line["log_level"], line["state"]) for line in lines if line["event"].startswith("ZooKeeper session s")
+        ]
+        assert changes == [("warning", "disconnected"), ("warning", "expired"), ("info", "connected")]
         await c.stop()
 
     run_virtually(main)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 import cluster
 import controller
 from cluster.broker import BrokerId
+from cluster.partition import TopicPartition
 from cluster.requests.configs import (
     SET_CONFIG,
     TOPIC_RESOURCE,
@@ -33,6 +34,9 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
+from cluster.state_machines import ReplicaState
+from controller.decisions.broker_requests import ControlBatch
+from controller.handlers.partitions.replica_transitions import move_replicas
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 COUNTED = tuple(str(Path(str(package.__file__)).parent) for package in (controller, cluster))
@@ -114,6 +118,40 @@ async def work(before: tuple[Step, ...], step: Step, partitions: int) -> int:
 )
 def test_twice_the_partitions_are_twice_the_work(before: tuple[Step, ...], step: Step) -> None:
     once, twice = (run_virtually(lambda n=n: work(before, step, n)) for n in (PARTITIONS, 2 * PARTITIONS))
+    assert twice < 2.4 * once
+
+
+async def work_of_losing_all(replicas: int) -> int:
+    """All replicas of one partition go offline at once; without the lines that begin and end the cluster."""
+    brokers = range(1, replicas + 1)
+    world, c = await running_cluster(*brokers)
+    await world.create_topic("t", tuple(brokers))
+    await until(lambda: len(c.context.leaderships) == 1)
+    await quiesce()
+    entries = Entries()
+    sys.setprofile(entries)
+    try:
+        await move_replicas(
+            c.controller._active, {BrokerId(b): [TopicPartition("t", 0)] for b in brokers}, ReplicaState.OFFLINE
+        )
+    finally:
+        sys.setprofile(None)
+    return entries.count
+
+
+class Entries:
+    """How many entries of LeaderAndIsr requests were made."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code is ControlBatch.add_leader_and_isr.__code__:
+            self.count += len(tuple(frame.f_locals["brokers"]))
+
+
+def test_twice_the_replicas_going_offline_at_once_are_twice_the_entries_of_requests() -> None:
+    once, twice = (run_virtually(lambda n=n: work_of_losing_all(n)) for n in (20, 40))
     assert twice < 2.4 * once
 
 

@@ -121,3 +121,21 @@ def test_a_malformed_znode_is_the_first_issue_and_a_directory_that_is_left_alone
         (Trouble.MALFORMED_ZNODE, "t", 0, -1),
         (Trouble.UNACCEPTABLE_DIRECTORY, "", -1, 3),
     ]
+
+
+@pytest.mark.rule("D-41", "D-42")
+def test_damage_that_stops_a_partition_comes_before_what_only_may() -> None:
+    findings = [
+        Finding("silent_broker", "does not respond", broker=BrokerId(2)),
+        Finding("unreported_damage", "has not joined", broker=BrokerId(9)),
+        Finding("damaged_replica", "are damaged", "t", 0, BrokerId(1)),
+        Finding("damaged_replica_waits", "is elected at", "t", 0, BrokerId(1)),
+    ]
+    found = find_trouble([topic(partition(0, -1, [9], [9]))], BROKERS, [], [], findings)
+    assert [issue.trouble for issue in found] == [
+        "offline_partition",
+        "damaged_replica_waits",
+        "damaged_replica",
+        "unreported_damage",
+        "silent_broker",
+    ]

@@ -17,8 +17,11 @@ from controller.changes import (
     BrokerShuttingDown,
     BrokersJoined,
     Change,
+    DamagedReplicasHealed,
     DamagedReplicasReleased,
+    DamagedReplicasReplaced,
     DamagedReplicasReported,
+    DamageReportsAwaited,
     DeletionsEligible,
     DeletionsIneligible,
     DeletionsQueued,
@@ -35,6 +38,7 @@ from controller.changes import (
 )
 from controller.context import ControllerContext
 from controller.context_copy import copy_of
+from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.partition_image import PartitionImage
 from simulator.recount import recount
 from tests.contexts import EPOCH, assignment, context, ids, leadership, registered, tp
@@ -59,6 +63,9 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(lambda b, tps: OfflineReplicasReported(b, frozenset(tps)), brokers, st.lists(partitions)),
     st.builds(lambda b, p: DamagedReplicasReported(b, BrokerEpoch(500), {p: _damage(p)}), brokers, partitions),
     st.builds(lambda b, p: DamagedReplicasReleased(b, (p,)), brokers, partitions),
+    st.builds(lambda b, p: DamagedReplicasReplaced(b, (p,)), brokers, partitions),
+    st.builds(lambda b, p: DamagedReplicasHealed(b, (p,)), brokers, partitions),
+    st.builds(lambda b: DamageReportsAwaited({b: AwaitedReport(BrokerEpoch(500), 7)}), brokers),
     st.builds(lambda p, r, n: ReassignmentsWritten({p: assignment(r, r[:n])}), partitions, replicas, st.integers(0, 2)),
     st.builds(lambda p: ReassignmentsStarted((p,)), partitions),
     st.builds(lambda p, r: ReassignmentsCompleted({p: assignment(r)}), partitions, replicas),
@@ -82,6 +89,8 @@ def _possible(view: ControllerContext, change: Change) -> bool:
     match change:
         case BrokerShuttingDown(broker) | OfflineReplicasReported(broker):
             possible = broker in view.broker_epochs
+        case DamagedReplicasReplaced(broker) | DamagedReplicasHealed(broker):
+            possible = broker in view.damage_reports
         case ReassignmentsWritten(found) | ReassignmentsCompleted(found):
             possible = all(p.topic in view.topics for p in found)
         case LeadershipsRead(known) | PartitionStatesDerived(known):
@@ -131,6 +140,7 @@ def _answers(view: ControllerContext, of: list[str]) -> dict[str, Any]:
         "shutting_down": view.shutting_down_since,
         "offline_directories": view.offline_directories,
         "damage_reports": view.damage_reports,
+        "awaited_reports": view.awaited_reports,
         "assignments": {t: view.assignments.get(t) for t in of},
         "leaderships": {p: known for p, known in view.leaderships.items() if p.topic in of},
         "partitions_being_reassigned": some(view.partitions_being_reassigned),
@@ -196,6 +206,7 @@ def test_no_fact_of_the_original_is_left_out_by_error() -> None:
             "shutting_down_since",
             "offline_directories",
             "damage_reports",
+            "awaited_reports",
             "_live",
             "_registered",
         ),

@@ -223,6 +223,36 @@ def test_a_request_that_is_refused_is_no_error_of_the_controller() -> None:
     run_virtually(main)
 
 
+@pytest.mark.parametrize(
+    ("error", "is_bug"),
+    [
+        (MalformedZnodeError("/controller_epoch", b"x", "not a decimal number"), False),
+        (ZooKeeperError("refused"), False),
+        (UnsentDecisionsError("not sent"), True),
+        (AssertionError("a bug"), True),
+    ],
+)
+def test_only_errors_of_the_controller_itself_are_logged_with_a_traceback(error: Exception, is_bug: bool) -> None:
+    """Anybody may write a malformed znode; the line names it."""
+
+    async def main() -> None:
+        processor, loop, _ = a_loop()
+        processor.fails = {"Reelect": error}
+
+        async def refuse() -> None:
+            raise error
+
+        processor.step_down = refuse  # type: ignore[method-assign]
+        loop.put(Reelect())
+        with structlog.testing.capture_logs() as lines:
+            await shut(loop)
+        logged = [line for line in lines if line["log_level"] == "error"]
+        assert [str(error) in line["error"] for line in logged] == [True, True]
+        assert [line["exc_info"] is not None for line in logged] == [is_bug, is_bug]
+
+    run_virtually(main)
+
+
 def test_resigning_may_fail_without_ending_the_loop() -> None:
     async def main() -> None:
         for error in (ZooKeeperError("unreachable"), SessionExpiredError("gone")):

@@ -1,14 +1,16 @@
-"""What the active controller reports as wrong: silent brokers, shutdowns and deletions that do not end."""
+"""What the active controller reports as wrong: refusals, silence, damaged replicas, and what does not end."""
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch
+from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
+from cluster.requests.agents import RECOVERY, ReportedDamage
+from cluster.requests.cluster import Finding
 from cluster.state_machines import ReplicaState
 from controller import changes
-from controller.decisions.brokers.refusals import ChannelState, Refusals
+from controller.decisions.brokers.refusals import ChannelState, Epochs, Refusals
 from controller.decisions.findings import findings
 from tests.contexts import context as context_of
-from tests.contexts import tp
+from tests.contexts import leadership, tp
 
 SILENT = ChannelState(silent_s=31)
 
@@ -54,3 +56,96 @@ def test_a_deletion_that_waits_for_a_silent_broker() -> None:
     found = list(findings(context, {BrokerId(2): SILENT}, 0))
     assert [(f.kind, f.topic, f.broker) for f in found] == [("silent_broker", "", 2), ("stuck_deletion", "t", -1)]
     assert found[1].detail == "the deletion waits for brokers 2, which do not respond"
+
+
+@pytest.mark.rule("AG-10")
+def test_only_a_deletion_that_started_and_waits_for_a_silent_broker_is_stuck() -> None:
+    context = context_of([1, 2, 3], {"t-0": [1, 2], "u-0": [1, 2], "v-0": [1, 2, 3]})
+    context.apply(changes.DeletionsQueued(("t", "u", "v")))
+    started = {tp("t-0"): ReplicaState.OFFLINE, tp("v-0"): ReplicaState.OFFLINE}
+    context.apply(changes.ReplicasMoved(BrokerId(1), started, ReplicaState.DELETION_STARTED))
+    third = {tp("v-0"): ReplicaState.OFFLINE}
+    context.apply(changes.ReplicasMoved(BrokerId(3), third, ReplicaState.DELETION_STARTED))
+    responsive = ChannelState(silent_s=30)
+
+    def stuck(*silent: int) -> list[Finding]:
+        channels = {BrokerId(b): SILENT if b in silent else responsive for b in (1, 2, 3)}
+        return [f for f in findings(context, channels, 0) if f.kind == "stuck_deletion"]
+
+    # Nothing of u was started, and nothing on broker 2.
+    assert stuck(2) == []
+    assert stuck(3) == [Finding("stuck_deletion", "the deletion waits for brokers 3, which do not respond", "v")]
+    assert [(f.topic, f.detail.split(",")[:-1]) for f in stuck(1, 3)] == [
+        ("t", ["the deletion waits for brokers 1"]),
+        ("v", ["the deletion waits for brokers 1", " 3"]),
+    ]
+    # Without a channel nothing is known of a broker.
+    assert list(findings(context, {}, 0)) == []
+    context.apply(changes.DeletionsIneligible(frozenset(["v"])))
+    assert [f.topic for f in stuck(1, 3)] == ["t"]
+
+
+@pytest.mark.rule("AG-10")
+def test_refusals_of_deleted_topics_are_left_out() -> None:
+    context = context_of([1], {"t-0": [1]})
+    epochs = Epochs(LeaderEpoch(3), LeaderEpoch(5))
+    refusals = Refusals(
+        leader_epochs={tp("gone-0"): epochs, tp("t-0"): epochs}, topic_ids=frozenset([tp("gone-1"), tp("t-1")])
+    )
+    found = list(findings(context, {BrokerId(1): ChannelState(refusals)}, 0))
+    assert [f.kind for f in found] == ["refuses_controller", "refuses_controller"]
+    assert [("t-" in f.detail, "gone" in f.detail) for f in found] == [(True, False), (True, False)]
+
+
+@pytest.mark.rule("AG-10")
+@pytest.mark.parametrize(
+    ("broker", "known", "refuses"), [(1, 101, False), (1, 102, True), (9, -1, False), (9, 5, True)]
+)
+def test_a_newer_broker_epoch_is_one_above_that_of_the_registration(broker: int, known: int, refuses: bool) -> None:
+    context = context_of([1], {"t-0": [1]})
+    refusals = Refusals(broker_epoch=BrokerEpoch(known))
+    found = list(findings(context, {BrokerId(broker): ChannelState(refusals)}, 0))
+    assert [(f.kind, f.broker) for f in found] == ([("refuses_controller", broker)] if refuses else [])
+
+
+def damage(name: str, first: int, end: int) -> ReportedDamage:
+    topic, partition = tp(name)
+    return ReportedDamage(topic, TopicId(f"id-of-{topic}"), partition, Offset(first), Offset(end), 9, RECOVERY)
+
+
+@pytest.mark.rule("D-41", "AG-10")
+def test_damaged_replicas_that_wait_are_named_by_broker_and_partition() -> None:
+    names = ["t-0", "t-1", "u-0"]
+    context = context_of([1, 2], {name: [1, 2] for name in names}, {name: leadership(-1, [1]) for name in names})
+    of_two = {tp("u-0"): damage("u-0", 5, 6)}
+    of_one = {tp("t-1"): damage("t-1", 10, 20), tp("t-0"): damage("t-0", 0, 7)}
+    context.apply(changes.DamagedReplicasReported(BrokerId(2), BrokerEpoch(102), of_two))
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), of_one))
+    found = list(findings(context, {}, 0))
+    assert [(f.kind, f.topic, f.partition, f.broker) for f in found] == [
+        ("damaged_replica_waits", "t", 0, 1),
+        ("damaged_replica_waits", "t", 1, 1),
+        ("damaged_replica_waits", "u", 0, 2),
+    ]
+    assert [f.detail.partition(" are damaged")[0].partition("its ")[2] for f in found] == [
+        "offsets 0..6",
+        "offsets 10..19",
+        "offsets 5..5",
+    ]
+    assert found[0].detail == (
+        "broker 1 has the only replica in sync that is online, and its offsets 0..6 are damaged; it is elected at "
+        "00:00:00 UTC, and from then on they are lost; no other replica is in sync; if broker 2 may have the records, "
+        "start it before and see `klamm elect unclean --topic t --partition 0 --dry-run`"
+    )
+
+
+@pytest.mark.rule("D-41", "AG-10")
+def test_a_damaged_replica_that_no_longer_waits_is_no_finding() -> None:
+    context = context_of([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(-1, [1])})
+    held = {tp("t-0"): damage("t-0", 0, 7)}
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held))
+    context.apply(changes.DamagedReplicasReleased(BrokerId(1), (tp("t-0"),)))
+    assert list(findings(context, {}, 0)) == []
+    # Nor is one on a broker that is not there: it may come back undamaged, or never.
+    context.apply(changes.DamagedReplicasReported(BrokerId(9), BrokerEpoch(109), held))
+    assert list(findings(context, {}, 0)) == []

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
@@ -40,6 +41,8 @@ def known(
     topic_id: TopicId | None = OLD,
     leader: int | None = None,
     partition: int = 0,
+    adding: Sequence[int] = (),
+    removing: Sequence[int] = (),
 ) -> KnownLeadership:
     return KnownLeadership(
         topic,
@@ -50,6 +53,8 @@ def known(
         PartitionEpoch(partition_epoch),
         ids(*isr),
         ids(*replicas),
+        ids(*adding),
+        ids(*removing),
     )
 
 
@@ -244,6 +249,80 @@ def test_a_reassignment_that_was_completed_after_the_backup_is_not_undone() -> N
     assert only(planned).after.leader in (2, 4)
 
 
+@pytest.mark.rule("RC-4", "RC-6")
+@pytest.mark.parametrize("accept_loss", [False, True])
+@pytest.mark.parametrize(
+    ("what", "cluster", "assigned"),
+    [("created after the backup", RestoredCluster({}, {}, ControllerEpoch(9)), [1, 2]), ("moved", restored(), [5, 6])],
+)
+def test_a_replica_on_a_broker_that_the_partition_has_left_is_no_replica_of_it(
+    what: str, cluster: RestoredCluster, assigned: list[int], accept_loss: bool
+) -> None:
+    """Without its state the topic znode is not written: any of its brokers that came first would be elected."""
+    of: Knowledge = {3: ([replica(1, 5)], [known(5, 12, assigned, assigned)])}
+    planned = plan_recovery(cluster, answers(of), accept_loss=accept_loss)
+    assert (planned.topics, planned.only_on_brokers, planned.only_in_zookeeper) == ((), (), ()), what
+    refusal = f"t-0: replicas of its last known ISR are absent, on brokers {', '.join(map(str, assigned))}"
+    assert planned.refusals == (() if accept_loss else (refusal,))
+
+
+@pytest.mark.rule("RC-4")
+def test_a_replica_on_a_broker_outside_the_listed_assignment_is_no_replica_of_it() -> None:
+    assert plan(restored(), {4: ([replica(3, 5)], [])}).refusals == (
+        "t-0: replicas of its last known ISR are absent, on brokers 1, 2, 3",
+    )
+
+
+@pytest.mark.rule("RC-4")
+def test_high_epochs_of_an_earlier_topic_do_not_hide_what_is_absent_of_the_later_one() -> None:
+    earlier = leadership(1, [1], leader_epoch=9, partition_epoch=20)
+    listed = {number: ReplicaAssignment(ids(1)) for number in (0, 1, 2)}
+    states = {TopicPartition("t", number): earlier for number in listed}
+    cluster = RestoredCluster({"t": TopicAssignment(listed, OLD)}, states, ControllerEpoch(9))
+    led = [known(0, 0, [1], [1], topic_id=NEW), known(0, 0, [3], [3], topic_id=NEW, partition=1)]
+    planned = plan(cluster, {1: ([replica(0, 9, topic_id=NEW)], led)})
+    # Partition 2 is one of the earlier topic only.
+    assert planned.refusals == ("t-1: replicas of its last known ISR are absent, on brokers 3",)
+    assert planned.topics[0].after.partitions == {0: ReplicaAssignment(ids(1))}
+
+
+@pytest.mark.rule("RC-4", "RC-6")
+def test_a_partition_known_by_name_only_is_not_created() -> None:
+    """Nobody has a record of t-1, and all who may have one answered; t-2 is listed, and stays as it is."""
+    listed = {0: ReplicaAssignment(ids(1)), 2: ReplicaAssignment(ids(2))}
+    cluster = RestoredCluster({"t": TopicAssignment(listed, OLD)}, {T0: leadership(1, [1])}, ControllerEpoch(9))
+    led = [known(2, 2, [1], [1]), known(3, 3, [2], [2], partition=1), known(3, 3, [1, 2], [1, 2], partition=2)]
+    planned = plan(cluster, {1: ([replica(2, 9)], led), 2: ([], [])})
+    (topic,) = planned.topics
+    assert (topic.after.partitions, [p.topic_partition for p in topic.partitions]) == (listed, [T0])
+    assert planned.refusals == ()
+
+
+@pytest.mark.rule("RC-4", "RC-6")
+def test_a_malformed_topic_is_neither_read_nor_written_and_the_others_are() -> None:
+    cluster = RestoredCluster(
+        restored().topics, restored().leaderships, ControllerEpoch(9), malformed=frozenset(["m", "t"])
+    )
+    of: Knowledge = {1: ([replica(5, 9), replica(5, 9, topic="u")], [known(5, 9, [1], [1], topic="u")])}
+    planned = plan(cluster, of)
+    assert planned.refusals == (
+        "the znode of topic m is malformed: repair or delete it first",
+        "the znode of topic t is malformed: repair or delete it first",
+    )
+    assert [topic.topic for topic in planned.topics] == ["u"]
+    assert plan_recovery(cluster, answers(of), accept_loss=True) == replace(planned, refusals=())
+
+
+@pytest.mark.rule("RC-6")
+def test_a_deletion_goes_on_if_the_brokers_have_the_topic_that_it_is_about() -> None:
+    of: Knowledge = {1: ([replica(5, 9), replica(5, 9, topic="u")], [known(5, 9, [1], [1], topic="u")])}
+    cluster = RestoredCluster(restored().topics, restored().leaderships, ControllerEpoch(9), leaving=frozenset("t"))
+    planned = plan(cluster, of)
+    # The absence of brokers 2 and 3 does not matter for it.
+    assert ([topic.topic for topic in planned.topics], planned.refusals) == (["u"], ())
+    assert [topic.withdraws_deletion for topic in planned.topics] == [False]
+
+
 @pytest.mark.parametrize(
     ("last", "seen", "block"),
     [
@@ -258,7 +337,7 @@ def test_producer_ids_rise_above_those_seen(
     last: ProducerIdBlock | None, seen: int, block: tuple[int, int] | None
 ) -> None:
     raised = block_above(last, seen, BrokerId(2))
-    assert (None if raised is None else (raised.start, raised.end)) == block
+    assert raised == (None if block is None else ProducerIdBlock(BrokerId(2), *block))
 
 
 # Any knowledge

@@ -9,12 +9,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, FieldViolation
 from cluster.process.clock import SystemClock
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
-from state_log.record import Kind, StateChange
+from state_log.record import Cause, Kind, StateChange
 from state_log.writer import FileStateChangeLog
 from tests.commands import LAUNCHER, run_klamm
 from tests.timeouts import TIMEOUT_S
@@ -115,6 +117,26 @@ def test_the_story_of_an_unknown_partition_is_an_error(partition: str, tmp_path:
     answer = run_klamm("story", partition, "--log-dir", str(tmp_path))
     assert (answer.returncode, answer.stdout) == (1, "")
     assert f"no records of partition {partition}" in answer.stderr
+
+
+def test_the_story_names_each_request_once(tmp_path: Path) -> None:
+    log = FileStateChangeLog(tmp_path, node="controller-1001", incarnation="1700000000000.1", clock=SystemClock())
+    asked = StateChange(
+        kind=Kind.PARTITION,
+        topic="orders",
+        partition=0,
+        cause=Cause("CreateTopicsReceived", 1),
+        controller_epoch=ControllerEpoch(1),
+        request_id="r-1",
+        principal="ANONYMOUS",
+        to_state="NewPartition",
+    )
+    log.append([asked, replace(asked, to_state="OnlinePartition", reason="initialised")])
+    log.close()
+    answer = run_klamm("story", "orders-0", "--log-dir", str(tmp_path))
+    first, second = answer.stdout.splitlines()[-2:]
+    assert "request id r-1, at " in first
+    assert second.endswith("CreateTopics, initialised  as above")
 
 
 def test_an_unreachable_address_is_named(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ READS = {
     "watch",
 }
 CHANGES = {
+    "brokers acknowledge-damage",
     "brokers alter",
     "brokers shutdown",
     "cluster recover",

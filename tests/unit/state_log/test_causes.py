@@ -93,7 +93,7 @@ def test_every_line_of_the_story_names_the_request() -> None:
         ("broker-2", f"broker 2 leads in epoch 4: {CALL_TEXT}"),
     ]
     assert {line.call for line in lines} == {CALL}
-    assert leadership_history([LEADS, ELECTED])[0].why == f"{CALL_TEXT}, Preferred"
+    assert leadership_history([LEADS, ELECTED])[0].why == CALL_TEXT.replace("ElectLeaders", "ElectLeaders, Preferred")
 
 
 def test_an_agents_record_stands_after_the_event_that_caused_it() -> None:

@@ -109,6 +109,7 @@ def test_the_memory_log_stamps_as_the_files_do() -> None:
         b'{"v":1,"seq":0,"node":"n","incarnation":"i","at_ms":1,"kind":"never heard of"}',
         b'{"v":1,"seq":"0","node":"n","incarnation":"i","at_ms":1,"kind":"broker"}',
         b"\xff\xfe",
+        b'{"v":1,"seq":0,"node":"n","incarnation":"i","at_ms":1,"kind":"broker","colour":"\xff"}',
     ],
 )
 def test_what_is_no_record_of_our_version_is_distinguished_with_a_reason(line: bytes) -> None:

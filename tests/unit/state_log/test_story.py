@@ -79,6 +79,26 @@ def test_the_leadership_history_says_who_led_from_when_to_when_and_why() -> None
     ]
 
 
+def test_a_partition_that_stays_without_a_leader_has_one_row_for_it() -> None:
+    later = replace(LOST, seq=3, at_ms=4000, leader_epoch=LeaderEpoch(2), partition_epoch=PartitionEpoch(3))
+    back = replace(later, seq=4, at_ms=5000, leader=BrokerId(1), leader_epoch=LeaderEpoch(3))
+    spans = leadership_history([FIRST, LOST, later, back])
+    assert [(span.leader, span.since_ms, span.until_ms) for span in spans] == [
+        (1, 1000, 3000),
+        (-1, 3000, 5000),
+        (1, 5000, None),
+    ]
+
+
+def test_that_a_replica_was_stopped_is_not_said_of_its_broker() -> None:
+    stopped = replace(FOLLOWED_UP, to_state="stopped", leader=None)
+    offline = replace(FIRST, kind=Kind.REPLICA, leader=None, broker=1, from_state="A", to_state="B")
+    assert [line.change for line in story([offline, stopped])] == [
+        "the replica of broker 1: A to B",
+        "the replica of broker 1 is stopped",
+    ]
+
+
 def test_every_record_of_a_history_is_reported_once_in_an_order_of_its_own() -> None:
     streams = stamped(draw(17, steps=60).logs)
     parts = [[part for r in stream for _, part in by_partition(r)] for stream in streams]

@@ -111,3 +111,51 @@ def test_each_admission_has_its_code(admission: Admission, code: ErrorCode) -> N
 )
 def test_a_stop_with_an_old_epoch_is_fenced(requested: int, expected: ErrorCode) -> None:
     assert validate_stop(LeaderEpoch(requested), LeaderEpoch(5)) is expected
+
+
+@pytest.mark.rule("R4.15")
+@pytest.mark.parametrize("requested", [-2, -1, 4, 5, 6])
+@pytest.mark.parametrize(
+    ("topic_id", "log_id", "is_other"), [(A, B, True), (A, A, False), (None, B, False), (A, None, False)]
+)
+def test_a_stop_for_another_topic_of_the_name_is_refused_whatever_its_epoch(
+    requested: int, topic_id: TopicId | None, log_id: TopicId | None, is_other: bool
+) -> None:
+    by_epoch = validate_stop(LeaderEpoch(requested), LeaderEpoch(5))
+    expected = ErrorCode.INCONSISTENT_TOPIC_ID if is_other else by_epoch
+    assert validate_stop(LeaderEpoch(requested), LeaderEpoch(5), topic_id, log_id) is expected
+
+
+@pytest.mark.rule("R2.18")
+@pytest.mark.parametrize(
+    ("epoch", "current", "log_epoch", "expected"),
+    [
+        (6, -1, 7, Admission.REFUSE_EPOCH),
+        (7, -1, 7, Admission.FOLLOW),
+        (8, -1, 7, Admission.FOLLOW),
+        (6, 5, 6, Admission.FOLLOW),
+        (6, 6, 6, Admission.REFUSE_EPOCH),
+        (0, -1, -1, Admission.FOLLOW),
+    ],
+)
+def test_an_epoch_below_the_latest_in_the_log_is_refused_although_nothing_newer_is_in_memory(
+    epoch: int, current: int, log_epoch: int, expected: Admission
+) -> None:
+    state = LeaderAndIsrPartitionState(
+        partition_index=0,
+        controller_epoch=ControllerEpoch(1),
+        leader=BrokerId(2),
+        leader_epoch=LeaderEpoch(epoch),
+        isr=(BrokerId(2),),
+        partition_epoch=PartitionEpoch(9),
+        replicas=(BrokerId(1), BrokerId(2)),
+    )
+    found = classify_state(
+        state,
+        own_id=BrokerId(1),
+        current_epoch=LeaderEpoch(current),
+        topic_id=A,
+        log_topic_id=A,
+        log_epoch=LeaderEpoch(log_epoch),
+    )
+    assert found is expected

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 
+import grpc
 import pytest
 import structlog
 
@@ -95,3 +96,30 @@ async def test_the_silence_of_one_task_is_not_that_of_another() -> None:
 
     await asyncio.gather(rehearse(), work())
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["done"]
+
+
+async def test_a_caller_that_does_not_take_its_answer_leaves_no_traceback() -> None:
+    """gRPC logs an exception of its own for each, at the will of any client."""
+    stream = io.StringIO()
+    configure_diagnostics("broker", 1, stream=stream)
+
+    async def answer(_request: bytes, _call: object) -> bytes:
+        return bytes(20 << 20)
+
+    server = grpc.aio.server()
+    calls = {"call": grpc.unary_unary_rpc_method_handler(answer)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("service", calls),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for _ in range(500):
+            # More than clients take by default: it hangs up, mostly while the answer is being sent.
+            with pytest.raises(grpc.aio.AioRpcError):
+                await channel.unary_unary("/service/call")(b"")
+            if stream.getvalue():
+                break
+    await server.stop(None)
+    line = json.loads(stream.getvalue().splitlines()[0])
+    assert line["level"] == "warning"
+    assert line["event"].endswith(": /service/call")
+    assert "Traceback" not in stream.getvalue()

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cluster.process.settings import INT32_MAX, INT64_MAX, Settings
+from cluster.process.setting_types import INT32_MAX, INT64_MAX
+from cluster.process.settings import Settings
 
 DEFAULTS: dict[str, Any] = {
     "broker.id": -1,

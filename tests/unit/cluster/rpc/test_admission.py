@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cluster.errors import ApiError, ErrorCode
@@ -347,6 +347,11 @@ async def test_waiting_inside_a_call_parks_it_and_elsewhere_does_nothing() -> No
 
 
 @pytest.mark.rule("AD-1", "AD-4", "AD-7")
+# Each of two fetches of a connection has a request that leaves too little room for the other's response.
+@example(
+    [(CallKind.CONTROL, 0, 0, 0)] * 2
+    + [(CallKind.FETCH, 0, 1, 48), (CallKind.CONTROL, 0, 0, 0), (CallKind.FETCH, 0, 0, 57)]
+)
 @given(
     plans=st.lists(
         st.tuples(st.sampled_from(CallKind), st.integers(0, 3), st.integers(0, 6), st.integers(0, 100)), max_size=40
@@ -386,3 +391,10 @@ def test_whatever_becomes_of_calls_all_is_given_back(plans: list[tuple[CallKind,
         assert target._connections == {}
 
     run()
+
+
+def test_the_connections_of_both_listeners_stay_below_the_descriptors_for_them() -> None:
+    few = AdmissionLimits.from_settings(Settings(), descriptors=100)
+    assert (few.max_connections, few.max_control_connections) == (75, 25)
+    configured = AdmissionLimits.from_settings(Settings(max_connections=10), descriptors=100)
+    assert (configured.max_connections, configured.max_control_connections) == (10, 10)

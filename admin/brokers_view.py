@@ -1,0 +1,109 @@
+"""Topics and brokers from the brokers' metadata, which clients of Kafka read, for when no controller answers.
+
+It is what the last UpdateMetadata left there: leaders and ISRs may have changed since; configs, deletions, partition
+and broker epochs are not in it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+from admin.client import AdminClient
+from cluster.broker import NO_CONTROLLER, UNKNOWN_BROKER_EPOCH, ControllerEpoch, Endpoint, PartitionEpoch
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker
+from cluster.requests.data import MetadataRequest, MetadataResponse, MetadataTopic
+from cluster.requests.plans import DescribedPartition
+from cluster.requests.topics import DescribedTopic, ListedTopic
+
+_T = TypeVar("_T")
+
+_CONTROLLER_FIRST_S: Final = 10.0
+"""Longer than most elections of a controller take."""
+_METADATA_TIMEOUT_MS: Final = 1_000
+UNKNOWN_PARTITION_EPOCH: Final = PartitionEpoch(-1)
+
+
+async def of_controller_or_brokers(
+    client: AdminClient,
+    ask: Coroutine[Any, Any, _T],
+    names: Sequence[str] | None,
+    of_metadata: Callable[[MetadataResponse], _T],
+) -> tuple[_T, bool]:
+    """The answer of the active controller; after ten seconds, or half the timeout, that of the brokers, and whether it
+    is theirs. `names`: the topics to ask them for, None: all. Raises as `ask` does if no broker answers either.
+    """
+    asking = asyncio.create_task(ask)
+    try:
+        done, _ = await asyncio.wait({asking}, timeout=min(_CONTROLLER_FIRST_S, client.timeout_s / 2))
+        if not done and (metadata := await _metadata(client, names)) is not None:
+            return of_metadata(metadata), True
+        return await asking, False
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+def listed_topics(metadata: MetadataResponse) -> list[ListedTopic]:
+    return [
+        ListedTopic(
+            topic.name,
+            topic.topic_id,
+            len(topic.partitions),
+            max((len(p.replica_nodes) for p in topic.partitions), default=0),
+        )
+        for topic in sorted(metadata.topics, key=lambda t: t.name)
+    ]
+
+
+def described_topics(metadata: MetadataResponse) -> list[DescribedTopic]:
+    return list(map(_described, metadata.topics))
+
+
+def described_cluster(metadata: MetadataResponse) -> DescribeClusterResponse:
+    brokers = (
+        DescribedBroker(b.node_id, Endpoint(b.host, b.port), UNKNOWN_BROKER_EPOCH, b.rack, "unknown")
+        for b in metadata.brokers
+    )
+    return DescribeClusterResponse(metadata.cluster_id, NO_CONTROLLER, "", ControllerEpoch(0), tuple(brokers))
+
+
+def _described(topic: MetadataTopic) -> DescribedTopic:
+    if topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return DescribedTopic(topic.name, topic.error_code)
+    partitions = (
+        DescribedPartition(
+            p.partition_index,
+            p.leader_id,
+            p.leader_epoch,
+            UNKNOWN_PARTITION_EPOCH,
+            p.isr_nodes,
+            p.replica_nodes,
+            offline_replicas=p.offline_replicas,
+        )
+        for p in topic.partitions
+    )
+    return DescribedTopic(topic.name, ErrorCode.NONE, topic.topic_id, partitions=tuple(partitions))
+
+
+async def _metadata(client: AdminClient, names: Sequence[str] | None) -> MetadataResponse | None:
+    """The first broker's that has metadata; None if none of the known addresses is one."""
+
+    async def of(address: str) -> MetadataResponse | None:
+        with contextlib.suppress(ApiError, PeerUnreachableError):
+            request = MetadataRequest(None if names is None else tuple(names))
+            found = await client.metadata(address, request, _METADATA_TIMEOUT_MS)
+            return found if found.brokers else None
+        return None
+
+    asking = [asyncio.create_task(of(address)) for address in client.bootstrap]
+    try:
+        for answer in asyncio.as_completed(asking):
+            if (found := await answer) is not None:
+                return found
+        return None
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)

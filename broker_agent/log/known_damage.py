@@ -1,0 +1,60 @@
+"""The damaged replicas of all log directories of an agent, and which directories' files do not have them yet."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from broker_agent.log_damage import DamagedReplica
+from cluster.broker import Offset
+from cluster.partition import TopicPartition
+
+
+class KnownDamage:
+    """By partition and first offset: one replica can be damaged in several places."""
+
+    def __init__(self) -> None:
+        self._replicas: dict[tuple[TopicPartition, Offset], DamagedReplica] = {}
+        self.unsaved: set[str] = set()
+        """Log directories whose file must be written again."""
+
+    @property
+    def all(self) -> tuple[DamagedReplica, ...]:
+        return tuple(self._replicas.values())
+
+    def load(self, replicas: Iterable[DamagedReplica]) -> None:
+        """Add what the file of a directory has."""
+        self._replicas |= {_key(replica): replica for replica in replicas}
+
+    def add(self, replica: DamagedReplica) -> None:
+        """Add one, in place of one that begins at the same offset."""
+        self._replicas[_key(replica)] = replica
+        self.unsaved.add(replica.directory)
+
+    def add_found(self, replica: DamagedReplica) -> None:
+        """Add what was found at the start. Known damage that goes further, by checkpoints that are rewritten since, is
+        merely found again.
+        """
+        known = self._replicas.get(_key(replica))
+        if known is not None and known.damage.to_offset >= replica.damage.to_offset:
+            replica = replace(replica, damage=known.damage)
+        self.add(replica)
+
+    def remove(self, replica: DamagedReplica) -> None:
+        if self._replicas.pop(_key(replica), None) is not None:
+            self.unsaved.add(replica.directory)
+
+    def remove_where(self, is_gone: Callable[[DamagedReplica], bool]) -> None:
+        for replica in [replica for replica in self.all if is_gone(replica)]:
+            self.remove(replica)
+
+    def directory_failed(self, path: str) -> None:
+        """Its file stays as it is: it can be neither read nor written."""
+        self.remove_where(lambda replica: replica.directory == path)
+        self.unsaved.discard(path)
+
+    def in_directory(self, path: str) -> list[DamagedReplica]:
+        return [replica for replica in self.all if replica.directory == path]
+
+
+def _key(replica: DamagedReplica) -> tuple[TopicPartition, Offset]:
+    return replica.topic_partition, replica.damage.from_offset

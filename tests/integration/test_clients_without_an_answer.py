@@ -1,0 +1,102 @@
+"""What a client says of a cluster that does not answer, and what the brokers answer in the controller's place."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from admin.brokers_view import UNKNOWN_PARTITION_EPOCH, described_topics, listed_topics, of_controller_or_brokers
+from admin.client import AdminClient
+from cluster.errors import PeerUnreachableError
+from tests.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
+from tests.timeouts import TIMEOUT_S
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    async with served_cluster() as served:
+        yield served
+
+
+async def failure_of(client: AdminClient, text: str) -> str:
+    """What it says when it gives up. A slow machine may not get as far as the answers in time: again until it does."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            with pytest.raises(PeerUnreachableError) as gave_up:
+                await client.create_topics([])
+            if text in str(gave_up.value):
+                return str(gave_up.value)
+
+
+async def test_a_client_that_gives_up_says_once_what_each_kind_of_node_answered(cluster: ScriptedCluster) -> None:
+    cluster.controller = -1
+    await cluster.servers[FIRST_CONTROLLER].stop(0)
+    addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0, 1, 2)]
+    names = {addresses[0]: "controller 1001"}
+    async with AdminClient(addresses, timeout_ms=1_000, names=names) as client:
+        assert await failure_of(client, "2 running") == (
+            "no active controller within 1 s: controller 1001 not answering (connection refused);"
+            " brokers 0, 1, 2 running"
+        )
+
+
+async def test_a_cluster_of_which_nothing_runs_is_named_by_its_addresses(cluster: ScriptedCluster) -> None:
+    addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0)]
+    await stop_all(cluster)
+    async with AdminClient(addresses, timeout_ms=1_000) as client:
+        assert await failure_of(client, f"{addresses[1]} not answering (") == (
+            f"no answer within 1 s: {addresses[0]}, {addresses[1]} not answering (connection refused)"
+        )
+
+
+async def test_a_controller_that_hangs_is_named_and_may_still_do_what_it_was_asked(cluster: ScriptedCluster) -> None:
+    address = cluster.servers[FIRST_CONTROLLER].address
+    async with AdminClient([address], timeout_ms=1_000) as client:
+        assert (await client.describe_cluster()).controller_id == FIRST_CONTROLLER
+        assert (await client.find_controller()) == address
+        cluster.hanging = {FIRST_CONTROLLER}
+        silent = "no answer within 1 s: controller 1001 not answering"
+        assert await failure_of(client, "") == f"{silent}; the controller may still carry it out"
+        with pytest.raises(PeerUnreachableError) as gave_up:
+            await client.list_topics()
+        assert str(gave_up.value) == silent
+
+
+async def test_topics_are_described_by_the_brokers_while_no_controller_is_active(cluster: ScriptedCluster) -> None:
+    cluster.controller = -1
+    addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0, 1, 2)]
+    async with AdminClient(addresses, timeout_ms=1_000) as client:
+        ask = client.describe_topics([TOPIC])
+        described, is_of_brokers = await of_controller_or_brokers(client, ask, [TOPIC], described_topics)
+        assert is_of_brokers
+        assert isinstance(described, list)
+        assert [p.leader for p in described[0].partitions][:3] == [0, 1, 2]
+        assert {p.partition_epoch for p in described[0].partitions} == {UNKNOWN_PARTITION_EPOCH}
+    await stop_all(cluster)
+    async with AdminClient(addresses, timeout_ms=1_000) as client:
+        with pytest.raises(PeerUnreachableError, match="no answer within 1 s"):
+            await of_controller_or_brokers(client, client.list_topics(), None, listed_topics)
+
+
+async def stop_all(cluster: ScriptedCluster) -> None:
+    for server in cluster.servers.values():
+        await server.stop(0)
+
+
+async def test_that_controllers_have_no_zookeeper_is_named_first(cluster: ScriptedCluster) -> None:
+    cluster.controller, cluster.without_zookeeper = -1, {FIRST_CONTROLLER}
+    addresses = [cluster.servers[node].address for node in (2, FIRST_CONTROLLER, 0, 1)]
+    async with AdminClient(addresses, timeout_ms=1_000, names={addresses[1]: "controller 1001"}) as client:
+        assert await failure_of(client, "2 running") == (
+            "controller 1001 cannot reach ZooKeeper: no answer within 1 s; brokers 0, 1, 2 running"
+        )
+
+
+async def test_a_dry_run_that_is_not_answered_changes_nothing(cluster: ScriptedCluster) -> None:
+    address = cluster.servers[FIRST_CONTROLLER].address
+    async with AdminClient([address], timeout_ms=1_000) as client:
+        await client.find_controller()
+        cluster.hanging = {FIRST_CONTROLLER}
+        with pytest.raises(PeerUnreachableError) as gave_up:
+            await client.create_topics([], validate_only=True)
+        assert "may still" not in str(gave_up.value)

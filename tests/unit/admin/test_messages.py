@@ -1,0 +1,70 @@
+"""What commands say besides their results."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from admin.cli.elect import _report
+from admin.cli.topic_changes import warn_of_compaction
+from admin.cli.watch import _show
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch
+from cluster.errors import ErrorCode
+from cluster.process.documents import Format
+from cluster.requests.cluster import ClusterEvent, WatchResponse
+from cluster.requests.elections import ElectLeadersResponse, PartitionElectionResult, ReplicaElectionResult
+
+
+@pytest.mark.parametrize(
+    ("policy", "warning"),
+    [
+        (None, ""),
+        ("delete", ""),
+        ("compact", "the records of this topic are kept for ever"),
+        ("compact, delete", "records of this topic are only deleted by age and size"),
+    ],
+)
+def test_a_topic_that_is_to_be_compacted_is_warned_of(policy: str | None, warning: str, capsys: Any) -> None:
+    warn_of_compaction({} if policy is None else {"cleanup.policy": policy})
+    said = capsys.readouterr().err
+    assert warning in said
+    assert bool(said) is bool(warning)
+
+
+@pytest.mark.parametrize(
+    ("codes", "of_all", "said"),
+    [
+        ([], True, "0 leaders elected, 0 refused, no other partition needs it\n"),
+        ([ErrorCode.NONE], True, "1 leader elected, 0 refused, no other partition needs it\n"),
+        ([ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED], False, "1 leader elected, 0 refused, 1 not needed\n"),
+    ],
+)
+def test_an_election_says_how_many_needed_none(codes: list[ErrorCode], of_all: bool, said: str, capsys: Any) -> None:
+    partitions = tuple(PartitionElectionResult(number, code) for number, code in enumerate(codes))
+    answer = ElectLeadersResponse(results=(ReplicaElectionResult("t", partitions),))
+    _report(answer, dry_run=False, form=Format.TABLE, of_all=of_all)
+    assert capsys.readouterr().err == said
+
+
+LED = ClusterEvent(
+    "leader_changed",
+    1,
+    ControllerEpoch(3),
+    topic="t",
+    partition=0,
+    leader=BrokerId(-1),
+    leader_epoch=LeaderEpoch(4),
+    isr=(BrokerId(2),),
+)
+
+
+def test_a_change_of_leader_and_isr_is_one_line_for_a_person(capsys: Any) -> None:
+    same = replace(LED, kind="isr_changed")
+    other = replace(same, partition=1)
+    _show(WatchResponse("3-1"), (LED, same, other), Format.TABLE)
+    assert [line.split("  ")[1:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["leader changed"],
+        ["isr changed"],
+    ]
+    _show(WatchResponse("3-1"), (LED, same), Format.JSON)
+    assert len(capsys.readouterr().out.splitlines()) == 2
