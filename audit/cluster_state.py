@@ -66,11 +66,11 @@ def decode_state(data: bytes) -> ClusterState:
 
 
 def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
-    segments = [segment for part in read for segment in part.segments]
+    segments = [(segment, part.retained_from) for part in read for segment in part.segments]
     found = []
-    for segment in sorted(segments, key=lambda s: (s.node, s.incarnation, s.first_seq)):
+    for segment, retained_from in sorted(segments, key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq)):
         name = f"{segment.node}/{segment.incarnation}"
-        log, wrong = join(known.incarnations.get(name, IncarnationLog()), segment)
+        log, wrong = join(known.incarnations.get(name, IncarnationLog()), segment, retained_from)
         known.incarnations[name] = log
         reference = f"{name}/{segment.first_seq}"
         found += [Finding(rule, f"record {reference}", f"{reference}: {m}", (reference,)) for rule, m in wrong]

@@ -29,6 +29,7 @@ from audit.schema import SOURCE
 from audit.vectors import keys
 from state_log.chain import ChainSegment, extend_many
 from state_log.record import LoggedStateChange, MalformedLine
+from state_log.writer import parse_segment_name
 
 FORMAT: Final = "klamm-state-changes"
 RECORDS_ROW, LINES_ROW = "records", "lines"
@@ -61,6 +62,12 @@ class ReadRange(msgspec.Struct, frozen=True):
     quarantined: int
     segments: tuple[ChainSegment, ...]
     lines: tuple[QuarantinedLine, ...]
+
+    @property
+    def retained_from(self) -> int | None:
+        """The first number that the name of the file states; None if it states none."""
+        name = parse_segment_name(Path(self.file).name)
+        return None if name is None else name.first_seq
 
 
 class StateChangeSource(DataSource):

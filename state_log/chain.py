@@ -92,8 +92,13 @@ def _close(
     segments[-1] = replace(segments[-1], last_seq=records[last].seq, digest=digests[last])
 
 
-def join(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, list[tuple[str, str]]]:
+def join(
+    log: IncarnationLog, segment: ChainSegment, retained_from: int | None = 0
+) -> tuple[IncarnationLog, list[tuple[str, str]]]:
     """Join the next segment of an incarnation: returns the new log, and (rule, message) of each fault found.
+
+    `retained_from`: the first number that the name of the segment's file states, None if its name states none. Retention
+    deletes whole files from the beginning of a log; what they had is missing, but no fault.
 
     A segment that arrives late and fills a gap is counted; the gap has been reported, because the files of an
     incarnation are read in order and a gap in them is a loss.
@@ -105,8 +110,7 @@ def join(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, li
     if segment.first_seq > log.next_seq:
         lost = (log.next_seq, segment.first_seq - 1)
         missing = (*missing, lost)
-        # Retention deletes the beginning of a log.
-        if lost[0]:
+        if lost[0] or retained_from not in {None, segment.first_seq}:
             found.append((SEQUENCE_GAP, f"records {lost[0]} to {lost[1]} are missing"))
     elif segment.prev != log.digest:
         found.append((CHAIN_BREAK, f"record {segment.first_seq} does not follow from the line before it"))

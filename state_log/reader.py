@@ -18,7 +18,7 @@ from cluster.errors import DECODE_ERRORS
 from cluster.requests.cluster import ReadStateChangesResponse
 from state_log.chain import ChainSegment, IncarnationLog, extend, join
 from state_log.record import Kind, LoggedStateChange, MalformedLine, decode_line, start_state
-from state_log.writer import SEGMENT_SUFFIX
+from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
 
 class Break(Struct, frozen=True):
@@ -150,9 +150,11 @@ def narrow(record: LoggedStateChange, topic: str | None, partition: int | None) 
 
 def verify(directories: Iterable[Path]) -> list[Break]:
     """Check sequence numbers and hash chain of every incarnation in these directories; empty if intact."""
-    segments: list[ChainSegment] = []
+    segments: list[tuple[ChainSegment, int | None]] = []
     for path in find_segments(directories):
         current: ChainSegment | None = None
+        name = parse_segment_name(path.name)
+        retained_from = None if name is None else name.first_seq
         for line in complete_lines(path):
             record = decode_line(line)
             if isinstance(record, MalformedLine):
@@ -160,17 +162,17 @@ def verify(directories: Iterable[Path]) -> list[Break]:
             longer = extend(current, record, line)
             if longer is None:
                 assert current is not None, "a segment can always begin"
-                segments.append(current)
+                segments.append((current, retained_from))
                 longer = extend(None, record, line)
             current = longer
         if current is not None:
-            segments.append(current)
+            segments.append((current, retained_from))
     breaks = []
-    by_incarnation = sorted(segments, key=lambda s: (s.node, s.incarnation, s.first_seq))
-    for (node, incarnation), group in groupby(by_incarnation, key=lambda s: (s.node, s.incarnation)):
+    by_incarnation = sorted(segments, key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq))
+    for (node, incarnation), group in groupby(by_incarnation, key=lambda s: (s[0].node, s[0].incarnation)):
         log = IncarnationLog()
-        for segment in group:
-            log, found = join(log, segment)
+        for segment, retained_from in group:
+            log, found = join(log, segment, retained_from)
             breaks += [Break(rule, node, incarnation, message) for rule, message in found]
     return breaks
 

@@ -1,7 +1,9 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_log.chain import ChainSegment, IncarnationLog, extend, join
+from state_log.chain import ChainSegment, IncarnationLog, extend, extend_many, join
 from state_log.record import CHAIN_START, Kind, LoggedStateChange, Stamper, StateChange, decode_line, line_digest
 
 LINES = Stamper("n", "1700000000000.1").stamp([StateChange(kind=Kind.BROKER, broker=n) for n in range(30)], 1)
@@ -68,3 +70,32 @@ def test_counting_agrees_with_a_set_of_numbers(ranges: list[tuple[int, int]]) ->
         assert log.next_seq == max(seen) + 1
         missing = {n for low, high in log.missing for n in range(low, high + 1)}
         assert missing == set(range(log.next_seq)) - seen
+
+
+OTHER = Stamper("m", "1700000000000.1").stamp([StateChange(kind=Kind.BROKER, broker=n) for n in range(3)], 1)
+
+
+def one_by_one(lines: list[bytes]) -> list[ChainSegment]:
+    segments: list[ChainSegment] = []
+    for line in lines:
+        record = decode_line(line)
+        assert isinstance(record, LoggedStateChange)
+        longer = extend(segments[-1], record, line) if segments else None
+        begun = longer or extend(None, record, line)
+        assert begun is not None
+        segments[len(segments) - (longer is not None) :] = [begun]
+    return segments
+
+
+@given(
+    st.lists(st.integers(0, 27).flatmap(lambda n: st.sampled_from([LINES[n : n + 3], LINES[n : n + 1], OTHER]))),
+    st.lists(st.integers(0, 90), max_size=3),
+)
+def test_segments_of_many_lines_are_those_of_one_line_after_the_other(runs: list[list[bytes]], cuts: list[int]) -> None:
+    lines = [line for run in runs for line in run]
+    segments: list[ChainSegment] = []
+    for first, end in pairwise([0, *sorted(cuts), len(lines) + 90]):
+        block = lines[first:end]
+        records = [record for record in map(decode_line, block) if isinstance(record, LoggedStateChange)]
+        extend_many(segments, records, block)
+    assert segments == one_by_one(lines)

@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from simulator.segments import write_segment
 from state_log.reader import merge, read_lines, read_state_changes, verify
 from state_log.record import Kind, LoadedPartition, Stamper, StateChange, line_digest
+from state_log.writer import SegmentName
 
 
 def change(kind: Kind, epoch: int | None = None, topic: str | None = None, partition: int | None = None) -> StateChange:
@@ -100,3 +102,13 @@ def test_tampering_with_lines_shows(tmp_path: Path, tampering: str, rules: list[
     found = verify([tmp_path])
     assert [b.rule for b in found] == rules
     assert {b.node for b in found} == {"controller-1"}
+
+
+def test_a_log_whose_oldest_segments_retention_deleted_verifies_and_one_cut_within_a_segment_does_not(
+    tmp_path: Path,
+) -> None:
+    lines = Stamper("broker-1", "1700000000000.1").stamp([change(Kind.BROKER, n) for n in range(4)], 1)
+    path = write_segment(tmp_path, SegmentName("broker-1", "1700000000000.1", 2), lines[2:])
+    assert verify([tmp_path]) == []
+    path.write_bytes(lines[3] + b"\n")
+    assert [(b.rule, b.message) for b in verify([tmp_path])] == [("sequence-gap", "records 0 to 2 are missing")]
