@@ -97,8 +97,8 @@ def join(
 ) -> tuple[IncarnationLog, list[tuple[str, str]]]:
     """Join the next segment of an incarnation: returns the new log, and (rule, message) of each fault found.
 
-    `retained_from`: the first number that the name of the segment's file states, None if its name states none. Retention
-    deletes whole files from the beginning of a log; what they had is missing, but no fault.
+    `retained_from`: the first number that the name of the segment's file states, None if its name states none.
+    Retention deletes whole files from the beginning of a log; what they had is missing, but no fault.
 
     A segment that arrives late and fills a gap is counted; the gap has been reported, because the files of an
     incarnation are read in order and a gap in them is a loss.
