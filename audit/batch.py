@@ -11,7 +11,7 @@ import msgspec
 import pyarrow
 from pyspark.sql import DataFrame
 
-from audit.bucket import Place, concatenated, check_bucket
+from audit.bucket import Place, check_bucket, concatenated
 from audit.cluster_state import check_cluster
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream

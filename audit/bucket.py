@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 import msgspec
 import pyarrow
 
+from audit.applied_states import WAITING, Applied, Waiting, applied_of, check_applied, reduce_taken, taken_of, wait
 from audit.columns import RECORDS
 from audit.findings import Finding
-from audit.leader_claims import claims_of, check_claims, reduce_claims
+from audit.leader_claims import check_claims, claims_of, reduce_claims
 from audit.node_views import check_views, reduce_views
 from audit.output_folder import BucketResult, BucketState, OutputFolder
 from audit.partition_states import check_states, reduce_states, states_of
@@ -35,6 +36,8 @@ _REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "states": reduce_states,
     "claims": reduce_claims,
     "views": reduce_views,
+    "applied": reduce_states,
+    "taken": reduce_taken,
 }
 
 
@@ -51,23 +54,29 @@ def check_bucket(output: OutputFolder, place: Place, state: BucketState, rows: p
     subjects = Subjects(rows)
     states, claims = states_of(rows), claims_of(rows)
     views = check_views(runs["views"], rows, subjects)
+    new = Applied(states, applied_of(rows), taken_of(rows))
     findings = [
         *check_records(rows, subjects),
         *check_states(runs["states"], states, subjects),
         *check_claims(runs["claims"], claims, subjects),
+        *check_applied(runs["states"], runs["applied"], new, subjects),
         *views.findings,
     ]
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
-    new = {"states": states, "claims": claims, "views": views.views}
+    tables = {"states": states, "claims": claims, "views": views.views, "applied": new.applied, "taken": new.taken}
     kept = {}
-    for name, added in new.items():
+    for name, added in tables.items():
         stored = state.runs.get(name, ())
         count = len(stored) - merge_plan([run.rows for run in stored], added.num_rows)
         if added.num_rows:
             table = _joined(name, runs[name][count:], added)
             stored = (*stored[:count], output.write_run(place.bucket, name, place.batch, table))
         kept[name] = stored
+    before = Waiting(*(_whole(output, state, name) for name in Waiting._fields))
+    waiting = wait(runs["states"], runs["taken"], new, before, subjects)
+    for name, rows_waiting in zip(Waiting._fields, waiting, strict=True):
+        kept[name] = (output.write_run(place.bucket, name, place.batch, rows_waiting),)
     return BucketResult(place.bucket, BucketState(kept), controllers=controllers_named(rows))
 
 
@@ -81,6 +90,11 @@ def write_findings(output: OutputFolder, place: Place, findings: list[Finding]) 
     if findings:
         rows = pyarrow.Table.from_pylist([msgspec.to_builtins(finding) for finding in findings], FINDINGS)
         output.write_rows(FINDINGS_TABLE, rows, place.batch, place.bucket)
+
+
+def _whole(output: OutputFolder, state: BucketState, name: str) -> pyarrow.Table:
+    """A table that each batch writes anew."""
+    return pyarrow.concat_tables([WAITING.empty_table(), *(run.rows for run in output.runs(state.runs.get(name, ())))])
 
 
 def _joined(name: str, runs: Sequence[Run], added: pyarrow.Table) -> pyarrow.Table:
