@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 import pyarrow
 
+from audit.applied_states import WAITING, Applied, Waiting, applied_of, check_applied, reduce_taken, taken_of, wait
 from audit.columns import RECORDS
 from audit.findings import Finding
 from audit.leader_claims import check_claims, claims_of, reduce_claims
@@ -35,6 +36,8 @@ REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "states": reduce_states,
     "claims": reduce_claims,
     "views": reduce_views,
+    "applied": reduce_states,
+    "taken": reduce_taken,
 }
 """The runs of a bucket, and how each joins the rows that belong together."""
 
@@ -47,24 +50,28 @@ class Place(NamedTuple):
 
 
 class CheckedPartitions(NamedTuple):
-    """What the rules found, and by run what the rows add to it."""
+    """What the rules found, by run what the rows add to it, and what waits now."""
 
     findings: list[Finding]
     added: dict[str, pyarrow.Table]
+    waiting: Waiting
 
 
-def check_partitions(runs: Mapping[str, Sequence[Run]], rows: pyarrow.Table) -> CheckedPartitions:
+def check_partitions(runs: Mapping[str, Sequence[Run]], waiting: Waiting, rows: pyarrow.Table) -> CheckedPartitions:
     """Judge the records of partitions in one bucket against what its runs hold of earlier ones."""
     subjects = Subjects(rows)
-    states, claims = states_of(rows), claims_of(rows)
+    claims = claims_of(rows)
+    new = Applied(states_of(rows), applied_of(rows), taken_of(rows))
     views = check_views(runs["views"], rows, subjects)
     findings = [
         *check_records(rows, subjects),
-        *check_states(runs["states"], states, subjects),
+        *check_states(runs["states"], new.written, subjects),
         *check_claims(runs["claims"], claims, subjects),
+        *check_applied(runs["states"], runs["applied"], new, subjects),
         *views.findings,
     ]
-    return CheckedPartitions(findings, {"states": states, "claims": claims, "views": views.views})
+    added = {"states": new.written, "claims": claims, "views": views.views, "applied": new.applied, "taken": new.taken}
+    return CheckedPartitions(findings, added, wait(runs["states"], runs["taken"], new, waiting, subjects))
 
 
 def joined_runs(name: str, runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
@@ -79,13 +86,16 @@ def check_bucket(output: OutputFolder, place: Place, state: BucketState, rows: p
     """Judge the records of partitions in one bucket, write its tables, and return its new state."""
     stored = {name: state.runs.get(name, ()) for name in REDUCE}
     runs = {name: output.runs(of) for name, of in stored.items()}
-    findings, added = check_partitions(runs, rows)
+    waiting = Waiting(*(_whole(output, state, name) for name in Waiting._fields))
+    findings, added, waiting = check_partitions(runs, waiting, rows)
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     for name, table in added.items():
         if table.num_rows:
             kept, run = joined_runs(name, runs[name], table)
             stored[name] = (*stored[name][:kept], output.write_run(place.bucket, name, place.batch, run))
+    for name, whole in zip(Waiting._fields, waiting, strict=True):
+        stored[name] = (output.write_run(place.bucket, name, place.batch, whole),)
     return BucketResult(place.bucket, BucketState(stored), controllers=controllers_named(rows))
 
 
@@ -99,6 +109,11 @@ def write_findings(output: OutputFolder, place: Place, findings: list[Finding]) 
     if findings:
         rows = pyarrow.Table.from_pylist([msgspec.to_builtins(finding) for finding in findings], FINDINGS)
         output.write_rows(FINDINGS_TABLE, rows, place.batch, place.bucket)
+
+
+def _whole(output: OutputFolder, state: BucketState, name: str) -> pyarrow.Table:
+    """A table that each batch writes anew."""
+    return pyarrow.concat_tables([WAITING.empty_table(), *(run.rows for run in output.runs(state.runs.get(name, ())))])
 
 
 def concatenated(streams: list[pyarrow.Table]) -> pyarrow.Table:

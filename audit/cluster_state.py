@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from audit.bucket import RECORDS_TABLE, Place, controllers_named, write_findings
 from audit.findings import Finding
+from audit.incarnations import Span, findings_of_span, joined
 from audit.output_folder import BucketResult, BucketState, OutputFolder
 from audit.source import QuarantinedLine, ReadRange
 from state_log.chain import IncarnationLog, join
@@ -35,8 +36,18 @@ class ClusterState(Struct):
     """By node/incarnation."""
     active: dict[int, list[str]] = field(default_factory=dict)
     """Controller epoch -> the records of controllers that became active in it."""
+    spans: dict[str, Span] = field(default_factory=dict)
+    """By node/incarnation."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
+
+    @property
+    def last_at_ms(self) -> dict[str, int]:
+        """The time of the last record of each node."""
+        found: dict[str, int] = {}
+        for span in self.spans.values():
+            found[span.node] = max(span.last_at_ms, found.get(span.node, span.last_at_ms))
+        return found
 
 
 def check_cluster(
@@ -44,7 +55,7 @@ def check_cluster(
 ) -> BucketResult:
     """Judge the records that are of no partition and the chains of all lines; return the new state."""
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
-    findings = [*_chains(known, read), *_controllers(known, rows)]
+    findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows)]
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     lines = [line for part in read for line in part.lines]
@@ -74,6 +85,18 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
         known.incarnations[name] = log
         reference = f"{name}/{segment.first_seq}"
         found += [Finding(rule, f"record {reference}", f"{reference}: {m}", (reference,)) for rule, m in wrong]
+    return found
+
+
+def _spans(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
+    found = []
+    for part in sorted(read, key=lambda part: part.file):
+        for span in part.spans:
+            name = f"{span.node}/{span.incarnation}"
+            before = known.spans.get(name)
+            known.spans[name] = now = joined(before, span)
+            known_before = [] if before is None else findings_of_span(before)
+            found += [finding for finding in findings_of_span(now) if finding not in known_before]
     return found
 
 

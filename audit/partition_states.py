@@ -46,28 +46,42 @@ as current; the reference is that of the first record by time, node, incarnation
 """
 
 
-def states_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The states that these records name, as STATES, reduced."""
-    columns = {name: longs(rows[name]) for name in ("leader", "leader_epoch", "partition_epoch", "controller_epoch")}
-    chosen = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS])
-    chosen &= numpy.asarray(rows["isr"].is_valid().combine_chunks().to_numpy(zero_copy_only=False), bool)
-    for column in columns.values():
-        chosen &= column != ABSENT
-    part = rows.filter(pyarrow.array(chosen))
-    isr = BrokerLists(part["isr"])
-    leader, leader_epoch = longs(part["leader"]), longs(part["leader_epoch"])
+class Contents(NamedTuple):
+    """Which records have all of a state, and a hash of leader, leader epoch and the members of the ISR."""
+
+    present: Flags
+    content: Keys
+
+
+def contents(rows: pyarrow.Table) -> Contents:
+    """Of each record of a partition."""
+    leader, leader_epoch = longs(rows["leader"]), longs(rows["leader_epoch"])
+    isr = BrokerLists(rows["isr"])
+    present = isr.present & (leader != ABSENT) & (leader_epoch != ABSENT) & (keys(rows["key"]) != 0)
+    present &= longs(rows["partition_epoch"]) != ABSENT
     content = mixed(mixed(leader.astype(numpy.uint64)) + leader_epoch.astype(numpy.uint64)) + isr.set_hashes()
-    found = pyarrow.table(
+    return Contents(present, content)
+
+
+def states_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """The states that controllers name in these records, as STATES, reduced."""
+    chosen = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS]) & contents(rows).present
+    chosen &= longs(rows["controller_epoch"]) != ABSENT
+    return reduce_states(state_rows(rows.filter(pyarrow.array(chosen))))
+
+
+def state_rows(rows: pyarrow.Table) -> pyarrow.Table:
+    """Records that have all of a state, as STATES."""
+    return pyarrow.table(
         [
-            part["key"],
-            part["partition_epoch"].cast(pyarrow.int64()),
-            pyarrow.array(content),
-            *(part[name] for name in ("leader_epoch", "leader", "isr", "controller_epoch", "controller_epoch")),
-            *(part[name] for name in ("at_ms", "node", "incarnation", "seq")),
+            rows["key"],
+            rows["partition_epoch"].cast(pyarrow.int64()),
+            pyarrow.array(contents(rows).content),
+            *(rows[name] for name in ("leader_epoch", "leader", "isr", "controller_epoch", "controller_epoch")),
+            *(rows[name] for name in ("at_ms", "node", "incarnation", "seq")),
         ],
         schema=STATES,
     )
-    return reduce_states(found)
 
 
 def reduce_states(rows: pyarrow.Table) -> pyarrow.Table:

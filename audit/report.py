@@ -12,6 +12,8 @@ from msgspec import Struct
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
 from audit.findings import FOUND
+from audit.incarnations import overlaps
+from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
 from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.record import LoggedStateChange
@@ -53,8 +55,12 @@ def read_result(output: Path, expected_nodes: Sequence[str] = ()) -> AuditResult
     folder = OutputFolder(output)
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
-    findings = Counter(finding["rule"] for finding in findings_of(folder))
-    gaps = tuple(_gaps(folder, commit, state, expected_nodes))
+    findings = Counter(finding["rule"] for finding in all_findings(folder))
+    unknown = open_conditions(folder, commit, state).unknown
+    gaps = (
+        *_gaps(folder, commit, state, expected_nodes),
+        *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
+    )
     return AuditResult(
         verdict=FINDINGS if findings else INCOMPLETE if gaps else CLEAN,
         records=0 if commit is None else commit.records,
@@ -78,10 +84,18 @@ def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
     return [latest[name] for name in sorted(latest) if latest[name]["status"] == FOUND]
 
 
+def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
+    """Those of the table, and those that hold at the end of what was read."""
+    commit = folder.last_commit()
+    state = cluster_state(folder, commit)
+    open_ones = [*open_conditions(folder, commit, state).findings, *overlaps(list(state.spans.values()))]
+    return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
+
+
 def read_findings(output: Path, limit: int) -> list[dict[str, Any]]:
     """The first findings; `causes` says what led to each of their records."""
     folder = OutputFolder(output)
-    findings = findings_of(folder)[:limit]
+    findings = all_findings(folder)[:limit]
     origins = _origins(folder, findings)
     for finding in findings:
         finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]

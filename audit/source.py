@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTr
 from pyspark.sql.types import StructType
 
 from audit.columns import RECORDS, decode_block, to_columns
+from audit.incarnations import Span, joined, spans_of
 from audit.log_files import LogFiles, Position, Range, advance, ends, ranges
 from audit.schema import SOURCE
 from audit.vectors import keys
@@ -61,6 +62,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     records: int
     quarantined: int
     segments: tuple[ChainSegment, ...]
+    spans: tuple[Span, ...]
     lines: tuple[QuarantinedLine, ...]
 
     @property
@@ -150,7 +152,9 @@ def read_ranges(wanted: Sequence[Range], buckets: int) -> Iterator[pyarrow.Recor
     for part in wanted:
         summary = RangeSummary(part)
         for block in summary.blocks():
-            for bucket, rows in enumerate(split(to_columns(block), buckets)):
+            columns = to_columns(block)
+            summary.add_spans(columns)
+            for bucket, rows in enumerate(split(columns, buckets)):
                 if rows.num_rows:
                     parts[bucket].append(rows)
         yield _row(buckets, LINES_ROW, _encode(summary.result()))
@@ -192,6 +196,7 @@ class RangeSummary:
         self._range = part
         self._records = self._quarantined = 0
         self._segments: list[ChainSegment] = []
+        self._spans: list[Span] = []
         self._lines: list[QuarantinedLine] = []
 
     def blocks(self) -> Iterator[list[LoggedStateChange]]:
@@ -206,6 +211,15 @@ class RangeSummary:
             self._records += len(records)
             yield records
 
+    def add_spans(self, rows: pyarrow.RecordBatch) -> None:
+        """Add what these records, the next ones, show in their order."""
+        for span in spans_of(rows):
+            last = self._spans[-1] if self._spans else None
+            if last is not None and (last.node, last.incarnation) == (span.node, span.incarnation):
+                self._spans[-1] = joined(last, span)
+            else:
+                self._spans.append(span)
+
     def result(self) -> ReadRange:
         return ReadRange(
             self._range.log,
@@ -214,6 +228,7 @@ class RangeSummary:
             self._records,
             self._quarantined,
             tuple(self._segments),
+            tuple(self._spans),
             tuple(self._lines),
         )
 

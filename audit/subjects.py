@@ -35,3 +35,11 @@ class Subjects:
             partition=partition,
             at_ms=violation.at_ms,
         )
+
+    def named(self, states: pyarrow.Table) -> pyarrow.Table:
+        """The rows of a table with a `key`, with the names of their partitions."""
+        found, first = numpy.unique(keys(self._rows["key"]), return_index=True)
+        rows = self._rows.take(pyarrow.array(first[numpy.searchsorted(found, keys(states["key"]))]))
+        for name, kind in (("topic", pyarrow.string()), ("topic_id", pyarrow.string()), ("partition", pyarrow.int32())):
+            states = states.append_column(name, rows[name].cast(kind))
+        return states

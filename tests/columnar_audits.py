@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow
 
+from audit.applied_states import WAITING, Waiting
 from audit.bucket import REDUCE, check_partitions, concatenated, joined_runs
 from audit.columns import to_columns
 from audit.findings import FOUND, Finding
@@ -17,15 +18,16 @@ def table_of(records: Sequence[LoggedStateChange]) -> pyarrow.Table:
 
 
 class ColumnarAudit:
-    """One bucket that has all partitions. `findings`: those that stand, by name."""
+    """One bucket that has all partitions. `findings`: those that stand, by name; `waiting`: what is undecided."""
 
     def __init__(self) -> None:
         self.runs: dict[str, list[Run]] = {name: [] for name in REDUCE}
         self.findings: dict[tuple[str, str], Finding] = {}
+        self.waiting = Waiting(WAITING.empty_table(), WAITING.empty_table())
 
     def check(self, records: Sequence[LoggedStateChange]) -> list[Finding]:
         """Judge a batch; returns what it has changed."""
-        found, added = check_partitions(self.runs, table_of(records))
+        found, added, self.waiting = check_partitions(self.runs, self.waiting, table_of(records))
         for name, table in added.items():
             if table.num_rows:
                 kept, run = joined_runs(name, self.runs[name], table)

@@ -1,0 +1,169 @@
+"""What agents applied, compared with what controllers wrote: a role follows from a state that a controller wrote.
+
+A role that arrives before its state waits in a table, and so does a leadership that its leader has not yet taken. What
+waits at the end is reported by `audit.open_conditions`: only then is it known whether the rest of a log is missing.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy
+import pyarrow
+import pyarrow.compute
+
+from audit.findings import Finding, Violation, changes
+from audit.partition_states import STATES, contents, reduce_states, state_rows
+from audit.sorted_runs import NOTHING, Run, gather, neighbours
+from audit.subjects import Subjects
+from audit.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs
+from state_log.record import Kind
+
+AGENT_DISAGREES: Final = "agent-disagrees-with-controller"
+_NAMES: Final = ("topic", "topic_id", "partition")
+WAITING: Final = pyarrow.schema(
+    [*STATES, ("topic", pyarrow.string()), ("topic_id", pyarrow.string()), ("partition", pyarrow.int32())]
+)
+"""States with the names of their partitions."""
+TAKEN: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
+"""Leader epochs (`sub`) in which the leader has recorded its role."""
+
+
+class Applied(NamedTuple):
+    """What a batch says: states that controllers wrote and that agents applied, leader epochs that leaders took up."""
+
+    written: pyarrow.Table
+    applied: pyarrow.Table
+    taken: pyarrow.Table
+
+
+class Waiting(NamedTuple):
+    """As WAITING: applied states that nobody has written, and the newest leaderships that nobody has taken."""
+
+    unwritten: pyarrow.Table
+    untaken: pyarrow.Table
+
+
+def applied_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """The states that agents applied by these records, as STATES, reduced."""
+    return reduce_states(state_rows(rows.filter(pyarrow.array(_are_roles(rows) & contents(rows).present))))
+
+
+def taken_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """The leader epochs that their leaders took up, as TAKEN, reduced."""
+    leader, broker = longs(rows["leader"]), longs(rows["broker"])
+    own = _are_roles(rows) & is_one_of(rows["to_state"], ["leader"]) & (leader == broker) & (broker >= 0)
+    own &= longs(rows["leader_epoch"]) != ABSENT
+    return reduce_taken(
+        pyarrow.table([rows["key"], rows["leader_epoch"].cast(pyarrow.int64())], schema=TAKEN).filter(
+            pyarrow.array(own)
+        )
+    )
+
+
+def reduce_taken(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sorted by key and leader epoch, each once."""
+    key, sub = keys(rows["key"]), longs(rows["sub"])
+    order = numpy.lexsort((sub, key))
+    return rows.take(order[group_starts(key[order], sub[order])])
+
+
+def check_applied(written: Sequence[Run], applied: Sequence[Run], new: Applied, subjects: Subjects) -> list[Finding]:
+    """What the new states, with those of the runs, change about contradictions of agents and controllers."""
+    touched = _epochs(new.written, new.applied)
+    if not len(touched.key):
+        return []
+    empty = STATES.empty_table()
+    known, known_applied = (gather(runs, touched.key, touched.sub, empty) for runs in (written, applied))
+    before = _contradictions(known, known_applied, subjects)
+    written_now, applied_now = ((known, new.written), (known_applied, new.applied))
+    now = _contradictions(pyarrow.concat_tables(written_now), pyarrow.concat_tables(applied_now), subjects)
+    return changes({f.name: f for f in before}, {f.name: f for f in now})
+
+
+def wait(runs: Sequence[Run], taken: Sequence[Run], new: Applied, waiting: Waiting, subjects: Subjects) -> Waiting:
+    """What waits after a batch. `runs`: states that controllers wrote; `taken`: as TAKEN."""
+    unwritten = pyarrow.concat_tables([waiting.unwritten, subjects.named(new.applied)]).unify_dictionaries()
+    found = _present([*runs, Run(new.written)], keys(unwritten["key"]), longs(unwritten["sub"]))
+    # A state that arrives late is not the newest: the leadership has passed on since.
+    is_newest = neighbours(runs, keys(new.written["key"]), longs(new.written["sub"]))[1] == NOTHING
+    newest = subjects.named(new.written.filter(pyarrow.array(is_newest)))
+    untaken = _newest(pyarrow.concat_tables([waiting.untaken, newest]).unify_dictionaries())
+    done = _present([*taken, Run(new.taken)], keys(untaken["key"]), longs(untaken["leader_epoch"]))
+    return Waiting(
+        unwritten.filter(pyarrow.array(~found)),
+        untaken.filter(pyarrow.array(~done | (longs(untaken["leader"]) < 0))),
+    )
+
+
+def _are_roles(rows: pyarrow.Table) -> Flags:
+    return is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["leader", "follower"])
+
+
+class _Epochs(NamedTuple):
+    key: Keys
+    sub: Longs
+
+
+def _epochs(*tables: pyarrow.Table) -> _Epochs:
+    """Each (key, partition epoch) of these tables once, sorted."""
+    key = numpy.concatenate([keys(table["key"]) for table in tables])
+    sub = numpy.concatenate([longs(table["sub"]) for table in tables])
+    order = numpy.lexsort((sub, key))
+    key, sub = key[order], sub[order]
+    starts = group_starts(key, sub)
+    return _Epochs(key[starts], sub[starts])
+
+
+def _present(runs: Sequence[Run], key: Keys, sub: Longs) -> Flags:
+    found = numpy.zeros(len(key), bool)
+    for run in runs:
+        bounds = run.find(key, sub)
+        found |= bounds.first < bounds.end
+    return found
+
+
+def _newest(states: pyarrow.Table) -> pyarrow.Table:
+    """The state of the highest partition epoch of each partition."""
+    key, sub = keys(states["key"]), longs(states["sub"])
+    order = numpy.lexsort((sub, key))
+    starts = group_starts(key[order])
+    return states.take(order[numpy.append(starts[1:], len(order))[: len(starts)] - 1])
+
+
+def _contradictions(written: pyarrow.Table, applied: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
+    """Applied contents that differ from all that controllers wrote at the same partition epoch."""
+    written, applied = reduce_states(written), reduce_states(applied)
+    first = Run(written)
+    known = first.find(keys(applied["key"]), longs(applied["sub"]))
+    content = Run(_by_content(written)).find(*_content_keys(applied))
+    other = (known.first < known.end) & (content.first == content.end)
+    for row in numpy.flatnonzero(other).tolist():
+        found = applied.slice(row, 1).to_pylist()[0]
+        state = written.slice(int(known.first[row]), 1).to_pylist()[0]
+        message = (
+            f"{found['node']} applied partition epoch {found['sub']} as {_describe(found)}; "
+            f"a controller wrote it as {_describe(state)}"
+        )
+        subject = f"partition-epoch {found['sub']} content {found['content']:016x}"
+        records = (_reference(state), _reference(found))
+        violation = Violation(AGENT_DISAGREES, found["key"], subject, message, records, found["at_ms"])
+        yield subjects.finding(violation)
+
+
+def _content_keys(states: pyarrow.Table) -> tuple[Keys, Longs]:
+    """Keys in which the content takes part."""
+    return keys(states["key"]) ^ keys(states["content"]), longs(states["sub"])
+
+
+def _by_content(states: pyarrow.Table) -> pyarrow.Table:
+    key, sub = _content_keys(states)
+    order = numpy.lexsort((sub, key))
+    return pyarrow.table({"key": key[order], "sub": sub[order]})
+
+
+def _describe(row: dict[str, object]) -> str:
+    return f"leader {row['leader']}, leader epoch {row['leader_epoch']}, ISR {row['isr']}"
+
+
+def _reference(row: dict[str, object]) -> str:
+    return f"{row['node']}/{row['incarnation']}/{row['seq']}"
