@@ -50,7 +50,7 @@ def check_views(runs: Sequence[Run], rows: pyarrow.Table, subjects: Subjects) ->
     starts = group_starts(key, who)
     # The view so far stands before the records of its group, so that each is compared with the one before it.
     known = _latest(gather(runs, key[starts], who[starts], VIEWS.empty_table()))
-    resets = is_one_of(part["kind"], [Kind.ROLE.value]) & is_one_of(part["to_state"], ["deleted"])
+    resets = _are_deletions(part)
     findings: list[Finding] = []
     views: dict[str, Longs] = {}
     for name, rule in zip(_SHOWN, _RULES, strict=True):
@@ -83,7 +83,7 @@ def _latest(rows: pyarrow.Table) -> pyarrow.Table:
 def _chosen(rows: pyarrow.Table) -> pyarrow.Table:
     """An agent writes truncations in batches, possibly after it has received a newer epoch."""
     chosen = (longs(rows["leader_epoch"]) >= 0) & ~is_one_of(rows["kind"], [Kind.TRUNCATION.value])
-    chosen |= is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["deleted"])
+    chosen |= _are_deletions(rows)
     return rows.filter(pyarrow.array(chosen & (keys(rows["key"]) != 0)))
 
 
@@ -92,7 +92,11 @@ def _shown(rows: pyarrow.Table, name: str) -> Longs:
     if name == "controller_epoch":
         # Agents receive states written by earlier controllers, so only a controller's own epochs are compared.
         shown = numpy.where(is_one_of(rows["kind"], [k.value for k in WRITTEN_BY_CONTROLLERS]), shown, ABSENT)
-    return numpy.where(is_one_of(rows["to_state"], ["deleted"]), ABSENT, shown)
+    return numpy.where(_are_deletions(rows), ABSENT, shown)
+
+
+def _are_deletions(rows: pyarrow.Table) -> Flags:
+    return is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["deleted"])
 
 
 def _incarnations(rows: pyarrow.Table) -> Longs:

@@ -21,7 +21,7 @@ from cluster.state_machines import PartitionState
 from state_log.record import Kind, LoggedStateChange
 
 HISTORY_LIMIT: Final = 256
-"""Number of partition epochs, and of leader epochs, kept per partition for comparison."""
+"""Number of partition epochs, of leader epochs, and of incarnations of nodes, kept per partition for comparison."""
 INCARNATIONS_LIMIT: Final = 8
 """Number of successive topics of the same name that are kept apart."""
 
@@ -69,24 +69,21 @@ class LeaderClaim(Struct, frozen=True, array_like=True):
     record: str
 
 
-class NodeEpochs(Struct, frozen=True, array_like=True):
-    """The highest epochs recorded by one incarnation of a node."""
+class Shown(Struct, frozen=True, array_like=True):
+    """An epoch, and the record that shows it."""
 
-    incarnation: str
-    leader_epoch: int
-    partition_epoch: int
-    controller_epoch: int
+    epoch: int
     record: str
 
 
 class TopicIncarnation(Struct):
     """The partition in one topic incarnation: `states` by partition epoch, `claims` by leader
-    epoch, `views` by node.
+    epoch; `views` by incarnation of a node: what it has shown last of each epoch, by the epoch's name.
     """
 
     states: list[State] = field(default_factory=list)
     claims: dict[int, list[LeaderClaim]] = field(default_factory=dict)
-    views: dict[str, NodeEpochs] = field(default_factory=dict)
+    views: dict[str, dict[str, Shown]] = field(default_factory=dict)
     forgotten_partition_epoch: int = NO_EPOCH
     forgotten_leader_epoch: int = NO_EPOCH
 
@@ -234,40 +231,33 @@ def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> It
 
 
 def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[Violation]:
-    """Epochs recorded by one incarnation of a node never decrease (P17)."""
+    """Each epoch that an incarnation of a node records is at least the one that it recorded before (P17)."""
     if record.kind is Kind.TRUNCATION:
         # An agent writes these in batches, possibly after it has received a newer epoch.
         return
-    seen = topic_incarnation.views.get(record.node)
+    views, incarnation = topic_incarnation.views, f"{record.node}/{record.incarnation}"
     if record.kind is Kind.ROLE and record.to_state == "deleted":
-        topic_incarnation.views.pop(record.node, None)
+        views.pop(incarnation, None)
         return
-    if record.leader_epoch is None or record.leader_epoch < 0 or (seen and record.incarnation < seen.incarnation):
+    if record.leader_epoch is None or record.leader_epoch < 0:
         return
-    if seen is None or seen.incarnation != record.incarnation:
-        seen = NodeEpochs(record.incarnation, NO_EPOCH, NO_EPOCH, NO_EPOCH, record.reference)
+    view = views.setdefault(incarnation, {})
     # Agents receive states written by earlier controllers, so only a controller's own epochs are compared.
     writer_epoch = record.controller_epoch if record.kind in WRITTEN_BY_CONTROLLERS else None
-    now = replace(
-        seen,
-        leader_epoch=max(record.leader_epoch, seen.leader_epoch),
-        partition_epoch=max(_or_no_epoch(record.partition_epoch), seen.partition_epoch),
-        controller_epoch=max(_or_no_epoch(writer_epoch), seen.controller_epoch),
-        record=record.reference,
-    )
-    topic_incarnation.views[record.node] = now
-    for rule, name, shown, before in (
-        (LEADER_EPOCH_NEVER_BACK, "leader epoch", record.leader_epoch, seen.leader_epoch),
-        (PARTITION_EPOCH_NEVER_BACK, "partition epoch", record.partition_epoch, seen.partition_epoch),
-        (CONTROLLER_EPOCH_NEVER_BACK, "controller epoch", writer_epoch, seen.controller_epoch),
+    for rule, name, epoch in (
+        (LEADER_EPOCH_NEVER_BACK, "leader epoch", record.leader_epoch),
+        (PARTITION_EPOCH_NEVER_BACK, "partition epoch", record.partition_epoch),
+        (CONTROLLER_EPOCH_NEVER_BACK, "controller epoch", writer_epoch),
     ):
-        if shown is not None and shown < before:
-            message = f"{record.node} showed {name} {shown} after {before}"
-            yield Violation(rule, message, (seen.record, record.reference))
-
-
-def _or_no_epoch(epoch: int | None) -> int:
-    return NO_EPOCH if epoch is None else epoch
+        if epoch is None:
+            continue
+        before = view.get(name)
+        if before is not None and epoch < before.epoch:
+            message = f"{record.node} showed {name} {epoch} after {before.epoch}"
+            yield Violation(rule, message, (before.record, record.reference))
+        view[name] = Shown(epoch, record.reference)
+    if len(views) > HISTORY_LIMIT:
+        del views[next(iter(views))]
 
 
 def _describe(state: State) -> str:

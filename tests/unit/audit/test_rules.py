@@ -1,0 +1,202 @@
+"""The rules over columns: their findings are those of the row-by-row checker, and depend on the records alone."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from audit.applied_states import WAITING, Waiting
+from audit.findings import Finding
+from simulator.record_checker import check_all
+from state_log.histories import WRITTEN_BY_CONTROLLERS
+from state_log.invariants import RECORD_RULES, check_record
+from state_log.record import Kind, LoggedStateChange, by_partition
+from tests.columnar_audits import ColumnarAudit, audit_batches
+from tests.state_change_histories import draw, shuffled, stamped
+
+SEEDS = st.integers(0, 2**32)
+Streams = list[list[LoggedStateChange]]
+Name = tuple[str, str, int]
+"""Rule, what it is about, partition."""
+PAIR_RULES = {"leader-epoch-never-back", "leader-epoch-by-one", "controller-epoch-never-back", "leader-from-isr"}
+
+
+def contradicted(record: LoggedStateChange, random: Random) -> LoggedStateChange:
+    """The record with one of its facts changed."""
+    if record.leader_epoch is None:
+        return record
+    step = random.choice([-2, -1, 1, 3])
+    epochs = {
+        "leader_epoch": max(0, record.leader_epoch + step),
+        "partition_epoch": max(0, (record.partition_epoch or 0) + step),
+        "controller_epoch": max(1, (record.controller_epoch or 1) + random.choice([-1, 1])),
+    }
+    lists = {"leader": random.choice([1, 2, 3, -1]), "isr": tuple(random.sample([1, 2, 3], random.randrange(1, 3)))}
+    changed = epochs | lists
+    name = random.choice(list(changed))
+    return replace(record, **{name: changed[name]})
+
+
+def histories(seed: int) -> tuple[Streams, Random]:
+    """The records of each incarnation, a few of them contradicting others."""
+    random = Random(seed)
+    cluster = draw(seed, steps=random.randrange(5, 80), partitions=random.randrange(1, 4))
+    streams = [stream for stream in stamped(cluster.logs) if stream]
+    for stream in streams:
+        for _ in range(random.randrange(3)):
+            at = random.randrange(len(stream))
+            stream[at] = contradicted(stream[at], random)
+    return streams, random
+
+
+def in_batches(records: Sequence[LoggedStateChange], random: Random) -> list[Sequence[LoggedStateChange]]:
+    cuts = sorted(random.randrange(len(records) + 1) for _ in range(random.randrange(1, 12)))
+    return [records[first:end] for first, end in pairwise([0, *cuts, len(records)])]
+
+
+def everything(streams: Streams) -> list[LoggedStateChange]:
+    return [record for stream in streams for record in stream]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_a_correct_history_has_no_findings(seed: int) -> None:
+    random = Random(seed)
+    streams = stamped(draw(seed, steps=random.randrange(5, 80), partitions=random.randrange(1, 4)).logs)
+    assert audit_batches([everything(streams)]) == {}
+    assert audit_batches(in_batches(shuffled(streams, random), random)) == {}
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
+def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incarnations(seed: int) -> None:
+    streams, random = histories(seed)
+    whole, parts = ColumnarAudit(), ColumnarAudit()
+    whole.check(everything(streams))
+    for batch in in_batches(shuffled(streams, random), random):
+        parts.check(batch)
+    assert parts.findings == whole.findings
+    assert waiting(parts, "unwritten") == waiting(whole, "unwritten")
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_what_waits_at_the_end_does_not_depend_on_batches(seed: int) -> None:
+    random = Random(seed)
+    streams = stamped(draw(seed, steps=random.randrange(5, 80), partitions=2).logs)
+    whole, parts = ColumnarAudit(), ColumnarAudit()
+    whole.check(everything(streams))
+    for batch in in_batches(shuffled(streams, random), random):
+        parts.check(batch)
+    for table in Waiting._fields:
+        assert waiting(parts, table) == waiting(whole, table)
+
+
+def waiting(audit: ColumnarAudit, table: str) -> list[str]:
+    rows = getattr(audit.waiting, table)
+    assert rows.schema.names == WAITING.names
+    return sorted({str((row["key"], row["sub"], row["content"])) for row in rows.to_pylist()})
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_a_batch_that_is_judged_again_changes_nothing(seed: int) -> None:
+    streams, _ = histories(seed)
+    audit = ColumnarAudit()
+    audit.check(everything(streams))
+    before = dict(audit.findings)
+    changed = [f for f in audit.check(everything(streams)) if f.name not in before or before[f.name] != f]
+    assert [f.rule for f in changed if not f.rule.endswith("never-back")] == []
+
+
+def by_checker(streams: Streams) -> set[Name]:
+    """What the row-by-row checker finds about partitions, where each rule has its records in its own order."""
+    records = everything(streams)
+    by_place = sorted(records, key=lambda r: (r.at_ms, r.node, r.incarnation, r.seq))
+    parts = [part for record in by_place for _, part in by_partition(record)]
+    of_controllers = [part for part in parts if part.kind in WRITTEN_BY_CONTROLLERS]
+    by_epoch = sorted(of_controllers, key=lambda part: -1 if part.partition_epoch is None else part.partition_epoch)
+    found = set()
+    for finding in check_all(by_epoch):
+        if finding.rule in PAIR_RULES and " showed " not in finding.message:
+            epochs = [known_epoch(parts, reference, finding.partition) for reference in finding.records]
+            found.add((finding.rule, f"partition-epoch {max(epochs)}", finding.partition or 0))
+        if finding.rule == "one-state-per-partition-epoch":
+            found.add((finding.rule, f"partition-epoch {finding.message.split()[2]}", finding.partition or 0))
+    for finding in check_all(records):
+        if finding.rule == "one-leader-per-epoch":
+            found.add((finding.rule, f"leader-epoch {finding.message.split()[2]}", finding.partition or 0))
+        if " showed " in finding.message or finding.rule in RECORD_RULES:
+            found.add((finding.rule, f"record {finding.records[-1]}", finding.partition or 0))
+    return found
+
+
+def known_epoch(parts: Iterable[LoggedStateChange], reference: str, partition: int | None) -> int:
+    (epoch,) = {p.partition_epoch for p in parts if p.reference == reference and p.partition == partition}
+    assert epoch is not None
+    return epoch
+
+
+def by_columns(findings: Iterable[Finding]) -> set[Name]:
+    return {
+        (finding.rule, finding.subject.partition(" ")[2], finding.partition or 0)
+        for finding in findings
+        if finding.rule != "agent-disagrees-with-controller"
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
+def test_rules_over_columns_find_what_the_row_by_row_checker_finds(seed: int) -> None:
+    streams, _ = histories(seed)
+    assert by_columns(audit_batches([everything(streams)]).values()) == by_checker(streams)
+
+
+STRANGE = [
+    *(("isr", value) for value in ((), (1, 1), (9,), None)),
+    *(("replicas", value) for value in ((2,), (), None)),
+    *(("leader", value) for value in (None, -1, -2, 9)),
+    *(("from_state", value) for value in ("x", None, "OnlinePartition")),
+    *(("to_state", value) for value in ("OfflinePartition", "OnlineReplica", "deleted", None)),
+    *(("leader_epoch", value) for value in (None, -1)),
+    *(("partition_epoch", value) for value in (None, -1)),
+    *(("kind", kind) for kind in (Kind.ROLE, Kind.TRUNCATION, Kind.PARTITION, Kind.REPLICA, Kind.ISR)),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
+def test_rules_on_single_records_find_what_the_row_by_row_rules_find(seed: int) -> None:
+    streams, random = histories(seed)
+    records = [
+        replace(record, **dict([random.choice(STRANGE)]))
+        if record.partition is not None and random.random() < 0.3
+        else record
+        for record in everything(streams)
+    ]
+    found = audit_batches([records]).values()
+    of_records = {(f.rule, f.message, f.records) for f in found if f.rule in RECORD_RULES}
+    parts = [part for record in records for _, part in by_partition(record)]
+    assert of_records == {(rule, why, (part.reference,)) for part in parts for rule, why in check_record(part)}
+
+
+@pytest.mark.parametrize("count", [300, 3000])
+def test_a_contradiction_of_an_old_epoch_is_found_however_many_came_after(count: int) -> None:
+    cluster = draw(1, steps=0)
+    cluster.step()
+    for _ in range(count):
+        cluster._elect(cluster.partitions[0])
+    (stream,) = (s for s in stamped(cluster.logs) if s and s[0].node.startswith("controller"))
+    audit = ColumnarAudit()
+    for first in range(0, len(stream), 100):
+        audit.check(stream[first : first + 100])
+    assert audit.findings == {}
+    old = next(record for record in stream if record.partition_epoch == 20)
+    assert old.leader is not None
+    other = replace(old, node="controller-9", seq=0, leader=old.leader % 3 + 1)
+    audit.check([other])
+    assert {rule for rule, _ in audit.findings} >= {"one-leader-per-epoch", "one-state-per-partition-epoch"}
