@@ -1,6 +1,7 @@
 """Judges what concerns no partition: chains of lines, controllers, and which nodes there should be."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -16,6 +17,8 @@ from state_log.chain import IncarnationLog, join
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import Kind
 
+OUT_OF_ORDER: Final = "records-out-of-order"
+_NAMED_MAX: Final = 20
 QUARANTINE_TABLE: Final = "quarantine"
 QUARANTINE: Final = pyarrow.schema(
     {
@@ -29,15 +32,27 @@ QUARANTINE: Final = pyarrow.schema(
 )
 
 
+class ChainFaults(Struct):
+    """Faults of one kind in the lines of one incarnation: what the first was, their number, the first records."""
+
+    first: str
+    count: int = 0
+    records: tuple[str, ...] = ()
+
+
 class ClusterState(Struct):
     """What is known of the whole cluster; serialisable."""
 
     incarnations: dict[str, IncarnationLog] = field(default_factory=dict)
     """By node/incarnation."""
+    faults: dict[str, dict[str, ChainFaults]] = field(default_factory=dict)
+    """By node/incarnation and rule."""
     active: dict[int, list[str]] = field(default_factory=dict)
     """Controller epoch -> the records of controllers that became active in it."""
     spans: dict[str, Span] = field(default_factory=dict)
     """By node/incarnation."""
+    malformed: set[str] = field(default_factory=set)
+    """Logs with lines that are no records."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
 
@@ -59,6 +74,7 @@ def check_cluster(
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     lines = [line for part in read for line in part.lines]
+    known.malformed |= {part.log for part in read if part.quarantined}
     if lines:
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
     return BucketResult(
@@ -77,15 +93,33 @@ def decode_state(data: bytes) -> ClusterState:
 
 
 def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
+    """One finding for each incarnation and rule, with the first records of those it names."""
+    changed: set[tuple[str, str]] = set()
+
+    def add(name: str, rule: str, seq: int, message: str) -> None:
+        faults = known.faults.setdefault(name, {}).setdefault(rule, ChainFaults(message))
+        faults.count += 1
+        faults.records = (*faults.records, f"{name}/{seq}")[:_NAMED_MAX]
+        changed.add((name, rule))
+
+    for part in sorted(read, key=lambda part: part.file):
+        for before, segment in pairwise(part.segments):
+            same = (before.node, before.incarnation) == (segment.node, segment.incarnation)
+            if same and segment.first_seq < before.first_seq:
+                message = f"record {segment.first_seq} stands behind record {before.last_seq}"
+                add(f"{segment.node}/{segment.incarnation}", OUT_OF_ORDER, segment.first_seq, message)
     segments = [(segment, part.retained_from) for part in read for segment in part.segments]
-    found = []
     for segment, retained_from in sorted(segments, key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq)):
         name = f"{segment.node}/{segment.incarnation}"
-        log, wrong = join(known.incarnations.get(name, IncarnationLog()), segment, retained_from)
-        known.incarnations[name] = log
-        reference = f"{name}/{segment.first_seq}"
-        found += [Finding(rule, f"record {reference}", f"{reference}: {m}", (reference,)) for rule, m in wrong]
-    return found
+        known.incarnations[name], wrong = join(known.incarnations.get(name, IncarnationLog()), segment, retained_from)
+        for rule, message in wrong:
+            add(name, rule, segment.first_seq, message)
+    return [_chain_finding(known.faults[name][rule], name, rule) for name, rule in sorted(changed)]
+
+
+def _chain_finding(faults: ChainFaults, name: str, rule: str) -> Finding:
+    more = "" if faults.count == 1 else f"; {faults.count} times in all"
+    return Finding(rule, f"log {name}", f"{name}: {faults.first}{more}", faults.records)
 
 
 def _spans(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:

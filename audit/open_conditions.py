@@ -4,7 +4,7 @@ These are findings only where the log that should have the rest was read beyond 
 before, the audit is incomplete. They depend on how far the logs were read, so they are no rows of the findings' table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from audit.applied_states import Waiting
@@ -14,6 +14,7 @@ from audit.output_folder import Commit, OutputFolder
 
 EPOCH_NEVER_GIVEN: Final = "epoch-nobody-gave"
 LEADERSHIP_NEVER_TAKEN: Final = "leadership-never-taken"
+_NAMED_MAX: Final = 20
 APPLY_WITHIN_MS: Final = 60_000
 """How long an agent may take to record a leadership that a controller gave it."""
 
@@ -28,23 +29,44 @@ class Open(NamedTuple):
 def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Open:
     """The conditions at the end of what was read. Raises OutputError."""
     found = Open([], [])
-    # A controller's log that is absent, begins late or has gaps may hold any state.
-    controllers = {name: log for name, log in state.incarnations.items() if name.startswith("controller-")}
-    named = {f"controller-{controller}" for controller in (() if commit is None else commit.controllers)}
-    has_all = named <= {name.partition("/")[0] for name in controllers}
-    has_all = has_all and not any(log.missing for log in controllers.values())
-    for row in _waiting(folder, commit, "unwritten"):
-        finding = _finding(EPOCH_NEVER_GIVEN, row, f"{row['node']} applied {_state(row)}, which no controller wrote")
-        (found.findings if has_all else found.unknown).append(finding)
+    _unwritten(found, list(_waiting(folder, commit, "unwritten")), _has_all_controllers(commit, state), state)
     for row in _waiting(folder, commit, "untaken"):
         node = f"broker-{row['leader']}"
         last = state.last_at_ms.get(node)
         if row["leader"] < 0 or last is None or last < row["at_ms"] + APPLY_WITHIN_MS:
             continue
-        finding = _finding(LEADERSHIP_NEVER_TAKEN, row, f"{node} never recorded that it leads: {_state(row)}")
+        subject = f"{_partition(row)} partition-epoch {row['sub']}"
+        finding = _finding(
+            LEADERSHIP_NEVER_TAKEN, subject, [row], f"{node} never recorded that it leads: {_state(row)}"
+        )
         has_gaps = any(log.missing for name, log in state.incarnations.items() if name.startswith(f"{node}/"))
         (found.unknown if has_gaps else found.findings).append(finding)
     return found
+
+
+def _has_all_controllers(commit: Commit | None, state: ClusterState) -> bool:
+    """A controller's log that is absent, begins late, has gaps or malformed lines may hold any state."""
+    controllers = {name: log for name, log in state.incarnations.items() if name.startswith("controller-")}
+    named = {f"controller-{controller}" for controller in (() if commit is None else commit.controllers)}
+    return (
+        named <= {name.partition("/")[0] for name in controllers}
+        and not any(log.missing for log in controllers.values())
+        and not any(log.startswith("controller-") for log in state.malformed)
+    )
+
+
+def _unwritten(found: Open, rows: Sequence[Mapping[str, Any]], has_all: bool, state: ClusterState) -> None:
+    """One condition for each controller epoch."""
+    by_epoch: dict[int, list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (row["at_ms"], row["node"], row["incarnation"], row["seq"])):
+        by_epoch.setdefault(row["first_controller_epoch"], []).append(row)
+    for epoch, group in sorted(by_epoch.items()):
+        first = group[0]
+        more = "" if len(group) == 1 else f", and {len(group) - 1} more of controller epoch {epoch}"
+        message = f"{first['node']} applied {_partition(first)}: {_state(first)}, which no controller wrote{more}"
+        finding = _finding(EPOCH_NEVER_GIVEN, f"controller-epoch {epoch}", group[:_NAMED_MAX], message)
+        # Where no controller has a record of its time in this epoch, its log is what is missing.
+        (found.findings if has_all and epoch in state.active else found.unknown).append(finding)
 
 
 def _waiting(folder: OutputFolder, commit: Commit | None, table: str) -> Iterator[dict[str, Any]]:
@@ -54,13 +76,15 @@ def _waiting(folder: OutputFolder, commit: Commit | None, table: str) -> Iterato
             yield from run.rows.to_pylist()
 
 
-def _finding(rule: str, row: Mapping[str, Any], message: str) -> Finding:
+def _finding(rule: str, subject: str, rows: Sequence[Mapping[str, Any]], message: str) -> Finding:
+    records = tuple(f"{row['node']}/{row['incarnation']}/{row['seq']}" for row in rows)
+    names = ("topic", "topic_id", "partition", "at_ms")
+    return Finding(rule, subject, message, records, **{name: rows[0][name] for name in names})
+
+
+def _partition(row: Mapping[str, Any]) -> str:
     name = f"{row['topic']}-{row['partition']}"
-    name = name if row["topic_id"] is None else f"{name} ({row['topic_id']})"
-    subject = f"{name} partition-epoch {row['sub']}"
-    record = f"{row['node']}/{row['incarnation']}/{row['seq']}"
-    where = {"topic": row["topic"], "topic_id": row["topic_id"], "partition": row["partition"], "at_ms": row["at_ms"]}
-    return Finding(rule, subject, message, (record,), **where)
+    return name if row["topic_id"] is None else f"{name} ({row['topic_id']})"
 
 
 def _state(row: Mapping[str, Any]) -> str:

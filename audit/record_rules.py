@@ -15,7 +15,7 @@ from audit.findings import Finding, Violation
 from audit.subjects import Subjects
 from audit.vectors import ABSENT, BrokerLists, Flags, is_one_of, keys, longs, ranked
 from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
-from state_log.invariants import RECORD_RULES
+from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, RECORD_RULES
 from state_log.record import Kind, LoggedStateChange
 
 _State = TypeVar("_State", bound=StrEnum)
@@ -48,6 +48,7 @@ def _violations(rows: pyarrow.Table) -> dict[str, Flags]:
     found["leader-in-isr"] = isr.present & (leader != ABSENT) & (leader >= 0) & ~isr.contain(leader)
     found["isr-not-empty"] = isr.present & (isr.lengths == 0)
     found["isr-without-repetition"] = isr.have_repetitions()
+    found["no-truncation-below-high-watermark"] = _truncated_below_high_watermark(rows)
     found["isr-within-replicas"] = both & ~isr.are_within(replicas)
     return found
 
@@ -58,6 +59,14 @@ def _illegal_transitions(rows: pyarrow.Table, kind: Kind, legal: Mapping[str, fr
     # The last row and column are for records without a state.
     illegal = numpy.array([[b not in legal.get(a, ()) for a in [*afters, ""]] for b in [*befores, ""]], bool)
     return numpy.asarray(of_kind & illegal[before, after], bool)
+
+
+def _truncated_below_high_watermark(rows: pyarrow.Table) -> Flags:
+    end, high_watermark = longs(rows["to_offset"]), longs(rows["high_watermark"])
+    of_damage = is_one_of(rows["cause_event"], sorted(CAUSES_OF_DAMAGE)) | is_one_of(rows["reason"], sorted(DAMAGED))
+    of_kind = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & ~of_damage
+    below = (end != ABSENT) & (high_watermark != ABSENT) & (end < high_watermark)
+    return numpy.asarray(of_kind & below, bool)
 
 
 def _finding(rows: pyarrow.Table, row: int, rule: str, subjects: Subjects) -> Finding:

@@ -99,6 +99,20 @@ def _isr_outside_replicas(record: LoggedStateChange) -> str | None:
     return f"the ISR {list(record.isr)} has members that are not among the replicas {list(record.replicas)}"
 
 
+def _truncated_below_high_watermark(record: LoggedStateChange) -> str | None:
+    """What was below the high watermark was committed (P10). A damaged log is another matter: its loss is recorded."""
+    if record.kind is not Kind.TRUNCATION or record.reason in DAMAGED:
+        return None
+    if record.cause is not None and record.cause.event in CAUSES_OF_DAMAGE:
+        return None
+    if record.to_offset is None or record.high_watermark is None or record.to_offset >= record.high_watermark:
+        return None
+    return f"the log was truncated to {record.to_offset}, below its high watermark {record.high_watermark}"
+
+
+CAUSES_OF_DAMAGE: Final = frozenset({"LogRecovery", "LogScrub"})
+DAMAGED: Final = frozenset({"recovery", "scrub"})
+"""Reasons of truncations: who found that the log is damaged."""
 RECORD_RULES: Final[Mapping[str, Callable[[LoggedStateChange], str | None]]] = {
     "legal-partition-transition": partial(_illegal_move, Kind.PARTITION, PREVIOUS_PARTITION_STATES),
     "legal-replica-transition": partial(_illegal_move, Kind.REPLICA, PREVIOUS_REPLICA_STATES),
@@ -106,5 +120,6 @@ RECORD_RULES: Final[Mapping[str, Callable[[LoggedStateChange], str | None]]] = {
     "isr-not-empty": _empty_isr,
     "isr-without-repetition": _repeated_isr_member,
     "isr-within-replicas": _isr_outside_replicas,
+    "no-truncation-below-high-watermark": _truncated_below_high_watermark,
 }
 """Rule id -> function that returns the message of a violation, or None."""
