@@ -14,7 +14,7 @@ from audit.findings import Finding
 from simulator.record_checker import check_all
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.invariants import RECORD_RULES, check_record
-from state_log.record import Kind, LoggedStateChange, by_partition
+from state_log.record import Cause, Kind, LoggedStateChange, by_partition
 from tests.columnar_audits import ColumnarAudit, audit_batches
 from tests.state_change_histories import draw, shuffled, stamped
 
@@ -164,6 +164,9 @@ STRANGE = [
     *(("to_state", value) for value in ("OfflinePartition", "OnlineReplica", "deleted", None)),
     *(("leader_epoch", value) for value in (None, -1)),
     *(("partition_epoch", value) for value in (None, -1)),
+    *(("to_offset", value) for value in (4, 5, None)),
+    *(("reason", value) for value in ("scrub", "recovery", "leader epoch")),
+    *(("cause", cause) for cause in (Cause("LogScrub"), Cause("LogRecovery"), Cause("Fetch"), None)),
     *(("kind", kind) for kind in (Kind.ROLE, Kind.TRUNCATION, Kind.PARTITION, Kind.REPLICA, Kind.ISR)),
 ]
 

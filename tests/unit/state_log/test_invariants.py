@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES, PartitionState, ReplicaState
 from simulator.record_checker import Checker, check_all
 from state_log.histories import HISTORY_LIMIT, INCARNATIONS_LIMIT, PartitionHistory
@@ -112,6 +112,15 @@ def illegal_replica_move(cluster: Cluster) -> str:
     return "legal-replica-transition"
 
 
+def truncation_below_high_watermark(cluster: Cluster) -> str:
+    cut = StateChange(kind=Kind.TRUNCATION, topic="orders", partition=0, broker=1, from_offset=Offset(9))
+    log = cluster.logs[cluster.agents[BrokerId(1)]]
+    log.append(replace(cut, cause=Cause("LogScrub"), to_offset=Offset(4), high_watermark=Offset(5)))
+    log.append(replace(cut, to_offset=Offset(5), high_watermark=Offset(5)))
+    log.append(replace(cut, to_offset=Offset(4), high_watermark=Offset(5)))
+    return "no-truncation-below-high-watermark"
+
+
 def leader_epoch_back(cluster: Cluster) -> str:
     for _ in range(3):
         cluster._elect(cluster.partitions[0])
@@ -172,6 +181,7 @@ def two_controllers_in_one_epoch(cluster: Cluster) -> str:
         isr_with_repetition,
         illegal_partition_move,
         illegal_replica_move,
+        truncation_below_high_watermark,
         leader_epoch_back,
         leader_epoch_leap,
         leader_from_nowhere,
@@ -202,6 +212,7 @@ def test_every_rule_of_a_record_has_a_fault_that_breaks_it() -> None:
         "isr-not-empty",
         "isr-without-repetition",
         "isr-within-replicas",
+        "no-truncation-below-high-watermark",
     }
 
 
