@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow
+from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
 from audit.cluster_state import check_cluster
-from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
+from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
 
 BUCKETS: Final = 16
@@ -23,17 +24,21 @@ _RESULT: Final = "result binary"
 
 def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int) -> None:
     """Judge the rows of `audit.source` and commit. Raises OutputError."""
-    before = output.last_commit() or Commit(VERSION, -1, "", {})
-    if number <= before.batch:
-        if number < before.batch:
-            raise OutputError(
-                f"{output.top}: batch {number} after {before.batch}: its checkpoint is not the one of its tables; "
-                "audit into a new --output"
-            )
+    query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+    before = output.last_commit() or Commit(VERSION, -1, query, {})
+    if number not in {before.batch, before.batch + 1} or query != before.query:
+        raise OutputError(
+            f"{output.top}: batch {number} of query {query} after batch {before.batch} of query {before.query}: its "
+            "checkpoint is not the one of its tables; audit into a new --output"
+        )
+    if number == before.batch:
         return
     check = _checker(str(output.top), number, msgspec.json.encode(before.buckets))
     rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
+    for result in results:
+        if result.error:
+            raise OutputError(result.error)
     output.commit(next_commit(before, number, results))
 
 
@@ -47,8 +52,17 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
+        tables=_summed([before.tables, *(result.tables for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
+
+
+def _summed(parts: Iterable[Mapping[str, TableSize]]) -> dict[str, TableSize]:
+    found: dict[str, TableSize] = {}
+    for part in parts:
+        for table, size in part.items():
+            found[table] = found.get(table, TableSize()) + size
+    return found
 
 
 def _checker(
@@ -79,7 +93,12 @@ def check_rows(
     for bucket in sorted(streams):
         records = concatenated(streams.pop(bucket))
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
-        if bucket == BUCKETS:
-            yield check_cluster(output, place, state, records, read)
-        else:
-            yield check_bucket(output, place, state, records)
+        try:
+            if bucket == BUCKETS:
+                result = check_cluster(output, place, state, records, read)
+            else:
+                result = check_bucket(output, place, state, records)
+        except OutputError as error:
+            # Spark would tell the driver of it by a traceback.
+            result = BucketResult(bucket, state, error=str(error))
+        yield replace(result, tables=output.take_written())

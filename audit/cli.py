@@ -47,12 +47,17 @@ def run(
     Resumes where the last run with the same --output stopped. --once stops
     when the present logs have been read. Needs the extra 'audit' and Java 17.
     """
-    from audit.job import AuditFailedError, run_audit  # noqa: PLC0415 - A second of imports that --help must not pay.
+    # A second of imports that --help must not pay.
+    from audit.job import AuditFailedError, run_audit  # noqa: PLC0415
+    from audit.output_folder import OutputError  # noqa: PLC0415
 
     try:
         result = run_audit(log_dir, output, once=once, on_progress=_progress)
     except AuditFailedError as error:
         typer.echo(f"the audit failed: {error}\nSpark's log: {output / 'spark.log'}", err=True)
+        raise typer.Exit(ExitCode.REFUSED) from None
+    except OutputError as error:
+        typer.echo(f"the audit failed: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
     _show(result, output, form, limit)
 
@@ -60,13 +65,19 @@ def run(
 @app.command(epilog=_epilog("klamm audit report --output report -o json"))
 def report(output: OutputOption, form: FormatOption = Format.TABLE, limit: LimitOption = 20) -> None:
     """Show the findings of all runs with this --output so far."""
+    from audit.output_folder import OutputError, OutputFolder  # noqa: PLC0415
     from audit.report import read_result  # noqa: PLC0415
 
     if not output.is_dir():
         raise typer.BadParameter(
             f"{output}: is not a folder; pass the --output of 'klamm audit run'", param_hint="--output"
         )
-    _show(read_result(output), output, form, limit)
+    try:
+        OutputFolder(output).check()
+        _show(read_result(output), output, form, limit)
+    except OutputError as error:
+        typer.echo(f"there is no report: {error}", err=True)
+        raise typer.Exit(ExitCode.REFUSED) from None
 
 
 @app.command(epilog=_epilog("klamm audit verify --log-dir .klamm/state-changes"))

@@ -1,8 +1,7 @@
 """The streaming job: tail the logs, check every record, write findings; start, resume, stop.
 
-Everything of one audit is under its output folder: the Parquet tables of `audit.schema.TABLES` and Spark's
-checkpoint. A batch writes into folders of its own number, so a batch that is repeated after a crash replaces
-what it wrote before and nothing is counted twice.
+Everything of one audit is under its output folder: see `audit.output_folder`, and Spark's checkpoint. A batch that is
+repeated after a crash replaces what it wrote before, so nothing is counted twice.
 """
 
 import json
@@ -10,7 +9,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 from threading import Event
@@ -20,12 +19,12 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
 from audit.interrupts import deferred_interrupts
-from audit.output_folder import OutputFolder
+from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.source import FORMAT, StateChangeSource
 from cluster.errors import ClusterError
@@ -35,7 +34,7 @@ _APPLICATION: Final = Path(__file__).resolve().parents[1]
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The work is done in Python; the JVM only has to be there soon."""
-_BATCH_BYTES: Final = 128 << 20
+BATCH_BYTES: Final = 128 << 20
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
 _STARTS_MAX: Final = 20
 """Each takes Spark's ten seconds at least."""
@@ -54,6 +53,7 @@ def run_audit(
     once: bool,
     trigger_seconds: float = 5.0,
     parallelism: int = 2,
+    batch_bytes: int = BATCH_BYTES,
     on_progress: Callable[[AuditResult], None] | None = None,
     session: SparkSession | None = None,
 ) -> AuditResult:
@@ -62,21 +62,28 @@ def run_audit(
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
     result; otherwise the job follows the logs until it is interrupted, and tells `on_progress` the result so far
     after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is
-    and left open. Runs in the main thread. Raises AuditFailedError.
+    and left open. Runs in the main thread. `batch_bytes`: of the logs, about, in a batch. Raises AuditFailedError, and
+    OutputError if the output is not as an audit has left it.
     """
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
+    OutputFolder(output).check()
     with deferred_interrupts() as interrupted:
         spark = start_session(output, parallelism) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
             every = None if once else trigger_seconds
-            _run_query(
-                lambda: _start(spark, log_dirs, output, trigger_seconds=every, tasks=parallelism),
-                output,
-                interrupted,
-                on_progress,
-            )
+            batches = _Batches(OutputFolder(output), parallelism)
+            options = {
+                "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
+                "max_bytes": str(batch_bytes),
+                "tasks": str(parallelism),
+                "buckets": str(BUCKETS),
+            }
+            try:
+                _run_query(lambda: _start(spark, options, batches, every), output, interrupted, on_progress)
+            except PySparkException as error:
+                raise batches.error or error from error
             if interrupted.is_set() and not once:
                 interrupted.clear()
             _tell_writers(output)
@@ -157,24 +164,28 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].removesuffix(" === Streaming Query ===")
 
 
+class _Batches:
+    """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
+
+    def __init__(self, folder: OutputFolder, tasks: int) -> None:
+        self.folder, self._tasks = folder, tasks
+        self.error: OutputError | None = None
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        try:
+            check_batch(frame, number, self.folder, self._tasks)
+        except OutputError as error:
+            self.error = error
+            raise
+
+
 def _start(
-    spark: SparkSession, log_dirs: Sequence[Path], output: Path, *, trigger_seconds: float | None, tasks: int
+    spark: SparkSession, options: Mapping[str, str], batches: _Batches, trigger_seconds: float | None
 ) -> StreamingQuery:
-    """`trigger_seconds` None: read the present logs and stop."""
-    rows = (
-        spark.readStream.format(FORMAT)
-        .option("directories", json.dumps([str(path.resolve()) for path in log_dirs]))
-        .option("max_bytes", str(_BATCH_BYTES))
-        .option("tasks", str(tasks))
-        .option("buckets", str(BUCKETS))
-        .load()
-    )
-    folder = OutputFolder(output)
-    writer = (
-        rows.writeStream.outputMode("append")
-        .option("checkpointLocation", str(output / "checkpoint"))
-        .foreachBatch(lambda frame, number: check_batch(frame, number, folder, tasks))
-    )
+    """`options`: of the source. `trigger_seconds` None: read the present logs and stop."""
+    rows = spark.readStream.format(FORMAT).options(**options).load()
+    checkpoint = str(batches.folder.top / "checkpoint")
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{trigger_seconds} seconds").start()

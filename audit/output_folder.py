@@ -1,14 +1,15 @@
 """The output folder of an audit: state, tables, and one commit file for each batch, which alone makes the rest count.
 
-    commits/<batch>.json   what the audit has reached, as `Commit`; written last, by renaming
+    commits/<batch>.json   what the audit has reached, as `Commit` and its hash; written last, by renaming
     state/<bucket>/        the sorted runs and other state of each bucket
     tables/<table>/day=<date>/<batch>-<bucket>.parquet
 
 Files of a batch that was not committed are overwritten when the batch is repeated: it writes the same names.
 """
 
+import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from msgspec import Struct
 from audit.sorted_runs import Run
 from audit.vectors import longs
 from cluster.errors import DECODE_ERRORS, ClusterError
+from cluster.process.files import first_line
 
 VERSION: Final = 1
 """Of commits, state and tables; another one is refused."""
@@ -30,6 +32,10 @@ _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
 _DAY_MS: Final = 86_400_000
 _DAYS_MAX: Final = 32
+_REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
+_PARQUET: Final = pyarrow.dataset.ParquetFileFormat(
+    default_fragment_scan_options=pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
 OTHER_DAYS: Final = "other"
 """Where the rows are whose time is of none of the first `_DAYS_MAX` days of a file: by clocks that cannot be right."""
 
@@ -38,28 +44,42 @@ class OutputError(ClusterError):
     """The output folder is not as an audit has left it."""
 
 
-class StoredRun(Struct, frozen=True):
-    """A file of a sorted run, below the output folder."""
+class StoredFile(Struct, frozen=True):
+    """A file of the state, below the output folder, and the hash of its content. `rows`: of a sorted run."""
 
     file: str
-    rows: int
+    digest: str
+    rows: int = 0
+
+
+class TableSize(Struct, frozen=True):
+    """What the files of a table sum up to."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "TableSize") -> "TableSize":
+        return TableSize(self.files + other.files, self.bytes + other.bytes)
 
 
 class BucketState(Struct, frozen=True):
     """What a bucket has kept: sorted runs by table, and for the last bucket a file of its own."""
 
-    runs: dict[str, tuple[StoredRun, ...]] = {}
-    file: str | None = None
+    runs: dict[str, tuple[StoredFile, ...]] = {}
+    file: StoredFile | None = None
 
 
 class BucketResult(Struct, frozen=True):
     """What judging one bucket of a batch has brought.
 
     `controllers`: those whose events agents name. `taken`: the last file of each log, and up to which byte it was read.
+    `tables`: what was written to them. `error`: why the bucket could not be judged; nothing else holds then.
     """
 
     bucket: int
     state: BucketState
+    tables: dict[str, TableSize] = {}
+    error: str = ""
     records: int = 0
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
@@ -78,6 +98,16 @@ class Commit(Struct, frozen=True):
     controllers: tuple[int, ...] = ()
     taken: dict[str, tuple[str, int]] = {}
     """Of each log the last file, and up to which byte it was read."""
+    tables: dict[str, TableSize] = {}
+
+
+class _Version(Struct, frozen=True):
+    version: int
+
+
+class _StoredCommit(Struct, frozen=True):
+    digest: str
+    commit: msgspec.Raw
 
 
 class OutputFolder:
@@ -85,80 +115,118 @@ class OutputFolder:
 
     def __init__(self, top: Path) -> None:
         self.top = top
+        self._written: dict[str, TableSize] = {}
+
+    def check(self) -> None:
+        """Read all that the next batch rests on. Raises OutputError if it is not as the last commit has left it."""
+        commit = self.last_commit()
+        self._check_checkpoint(commit)
+        if commit is None:
+            return
+        for stored in _files_of(commit):
+            self._read(stored)
+        for table, size in commit.tables.items():
+            found = [path.stat().st_size for path in self.table_files(table)]
+            if TableSize(len(found), sum(found)) != size:
+                has, wanted = f"{len(found)} files of {sum(found)} bytes", f"{size.files} of {size.bytes}"
+                raise OutputError(
+                    f"{self.top / 'tables' / table}: has {has} instead of {wanted}: is this a whole copy? {_REMEDY}"
+                )
+
+    def _check_checkpoint(self, commit: Commit | None) -> None:
+        """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
+        begun, done = (_numbers(self.top / "checkpoint" / name, "*") for name in ("offsets", "commits"))
+        last = -1 if commit is None else commit.batch
+        if last > max(begun, default=-1):
+            raise OutputError(f"{self.top / 'checkpoint'}: does not have batch {last} of the commits; {_REMEDY}")
+        if last < max(done, default=-1):
+            missing = self.top / "commits" / f"{max(done)}.json"
+            raise OutputError(f"{missing}: is missing, though the checkpoint has this batch; {_REMEDY}")
 
     # Commits
 
     def last_commit(self) -> Commit | None:
         """None if there is none yet. Raises OutputError."""
-        numbers = self._commits()
+        numbers = _numbers(self.top / "commits", "*.json")
         return self._read_commit(max(numbers)) if numbers else None
 
     def commit(self, commit: Commit) -> None:
         """Make a batch count, and remove the state that only earlier ones needed."""
         target = self.top / "commits" / f"{commit.batch}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, msgspec.json.encode(commit))
-        kept = sorted(self._commits())[-_KEPT:]
-        for number in set(self._commits()) - set(kept):
+        encoded = msgspec.json.encode(commit)
+        _replace(target, msgspec.json.encode(_StoredCommit(_digest(encoded), msgspec.Raw(encoded))))
+        numbers = _numbers(target.parent, "*.json")
+        kept = sorted(numbers)[-_KEPT:]
+        for number in set(numbers) - set(kept):
             (target.parent / f"{number}.json").unlink(missing_ok=True)
-        needed = {file for number in kept for file in _files_of(self._read_commit(number))}
+        needed = {stored.file for number in kept for stored in _files_of(self._read_commit(number))}
         for path in (self.top / "state").glob("*/*"):
             if str(path.relative_to(self.top)) not in needed and _batch_of(path) <= commit.batch:
                 path.unlink(missing_ok=True)
 
-    def _commits(self) -> list[int]:
-        return [int(path.stem) for path in (self.top / "commits").glob("*.json") if path.stem.isdigit()]
-
     def _read_commit(self, number: int) -> Commit:
         path = self.top / "commits" / f"{number}.json"
         try:
-            commit = msgspec.json.decode(path.read_bytes(), type=Commit)
+            stored = msgspec.json.decode(path.read_bytes(), type=_StoredCommit)
+            found = msgspec.json.decode(stored.commit, type=_Version)
+            if _digest(bytes(stored.commit)) != stored.digest:
+                raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
+            if found.version != VERSION:
+                raise OutputError(f"{path}: version {found.version}, and this klamm reads {VERSION}; {_REMEDY}")
+            return msgspec.json.decode(stored.commit, type=Commit)
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror}; {_REMEDY}") from error
         except DECODE_ERRORS as error:
-            raise OutputError(f"{path}: is not a commit of an audit: {error}") from error
-        if commit.version != VERSION:
-            raise OutputError(
-                f"{path}: version {commit.version}, and this klamm reads {VERSION}; audit into a new --output"
-            )
-        return commit
+            raise OutputError(f"{path}: is not a commit of an audit: {first_line(error)}; {_REMEDY}") from error
 
     # State
 
-    def runs(self, stored: Sequence[StoredRun]) -> list[Run]:
+    def runs(self, stored: Sequence[StoredFile]) -> list[Run]:
         """These runs, mapped into memory. Raises OutputError."""
         return [Run(self._read_run(run)) for run in stored]
 
-    def _read_run(self, run: StoredRun) -> pyarrow.Table:
+    def _read_run(self, run: StoredFile) -> pyarrow.Table:
         path = self.top / run.file
         try:
             with pyarrow.memory_map(str(path)) as source:
                 table = pyarrow.ipc.open_file(source).read_all()
         except (OSError, pyarrow.ArrowInvalid) as error:
-            raise OutputError(f"{path}: is missing or damaged ({error}); audit into a new --output") from error
+            raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
         if table.num_rows != run.rows:
-            raise OutputError(f"{path}: has {table.num_rows} rows instead of {run.rows}; audit into a new --output")
+            raise OutputError(f"{path}: has {table.num_rows} rows instead of {run.rows}; {_REMEDY}")
         return table
 
-    def write_run(self, bucket: int, table: str, batch: int, rows: pyarrow.Table) -> StoredRun:
+    def write_run(self, bucket: int, table: str, batch: int, rows: pyarrow.Table) -> StoredFile:
         path = self.top / "state" / str(bucket) / f"{table}-{batch:09d}.arrow"
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         with pyarrow.ipc.new_file(str(temporary), rows.schema) as writer:
             writer.write_table(rows.unify_dictionaries().combine_chunks())
+        with pyarrow.memory_map(str(temporary)) as written:
+            digest = _digest(written.read_buffer())
         temporary.replace(path)
-        return StoredRun(str(path.relative_to(self.top)), rows.num_rows)
+        return StoredFile(str(path.relative_to(self.top)), digest, rows.num_rows)
 
-    def read_state(self, file: str) -> bytes:
+    def read_state(self, stored: StoredFile) -> bytes:
         """A state file of `write_state`. Raises OutputError."""
-        try:
-            return (self.top / file).read_bytes()
-        except OSError as error:
-            raise OutputError(f"{self.top / file}: {error.strerror}; audit into a new --output") from error
+        return self._read(stored)
 
-    def write_state(self, bucket: int, batch: int, data: bytes) -> str:
+    def write_state(self, bucket: int, batch: int, data: bytes) -> StoredFile:
         path = self.top / "state" / str(bucket) / f"state-{batch:09d}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, data)
-        return str(path.relative_to(self.top))
+        return StoredFile(str(path.relative_to(self.top)), _digest(data))
+
+    def _read(self, stored: StoredFile) -> bytes:
+        path = self.top / stored.file
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror}; {_REMEDY}") from error
+        if _digest(data) != stored.digest:
+            raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
+        return data
 
     # Tables
 
@@ -168,8 +236,15 @@ class OutputFolder:
             path = self.top / "tables" / table / f"day={day}" / f"{batch:09d}-{bucket:03d}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            pyarrow.parquet.write_table(part, temporary, compression="zstd")
+            pyarrow.parquet.write_table(part, temporary, compression="zstd", write_page_checksum=True)
+            size = TableSize(1, temporary.stat().st_size)
             temporary.replace(path)
+            self._written[table] = self._written.get(table, TableSize()) + size
+
+    def take_written(self) -> dict[str, TableSize]:
+        """What was written to the tables since this was asked last."""
+        written, self._written = self._written, {}
+        return written
 
     def table_files(self, table: str) -> list[Path]:
         """The files of a table, of committed batches only, in the order of the batches."""
@@ -181,11 +256,15 @@ class OutputFolder:
     def rows(
         self, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
     ) -> Iterator[dict[str, Any]]:
-        """The rows of a table, file by file; none if nothing was written to it."""
+        """The rows of a table, file by file; none if nothing was written to it. Raises OutputError."""
         for path in self.table_files(table):
-            dataset = pyarrow.dataset.dataset(path, format="parquet")
-            for part in dataset.to_batches(columns=None if columns is None else list(columns), filter=where):
-                yield from part.to_pylist()
+            try:
+                dataset = pyarrow.dataset.dataset(path, format=_PARQUET)
+                parts = dataset.to_batches(columns=None if columns is None else list(columns), filter=where)
+                rows = [row for part in parts for row in part.to_pylist()]
+            except (OSError, pyarrow.ArrowInvalid) as error:
+                raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
+            yield from rows
 
 
 def _by_day(rows: pyarrow.Table) -> Iterator[tuple[str, pyarrow.Table]]:
@@ -201,9 +280,9 @@ def _by_day(rows: pyarrow.Table) -> Iterator[tuple[str, pyarrow.Table]]:
         yield OTHER_DAYS, rows.filter(pyarrow.array(others))
 
 
-def _files_of(commit: Commit) -> Iterator[str]:
+def _files_of(commit: Commit) -> Iterator[StoredFile]:
     for state in commit.buckets.values():
-        yield from (run.file for runs in state.runs.values() for run in runs)
+        yield from (run for runs in state.runs.values() for run in runs)
         if state.file is not None:
             yield state.file
 
@@ -223,4 +302,9 @@ def _replace(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
-Buckets = Mapping[str, BucketState]
+def _numbers(directory: Path, pattern: str) -> list[int]:
+    return [int(path.stem) for path in directory.glob(pattern) if path.stem.isdigit()]
+
+
+def _digest(data: bytes | pyarrow.Buffer) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -1,5 +1,8 @@
 """The files of an audit: only a commit makes them count, and damage to them is named."""
 
+import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -83,10 +86,86 @@ def test_a_clock_that_jumps_does_not_make_a_file_for_each_record(tmp_path: Path)
     assert len(list(folder.rows(RECORDS_TABLE))) == 500
 
 
-def test_another_version_is_refused(tmp_path: Path) -> None:
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"garbage")
+
+
+def one_bit_flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+PARTS = ["commits/0.json", "state/3/states-000000000.arrow", "state/16/state-000000000.bin"]
+DAMAGE = [Path.unlink, truncated, garbage, one_bit_flipped]
+
+
+def audited(output: Path) -> OutputFolder:
+    """An output with one batch, and what Spark leaves of it."""
+    folder = OutputFolder(output)
+    for name in ("offsets", "commits"):
+        (output / "checkpoint" / name).mkdir(parents=True)
+        (output / "checkpoint" / name / "0").touch()
+    folder.write_rows(RECORDS_TABLE, table_of([record(1, seq) for seq in range(50)]), 0, 3)
+    commit = commit_runs(folder, 0, count=3)
+    folder.commit(msgspec.structs.replace(commit, tables=folder.take_written()))
+    folder.check()
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", PARTS)
+def test_damage_to_the_state_is_an_error_that_names_the_file(
+    tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    folder = audited(tmp_path)
+    damage(tmp_path / name)
+    with pytest.raises(OutputError, match=re.escape(name)) as raised:
+        folder.check()
+    assert "\n" not in str(raised.value)
+    assert "--output" in str(raised.value)
+
+
+def read_all(folder: OutputFolder) -> None:
+    folder.check()
+    list(folder.rows(RECORDS_TABLE))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_to_a_table_is_an_error_that_names_it(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    folder = audited(tmp_path)
+    (path,) = folder.table_files(RECORDS_TABLE)
+    damage(path)
+    with pytest.raises(OutputError, match="tables/records") as raised:
+        read_all(folder)
+    assert "--output" in str(raised.value)
+
+
+def test_an_output_without_its_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = audited(tmp_path)
+    shutil.rmtree(tmp_path / "checkpoint")
+    with pytest.raises(OutputError, match="checkpoint: does not have batch 0"):
+        folder.check()
+
+
+def test_a_new_output_and_one_whose_first_batch_was_killed_are_as_they_should_be(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    folder.check()
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "offsets" / "0").touch()
+    folder.write_rows(RECORDS_TABLE, table_of([record(1)]), 0, 0)
+    folder.check()
+    commit_runs(folder, 0)
+    folder.check()
+
+
+def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = OutputFolder(tmp_path)
     folder.commit(Commit(VERSION, 0, "", {}))
-    path = tmp_path / "commits" / "0.json"
-    path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "version": VERSION + 1}))
-    with pytest.raises(OutputError, match=f"version {VERSION + 1}"):
+    monkeypatch.setattr("audit.output_folder.VERSION", VERSION + 1)
+    with pytest.raises(OutputError, match=f"version {VERSION}, and this klamm reads {VERSION + 1}"):
         folder.last_commit()

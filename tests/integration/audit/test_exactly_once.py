@@ -1,0 +1,166 @@
+"""The audit is killed at every turn, and its tables are those of an undisturbed run."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
+from audit.cluster_state import QUARANTINE_TABLE
+from audit.output_folder import Commit, OutputFolder
+from audit.report import read_result
+from tests.state_change_histories import draw, write_logs
+from tests.timeouts import TIMEOUT_S
+from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = "tests.integration.audit.crashing_audit"
+TABLES = (RECORDS_TABLE, FINDINGS_TABLE, QUARANTINE_TABLE)
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Logs of some batches, with contradictions and lines that are no records."""
+    folder, cluster = tmp_path_factory.mktemp("logs"), draw(21, steps=900, partitions=6)
+    second_leader_by_an_agent(cluster)
+    leader_epoch_leap(cluster)
+    for number, path in enumerate(write_logs(cluster.logs, folder).values()):
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join([*lines[:number], b"not a record\n", *lines[number:]]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(logs: Path, java_for_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output: Path = tmp_path_factory.mktemp("undisturbed")
+    with audit("never", logs, output) as process:
+        assert process.wait(TIMEOUT_S) == 0
+    assert last_batch(output) > 4, "the runs that are killed need batches"
+    assert {"one-leader-per-epoch", "leader-epoch-by-one"} <= read_result(output).findings.keys()
+    return output
+
+
+@contextlib.contextmanager
+def audit(point: str, logs: Path, output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The script in a process group of its own, of which nothing is left at the end."""
+    command = [sys.executable, "-m", SCRIPT, point, str(logs), str(output)]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def last_batch(output: Path) -> int:
+    commit = OutputFolder(output).last_commit()
+    return -1 if commit is None else commit.batch
+
+
+def kill_after_batches(count: int, random: Random, logs: Path, output: Path) -> None:
+    """SIGKILL for the whole group somewhere within the batches that follow."""
+    with audit("never", logs, output) as process:
+        wanted, deadline = last_batch(output) + count, time.monotonic() + TIMEOUT_S
+        while last_batch(output) < wanted and process.poll() is None:
+            assert time.monotonic() < deadline, f"batch {wanted} was not reached"
+            time.sleep(0.02)
+        time.sleep(random.uniform(0, 1))
+
+
+def run_to_the_end(logs: Path, output: Path) -> None:
+    with audit("never", logs, output) as process:
+        assert process.wait(TIMEOUT_S) == 0
+
+
+def assert_same(output: Path, undisturbed: Path) -> None:
+    for table in TABLES:
+        assert rows(output, table) == rows(undisturbed, table)
+    ours, theirs = commits(output, undisturbed)
+    assert (ours.records, ours.quarantined, ours.taken) == (theirs.records, theirs.quarantined, theirs.taken)
+    assert read_result(output) == read_result(undisturbed)
+
+
+def commits(*outputs: Path) -> list[Commit]:
+    found = [OutputFolder(output).last_commit() for output in outputs]
+    return [commit for commit in found if commit is not None]
+
+
+def rows(output: Path, table: str) -> Sequence[dict[str, Any]]:
+    return sorted(OutputFolder(output).rows(table), key=str)
+
+
+def test_an_audit_that_was_killed_at_its_commits_and_within_a_batch_has_each_row_once(
+    logs: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    for point in ("tables", "commit"):
+        before = last_batch(tmp_path)
+        with audit(point, logs, tmp_path) as process:
+            assert process.wait(TIMEOUT_S) == 9
+        assert last_batch(tmp_path) == before + (point == "commit")
+    kill_after_batches(1, Random(1), logs, tmp_path)
+    run_to_the_end(logs, tmp_path)
+    assert_same(tmp_path, undisturbed)
+
+
+@pytest.mark.deep
+def test_an_audit_that_was_killed_twenty_times_has_each_row_once(logs: Path, undisturbed: Path, tmp_path: Path) -> None:
+    random, kills = Random(2), 0
+    while kills < 20:
+        output = tmp_path / str(kills)
+        for _ in range(4):
+            kill_after_batches(random.randrange(2), random, logs, output)
+            kills += 1
+        run_to_the_end(logs, output)
+        assert_same(output, undisturbed)
+
+
+DAMAGE = {
+    "a missing commit": ("commits/{last}.json", "commits/{last}.json"),
+    "a deleted checkpoint": ("checkpoint", "checkpoint"),
+    "a missing file of the state": ("state/16", "state/16"),
+    "a half-copied table": ("tables/records", "tables/records"),
+}
+
+
+def test_an_output_that_is_not_as_it_was_left_is_refused_in_one_line(undisturbed: Path, tmp_path: Path) -> None:
+    last = last_batch(undisturbed)
+    for number, (name, named) in enumerate(DAMAGE.values()):
+        output = tmp_path / str(number)
+        shutil.copytree(undisturbed, output)
+        path = output / name.format(last=last)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for command in (["run", "--once", "--log-dir", str(tmp_path)], ["report"]):
+            assert named.format(last=last) in refusal(*command, "--output", str(output))
+
+
+def test_a_checkpoint_of_another_audit_is_refused_in_one_line(undisturbed: Path, tmp_path: Path) -> None:
+    """The query is known only when Spark runs the first batch."""
+    output, logs = tmp_path / "output", tmp_path / "logs"
+    shutil.copytree(undisturbed, output)
+    (commit,) = commits(output)
+    metadata = output / "checkpoint" / "metadata"
+    other = metadata.read_text().replace(commit.query[:8], "01234567")
+    assert other != metadata.read_text()
+    metadata.write_text(other)
+    (output / "checkpoint" / ".metadata.crc").unlink()
+    write_logs(draw(22, steps=5).logs, logs)
+    said = refusal("run", "--once", "--log-dir", str(logs), "--output", str(output))
+    assert f"of query {commit.query}: its checkpoint is not the one of its tables" in said
+
+
+def refusal(*arguments: str) -> str:
+    command = [sys.executable, "-c", "from audit.cli import app; app()", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1), ran.stderr
+    return ran.stderr
