@@ -75,12 +75,12 @@ def unwritable(tp: TopicPartition, before: LeaderAndIsr | None, after: LeaderAnd
 
 
 def _leader_epochs(tp: TopicPartition, broker: BrokerId, answers: Answers) -> Iterator[int]:
-    for item in (*answers[broker].replicas, *answers[broker].leaderships):
-        if (item.topic, item.partition) == tp:
-            yield item.leader_epoch
     for replica in answers[broker].replicas:
         if (replica.topic, replica.partition) == tp:
-            yield replica.log_epoch
+            yield from (replica.leader_epoch, replica.log_epoch)
+    for known in answers[broker].leaderships:
+        if (known.topic, known.partition) == tp:
+            yield known.leader_epoch
 
 
 def _partition_epochs(tp: TopicPartition, broker: BrokerId, answers: Answers) -> Iterator[int]:
