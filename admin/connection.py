@@ -112,7 +112,7 @@ class ClusterConnection:
         """
         if len(results) == len(asked):
             return results
-        found = f"with {len(results)} results" if results else "without a result"
+        found = f"with a wrong number of results ({len(results)})" if results else "without a result"
         controller = self._search.name(self._controller or "the controller")
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -73,7 +73,12 @@ def test_a_change_of_leader_and_isr_is_one_line_for_a_person(capsys: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("results", "found"), [([], "without a result"), ([1], "with 1 results"), ([1, 2, 3], "with 3 results")]
+    ("results", "found"),
+    [
+        ([], "without a result"),
+        ([1], "with a wrong number of results (1)"),
+        ([1, 2, 3], "with a wrong number of results (3)"),
+    ],
 )
 def test_an_answer_without_a_result_for_each_thing_names_who_gave_it(results: list[int], found: str) -> None:
     async def main() -> None:
