@@ -8,7 +8,6 @@ from tests.recorded.engine import replay
 from tests.recorded.in_memory_cluster import InMemoryCluster
 from tests.recorded.scenario import all_names, load
 
-
 _SEEDS = {"reassign-without-leader": 3}
 """Schedules of scenarios in which the order of two things is open, and in the recording is the other one.
 
