@@ -4,16 +4,36 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy
 import pyarrow
 
-from audit.applied_states import WAITING, Applied, Waiting, applied_of, check_applied, reduce_taken, taken_of, wait
+from audit.applied_states import (
+    TAKEN,
+    WAITING,
+    Applied,
+    Waiting,
+    applied_of,
+    check_applied,
+    reduce_taken,
+    taken_of,
+    wait,
+)
 from audit.columns import RECORDS
-from audit.findings import Finding
-from audit.leader_claims import check_claims, claims_of, reduce_claims
+from audit.findings import Finding, changes
+from audit.leader_claims import CLAIMS, check_claims, claims_of, reduce_claims
 from audit.node_views import check_views, reduce_views
 from audit.output_folder import BucketResult, BucketState, OutputFolder
-from audit.partition_states import check_states, reduce_states, states_of
+from audit.partition_states import STATES, check_states, reduce_states, states_of
 from audit.record_rules import check_records
+from audit.recreations import (
+    CreatedAnew,
+    compared,
+    created_anew,
+    earlier_rows,
+    not_compared,
+    recreations_of,
+    reduce_recreations,
+)
 from audit.sorted_runs import Run, merge_plan, merged
 from audit.subjects import Subjects
 
@@ -38,6 +58,7 @@ REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "views": reduce_views,
     "applied": reduce_states,
     "taken": reduce_taken,
+    "recreations": reduce_recreations,
 }
 """The runs of a bucket, and how each joins the rows that belong together."""
 
@@ -60,18 +81,38 @@ class CheckedPartitions(NamedTuple):
 def check_partitions(runs: Mapping[str, Sequence[Run]], waiting: Waiting, rows: pyarrow.Table) -> CheckedPartitions:
     """Judge the records of partitions in one bucket against what its runs hold of earlier ones."""
     subjects = Subjects(rows)
-    claims = claims_of(rows)
-    new = Applied(states_of(rows), applied_of(rows), taken_of(rows))
+    recreations = recreations_of(rows)
+    anew = created_anew(runs["recreations"], recreations, rows)
+    judged = compared(rows, anew)
+    claims = claims_of(judged)
+    new = Applied(states_of(judged), applied_of(judged), taken_of(judged))
     views = check_views(runs["views"], rows, subjects)
     findings = [
         *check_records(rows, subjects),
         *check_states(runs["states"], new.written, subjects),
         *check_claims(runs["claims"], claims, subjects),
         *check_applied(runs["states"], runs["applied"], new, subjects),
+        *_withdrawn(runs, anew, subjects),
+        *not_compared(anew, subjects),
         *views.findings,
     ]
     added = {"states": new.written, "claims": claims, "views": views.views, "applied": new.applied, "taken": new.taken}
-    return CheckedPartitions(findings, added, wait(runs["states"], runs["taken"], new, waiting, subjects))
+    waiting = Waiting(*(compared(table, anew) for table in waiting))
+    waiting = wait(runs["states"], runs["taken"], new, waiting, subjects)
+    return CheckedPartitions(findings, {**added, "recreations": recreations}, waiting)
+
+
+def _withdrawn(runs: Mapping[str, Sequence[Run]], anew: CreatedAnew, subjects: Subjects) -> list[Finding]:
+    """What was found between records that are not compared any more."""
+    if not len(numpy.setdiff1d(anew.now, anew.before)):
+        return []
+    states, applied = (reduce_states(earlier_rows(runs[n], anew, STATES.empty_table())) for n in ("states", "applied"))
+    found = [
+        *check_states([], states, subjects),
+        *check_claims([], reduce_claims(earlier_rows(runs["claims"], anew, CLAIMS.empty_table())), subjects),
+        *check_applied([], [], Applied(states, applied, TAKEN.empty_table()), subjects),
+    ]
+    return changes({finding.name: finding for finding in found}, {})
 
 
 def joined_runs(name: str, runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:

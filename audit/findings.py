@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-FOUND, WITHDRAWN = "found", "withdrawn"
+FOUND, WITHDRAWN, NOT_COMPARED = "found", "withdrawn", "not compared"
 
 
 class Violation(Struct, frozen=True):
@@ -23,7 +23,7 @@ class Finding(Struct, frozen=True):
 
     `subject` and `rule` together name the finding: a later one of the same name replaces it, so that a repeated batch
     changes nothing. `records`: references (node/incarnation/seq), the earlier first. Withdrawn: records that arrived
-    late have shown that it is none.
+    late have shown that it is none. Not compared: it says what the rules cannot judge.
     """
 
     rule: str

@@ -10,6 +10,7 @@ from audit.findings import Finding, Violation
 from audit.sorted_runs import Run, gather
 from audit.subjects import Subjects
 from audit.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed, text_hashes
+from cluster.state_machines import PartitionState
 from state_log.histories import (
     CONTROLLER_EPOCH_NEVER_BACK,
     LEADER_EPOCH_NEVER_BACK,
@@ -50,15 +51,16 @@ def check_views(runs: Sequence[Run], rows: pyarrow.Table, subjects: Subjects) ->
     starts = group_starts(key, who)
     # The view so far stands before the records of its group, so that each is compared with the one before it.
     known = _latest(gather(runs, key[starts], who[starts], VIEWS.empty_table()))
-    resets = _are_deletions(part)
+    deletions, loads = _are_deletions(part), _are_loads_without_id(part)
     findings: list[Finding] = []
     views: dict[str, Longs] = {}
     for name, rule in zip(_SHOWN, _RULES, strict=True):
-        before, before_seq, last, last_seq = _previous(
-            _shown(part, name), seq, starts, resets, _of_groups(known, name, key[starts], who[starts])
-        )
         shown = _shown(part, name)
-        back = numpy.flatnonzero((shown != ABSENT) & (before != ABSENT) & (shown < before)).tolist()
+        begins = loads if name != "controller_epoch" else numpy.zeros(len(seq), bool)
+        before, before_seq, last, last_seq = _previous(
+            shown, seq, starts, deletions | begins, _of_groups(known, name, key[starts], who[starts])
+        )
+        back = numpy.flatnonzero((shown != ABSENT) & (before != ABSENT) & (shown < before) & ~begins).tolist()
         earlier = ((int(before[row]), int(before_seq[row])) for row in back)
         violations = (_violation(part, row, rule, e) for row, e in zip(back, earlier, strict=True))
         findings += [subjects.finding(violation) for violation in violations]
@@ -83,8 +85,14 @@ def _latest(rows: pyarrow.Table) -> pyarrow.Table:
 def _chosen(rows: pyarrow.Table) -> pyarrow.Table:
     """An agent writes truncations in batches, possibly after it has received a newer epoch."""
     chosen = (longs(rows["leader_epoch"]) >= 0) & ~is_one_of(rows["kind"], [Kind.TRUNCATION.value])
-    chosen |= _are_deletions(rows)
+    chosen |= _are_deletions(rows) | _are_loads_without_id(rows)
     return rows.filter(pyarrow.array(chosen & (keys(rows["key"]) != 0)))
+
+
+def _are_loads_without_id(rows: pyarrow.Table) -> Flags:
+    """Between two terms of one controller another may have deleted the topic and created it anew."""
+    absent = numpy.asarray(rows["topic_id"].is_null().combine_chunks().to_numpy(zero_copy_only=False), bool)
+    return numpy.asarray(absent & is_one_of(rows["kind"], [Kind.LOADED.value]), bool)
 
 
 def _shown(rows: pyarrow.Table, name: str) -> Longs:
@@ -92,11 +100,14 @@ def _shown(rows: pyarrow.Table, name: str) -> Longs:
     if name == "controller_epoch":
         # Agents receive states written by earlier controllers, so only a controller's own epochs are compared.
         shown = numpy.where(is_one_of(rows["kind"], [k.value for k in WRITTEN_BY_CONTROLLERS]), shown, ABSENT)
-    return numpy.where(_are_deletions(rows), ABSENT, shown)
+    return numpy.where(_are_deletions(rows) | (longs(rows["leader_epoch"]) < 0), ABSENT, shown)
 
 
 def _are_deletions(rows: pyarrow.Table) -> Flags:
-    return is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["deleted"])
+    """A replica's, or of a partition: with a topic id, the next one of its name has another key."""
+    of_replica = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["deleted"])
+    absent = [PartitionState.NON_EXISTENT.value]
+    return of_replica | (is_one_of(rows["kind"], [Kind.PARTITION.value]) & is_one_of(rows["to_state"], absent))
 
 
 def _incarnations(rows: pyarrow.Table) -> Longs:

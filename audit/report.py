@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
-from audit.findings import FOUND
+from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
@@ -20,6 +20,7 @@ from state_log.record import LoggedStateChange
 
 CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
 _NAMED_MAX: Final = 20
+_IS_NOT_COMPARED: Final = pyarrow.dataset.field("status") == NOT_COMPARED
 _OF_CAUSES: Final = (
     *("v", "node", "incarnation", "seq", "at_ms", "kind", "controller_epoch", "request_id", "principal", "peer"),
     *("cause_event", "cause_id", "cause_controller", "cause_controller_epoch"),
@@ -117,6 +118,7 @@ def _gaps(
         files = Counter(row["file"] for row in folder.rows(QUARANTINE_TABLE, ["file"]))
         for file, _ in files.most_common(_NAMED_MAX):
             yield Gap(file, f"{files[file]} malformed lines; see the table 'quarantine'")
+    yield from _not_compared(folder)
     for name, log in sorted(state.incarnations.items()):
         if log.missing and log.missing[0][0] == 0:
             yield Gap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later")
@@ -127,6 +129,15 @@ def _gaps(
     wanted |= dict.fromkeys(expected_nodes, "it was expected")
     for node in sorted(set(wanted) - present):
         yield Gap(node, f"there is no log of this node, though {wanted[node]}")
+
+
+def _not_compared(folder: OutputFolder) -> Iterator[Gap]:
+    """The first of what the rules could not judge."""
+    said = {row["subject"]: row["message"] for row in folder.rows(FINDINGS_TABLE, where=_IS_NOT_COMPARED)}
+    for subject in sorted(said)[:_NAMED_MAX]:
+        yield Gap(subject, said[subject])
+    if len(said) > _NAMED_MAX:
+        yield Gap("partitions", f"{len(said) - _NAMED_MAX} more like this; see the table 'findings'")
 
 
 def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dict[str, str]:

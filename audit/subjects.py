@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy
 import pyarrow
 
-from audit.findings import Finding, Violation
+from audit.findings import FOUND, Finding, Violation
 from audit.vectors import keys
 
 
@@ -20,7 +20,7 @@ class Subjects:
         found, first = numpy.unique(keys(self._rows["key"]), return_index=True)
         return dict(zip(found.tolist(), first.tolist(), strict=True))
 
-    def finding(self, violation: Violation) -> Finding:
+    def finding(self, violation: Violation, status: str = FOUND) -> Finding:
         """The finding, with the partition that the key stands for."""
         row = self._first_rows[violation.key]
         topic, topic_id, partition = (self._rows[name][row].as_py() for name in ("topic", "topic_id", "partition"))
@@ -30,6 +30,7 @@ class Subjects:
             subject=f"{name} {violation.subject}",
             message=violation.message,
             records=violation.records,
+            status=status,
             topic=topic,
             topic_id=topic_id,
             partition=partition,

@@ -239,9 +239,13 @@ def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Ite
     if record.kind is Kind.ROLE and record.to_state == "deleted":
         views.pop(incarnation, None)
         return
+    view = views.setdefault(incarnation, {})
+    if record.kind is Kind.LOADED and record.topic_id is None:
+        # Between two terms of one controller another may have deleted the topic and created it anew.
+        view.pop("leader epoch", None)
+        view.pop("partition epoch", None)
     if record.leader_epoch is None or record.leader_epoch < 0:
         return
-    view = views.setdefault(incarnation, {})
     # Agents receive states written by earlier controllers, so only a controller's own epochs are compared.
     writer_epoch = record.controller_epoch if record.kind in WRITTEN_BY_CONTROLLERS else None
     for rule, name, epoch in (

@@ -7,7 +7,7 @@ import pyarrow
 from audit.applied_states import WAITING, Waiting
 from audit.bucket import REDUCE, check_partitions, concatenated, joined_runs
 from audit.columns import to_columns
-from audit.findings import FOUND, Finding
+from audit.findings import WITHDRAWN, Finding
 from audit.sorted_runs import Run
 from state_log.record import LoggedStateChange
 
@@ -33,10 +33,10 @@ class ColumnarAudit:
                 kept, run = joined_runs(name, self.runs[name], table)
                 self.runs[name][kept:] = [Run(run)]
         for finding in found:
-            if finding.status == FOUND:
-                self.findings[finding.name] = finding
-            else:
+            if finding.status == WITHDRAWN:
                 del self.findings[finding.name]
+            else:
+                self.findings[finding.name] = finding
         return found
 
 

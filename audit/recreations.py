@@ -1,0 +1,121 @@
+"""Partitions without a topic id that were deleted and created anew: two partitions of one name, with unrelated epochs.
+
+A topic id tells them apart. Without one, a record of an agent or of a late controller may be of either, so states,
+leaders and roles of such a partition are not compared with one another, whichever of its records arrives first; the
+audit is incomplete by that. What one incarnation shows in its own order is compared all the same.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy
+import pyarrow
+
+from audit.findings import NOT_COMPARED, Finding, Violation
+from audit.sorted_runs import Run, gather
+from audit.subjects import Subjects
+from audit.vectors import Flags, Keys, Longs, is_one_of, keys, longs, ranks
+from cluster.state_machines import PartitionState
+from state_log.record import Kind
+
+CREATED_ANEW: Final = "created-anew-without-topic-id"
+_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+RECREATIONS: Final = pyarrow.schema(
+    {
+        "key": pyarrow.uint64(),
+        "sub": pyarrow.int64(),
+        "controller_epoch": pyarrow.int64(),
+        "node": _TEXT,
+        "incarnation": _TEXT,
+        "seq": pyarrow.int64(),
+    }
+)
+"""Of each partition without a topic id the first record of its deletion (`sub` 0) and the last of its creation (1), by
+controller epoch and the order of the controller's log.
+"""
+_DELETED, _CREATED = 0, 1
+
+
+class CreatedAnew(NamedTuple):
+    """Keys that were so before a batch, and those that are so with it, of the partitions in the batch."""
+
+    before: Keys
+    now: Keys
+
+
+def recreations_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """What these records say of deletions and creations, as RECREATIONS, reduced."""
+    absent = [PartitionState.NON_EXISTENT.value]
+    deleted, created = is_one_of(rows["to_state"], absent), is_one_of(rows["from_state"], absent)
+    chosen = is_one_of(rows["kind"], [Kind.PARTITION.value]) & (deleted | created) & _without_id(rows)
+    part = rows.filter(pyarrow.array(chosen))
+    columns = [
+        part["key"],
+        pyarrow.array(numpy.where(deleted, _DELETED, _CREATED)[chosen], pyarrow.int64()),
+        pyarrow.array(longs(part["controller_epoch"])),
+        *(part[name] for name in ("node", "incarnation", "seq")),
+    ]
+    return reduce_recreations(pyarrow.table(columns, schema=RECREATIONS))
+
+
+def reduce_recreations(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sorted by key; of each the first deletion and the last creation."""
+    rows = rows.unify_dictionaries()
+    key, sub, place = keys(rows["key"]), longs(rows["sub"]), _place(rows)
+    order = numpy.lexsort((numpy.where(sub == _CREATED, -place, place), sub, key))
+    kept = numpy.ones(len(order), bool)
+    kept[1:] = (key[order][1:] != key[order][:-1]) | (sub[order][1:] != sub[order][:-1])
+    return rows.take(pyarrow.array(order[kept]))
+
+
+def created_anew(runs: Sequence[Run], new: pyarrow.Table, rows: pyarrow.Table) -> CreatedAnew:
+    """Which of the partitions in these rows were deleted and created afterwards."""
+    without_id = numpy.unique(keys(rows["key"])[_without_id(rows)])
+    key = numpy.repeat(without_id, 2)
+    sub = numpy.tile(numpy.array([_DELETED, _CREATED], numpy.int64), len(without_id))
+    known = gather(runs, key, sub, RECREATIONS.empty_table())
+    return CreatedAnew(_created_after(known), _created_after(pyarrow.concat_tables([known, new])))
+
+
+def compared(table: pyarrow.Table, anew: CreatedAnew) -> pyarrow.Table:
+    """The rows of a table with a `key` that are compared with others."""
+    return table.filter(pyarrow.array(~numpy.isin(keys(table["key"]), anew.now))) if len(anew.now) else table
+
+
+def earlier_rows(runs: Sequence[Run], anew: CreatedAnew, empty: pyarrow.Table) -> pyarrow.Table:
+    """What runs have of the partitions that are not compared any more."""
+    key = numpy.setdiff1d(anew.now, anew.before)
+    found = [run.rows.filter(pyarrow.array(numpy.isin(run.key, key))) for run in runs if len(key)]
+    return pyarrow.concat_tables([empty, *found]).unify_dictionaries()
+
+
+def not_compared(anew: CreatedAnew, subjects: Subjects) -> list[Finding]:
+    """That these partitions are not, each said once."""
+    message = "it was deleted and created anew without a topic id: its states and leaders are not compared"
+    return [
+        subjects.finding(Violation(CREATED_ANEW, key, "created anew", message, (), None), NOT_COMPARED)
+        for key in numpy.setdiff1d(anew.now, anew.before).tolist()
+    ]
+
+
+def _without_id(rows: pyarrow.Table) -> Flags:
+    absent = rows["topic_id"].is_null().combine_chunks()
+    return numpy.asarray(absent.to_numpy(zero_copy_only=False) & (keys(rows["key"]) != 0), bool)
+
+
+def _place(rows: pyarrow.Table) -> Longs:
+    """Numbers with the order of the records in the logs of controllers."""
+    order = numpy.lexsort(
+        (longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["controller_epoch"]))
+    )
+    place = numpy.empty(len(order), numpy.int64)
+    place[order] = numpy.arange(len(order))
+    return place
+
+
+def _created_after(rows: pyarrow.Table) -> Keys:
+    reduced = reduce_recreations(rows)
+    key, sub, place = keys(reduced["key"]), longs(reduced["sub"]), _place(reduced)
+    both = numpy.flatnonzero((key[1:] == key[:-1]) & (place[1:] > place[:-1]))
+    assert (sub[both] == _DELETED).all(), "sorted by key, deletion first"
+    return key[both]
