@@ -57,6 +57,7 @@ def _has_all_controllers(commit: Commit | None, state: ClusterState) -> bool:
 
 def _unwritten(found: Open, rows: Sequence[Mapping[str, Any]], has_all: bool, state: ClusterState) -> None:
     """One condition for each controller epoch."""
+    last = max((ms for node, ms in state.last_at_ms.items() if node.startswith("controller-")), default=0)
     by_epoch: dict[int, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["at_ms"], row["node"], row["incarnation"], row["seq"])):
         by_epoch.setdefault(row["first_controller_epoch"], []).append(row)
@@ -65,8 +66,9 @@ def _unwritten(found: Open, rows: Sequence[Mapping[str, Any]], has_all: bool, st
         more = "" if len(group) == 1 else f", and {len(group) - 1} more of controller epoch {epoch}"
         message = f"{first['node']} applied {_partition(first)}: {_state(first)}, which no controller wrote{more}"
         finding = _finding(EPOCH_NEVER_GIVEN, f"controller-epoch {epoch}", group[:_NAMED_MAX], message)
-        # Where no controller has a record of its time in this epoch, its log is what is missing.
-        (found.findings if has_all and epoch in state.active else found.unknown).append(finding)
+        # Otherwise the log of that controller is what is missing, or its end.
+        decided = has_all and epoch in state.active and (first["at_ms"] < last or epoch < max(state.active))
+        (found.findings if decided else found.unknown).append(finding)
 
 
 def _waiting(folder: OutputFolder, commit: Commit | None, table: str) -> Iterator[dict[str, Any]]:
