@@ -104,7 +104,7 @@ def waiting(audit: ColumnarAudit, table: str) -> list[str]:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
-def test_a_batch_that_is_judged_again_changes_nothing(seed: int) -> None:
+def test_a_batch_that_is_checked_again_changes_nothing(seed: int) -> None:
     streams, _ = histories(seed)
     audit = ColumnarAudit()
     audit.check(everything(streams))
