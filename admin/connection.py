@@ -105,6 +105,20 @@ class ClusterConnection:
         described = await self._search.first(self.describe_node, lambda node: bool(node.brokers))
         return [] if described is None else [b.endpoint.address for b in described.brokers]
 
+    def results_for(self, asked: Sequence[str], results: Sequence[_T]) -> Sequence[_T]:
+        """The results in an answer of the active controller, of which there must be one for each that was asked for.
+
+        Raises ApiError.
+        """
+        if len(results) == len(asked):
+            return results
+        found = f"with a wrong number of results ({len(results)})" if results else "without a result"
+        controller = self._search.name(self._controller or "the controller")
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"{controller} answered {found} for {', '.join(asked)}: is it a klamm of another version?",
+        )
+
     async def metadata(self, address: str, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
         """One broker's metadata cache, without retries."""
         response = await self.rpc.call(address, request, timeout_ms)

@@ -25,6 +25,7 @@ class Trouble(StrEnum):
     OFFLINE = "offline_partition"
     DAMAGED_REPLICA_WAITS = "damaged_replica_waits"
     REFUSES_CONTROLLER = "refuses_controller"
+    NO_LEADER_EPOCH_LEFT = "no_leader_epoch_left"
     DAMAGED_REPLICA = "damaged_replica"
     UNDER_MIN_ISR = "under_min_isr"
     DEAD_BROKER = "dead_broker"

@@ -43,6 +43,8 @@ def propose_moves(
     current: Assignment = {}
     proposed: Assignment = {}
     for topic in topics:
+        if not topic.partitions:
+            continue
         for partition in topic.partitions:
             target = tuple(b for b in partition.replicas if b not in partition.removing_replicas)
             current[TopicPartition(topic.name, partition.partition)] = target

@@ -112,7 +112,8 @@ class Topology:
 
     async def _assert_exists(self, topic: str) -> None:
         described = await self.client.ask_controller(DescribeTopicsRequest((topic,)), DescribeTopicsResponse)
-        if described.topics[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        (result,) = self.client.results_for([f"topic {topic}"], described.topics)
+        if result.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic {topic!r} does not exist; 'klamm topics list' shows the existing ones",

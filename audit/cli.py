@@ -80,6 +80,18 @@ def report(output: OutputOption, form: FormatOption = Format.TABLE, limit: Limit
         raise typer.Exit(ExitCode.REFUSED) from None
 
 
+@app.command(epilog="Example:\n  klamm audit explain one-leader-per-epoch\nExit codes: 0 done; 2 no such rule.")
+def explain(rule: Annotated[str, typer.Argument(help="Rule id; without it all rules are listed.")] = "") -> None:
+    """Say what a rule of the audit means, and what to look at when it was violated."""
+    from audit.rule_catalogue import RULES  # noqa: PLC0415
+
+    if rule and rule not in RULES:
+        raise typer.BadParameter(f"{rule}: no such rule; 'klamm audit explain' lists them", param_hint="RULE")
+    for name in [rule] if rule else sorted(RULES):
+        found = RULES[name]
+        typer.echo(f"{name} ({found.severity})\n    {found.says}\n    Look at {found.check_next}.")
+
+
 @app.command(epilog=_epilog("klamm audit verify --log-dir .klamm/state-changes"))
 def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
     """Check sequence numbers and hash chains: finds missing, altered and repeated lines. Needs no Spark."""

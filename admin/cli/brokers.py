@@ -147,7 +147,7 @@ def alter(
         of_controller = await _warn_of_no_effect(client, name, configs)
         resource = AlterConfigsResource(BROKER_RESOURCE, name, alterations(configs, deleted))
         response = await client.alter_configs([resource], validate_only=dry_run)
-        (result,) = response.responses
+        (result,) = client.results_for([f"broker {broker}"], response.responses)
         if result.error_code is not ErrorCode.NONE:
             message = result.error_message or "refused"
             raise ApiError(result.error_code, message, field="broker", value=broker, violations=result.violations)
@@ -276,7 +276,8 @@ async def _warn_of_no_effect(client: AdminClient, name: str, keys: Iterable[str]
 
 
 async def _configs(client: AdminClient, broker: str, *, of_controller: bool = False) -> list[dict[str, Any]]:
-    (result,) = (await client.describe_configs([ConfigResource(BROKER_RESOURCE, broker)])).results
+    described = await client.describe_configs([ConfigResource(BROKER_RESOURCE, broker)])
+    (result,) = client.results_for([f"broker {broker or 'default'}"], described.results)
     if result.error_code is not ErrorCode.NONE:
         message = result.error_message or "cannot describe the configs of the broker"
         raise ApiError(result.error_code, message, value=broker)

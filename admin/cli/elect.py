@@ -103,7 +103,8 @@ class _Choice:
             return None
         if self._partition is not None:
             return [TopicPartition(self._topic, self._partition)]
-        (described,) = (await client.describe_topics([self._topic])).topics
+        topics = (await client.describe_topics([self._topic])).topics
+        (described,) = client.results_for([f"topic {self._topic}"], topics)
         if described.error_code is not ErrorCode.NONE:
             message = f"topic {self._topic!r} does not exist; 'klamm topics list' shows the existing ones"
             raise ApiError(described.error_code, message)

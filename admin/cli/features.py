@@ -95,7 +95,9 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
     async def main(client: AdminClient) -> tuple[dict[str, int], UpdateFeaturesResponse | PlanFeatureUpdatesResponse]:
         described = (await client.describe_features()).features
         before = {f.feature: f.finalized_level for f in described if f.finalized_level is not None}
-        return before, await (client.plan_feature_updates if dry_run else client.update_features)(updates)
+        answer = await (client.plan_feature_updates if dry_run else client.update_features)(updates)
+        client.results_for([f"feature {update.feature}" for update in updates], answer.results)
+        return before, answer
 
     before, answer = cluster.ask(main, check="klamm features describe")
     rows: list[dict[str, Any]] = [

@@ -166,7 +166,7 @@ async def _alter_configs(
     client: AdminClient, name: str, changes: tuple[AlterableConfig, ...], dry_run: bool
 ) -> AlterConfigsResponse:
     response = await client.alter_configs([AlterConfigsResource(TOPIC_RESOURCE, name, changes)], validate_only=dry_run)
-    (result,) = response.responses
+    (result,) = client.results_for([f"topic {name}"], response.responses)
     _raise_if_refused(name, result.error_code, result.error_message, result.violations)
     return response
 
@@ -177,7 +177,7 @@ async def _new_partitions(client: AdminClient, name: str, count: int, replica_as
     assigned = [NewPartitionsAssignment(brokers) for brokers in parse_assignment(replica_assignment).values()]
     if len(assigned) == count:
         # As with Kafka's tool: the list covers existing partitions too, which stay as they are.
-        (described,) = (await client.describe_topics([name])).topics
+        (described,) = client.results_for([f"topic {name}"], (await client.describe_topics([name])).topics)
         _raise_if_refused(name, described.error_code, None)
         assigned = assigned[len(described.partitions) :]
     return NewPartitions(name, count, tuple(assigned))
@@ -185,7 +185,8 @@ async def _new_partitions(client: AdminClient, name: str, count: int, replica_as
 
 async def _add(client: AdminClient, partitions: NewPartitions, dry_run: bool) -> CreatePartitionsResponse:
     response = await client.create_partitions([partitions], validate_only=dry_run)
-    _raise_if_refused(partitions.name, response.results[0].error_code, response.results[0].error_message)
+    (result,) = client.results_for([f"topic {partitions.name}"], response.results)
+    _raise_if_refused(partitions.name, result.error_code, result.error_message)
     return response
 
 

@@ -22,7 +22,8 @@ from admin.client import AdminClient
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
 from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
-from cluster.requests.topics import DescribedTopic, ListedTopic, NewTopic
+from cluster.requests.plans import Plan
+from cluster.requests.topics import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 app.command(epilog=ALTER_EXAMPLES)(alter)
@@ -68,10 +69,13 @@ def create(
         parse_assignment(replica_assignment),
         parse_configs(config),
     )
-    response = cluster.ask(
-        lambda client: client.create_topics([topic], validate_only=dry_run), check=f"klamm topics describe {name}"
-    )
-    result, plan = response.topics[0], response.plan
+
+    async def main(client: AdminClient) -> tuple[CreatableTopicResult, Plan | None]:
+        response = await client.create_topics([topic], validate_only=dry_run)
+        (result,) = client.results_for([f"topic {name}"], response.topics)
+        return result, response.plan
+
+    result, plan = cluster.ask(main, check=f"klamm topics describe {name}")
     if result.error_code is not ErrorCode.NONE:
         raise ApiError(
             result.error_code,

@@ -19,7 +19,7 @@ from cluster import bounds
 from cluster.bounds import Number, shortened
 from cluster.broker import Endpoint
 from cluster.errors import ConfigError
-from cluster.process.files import first_line, read_file
+from cluster.process.files import cut, first_line, read_file, shown
 from cluster.process.listener_addresses import (
     FIELDS_OF_KEY,
     fields_in_kafka_keys,
@@ -34,8 +34,6 @@ LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
-
-_SHOWN_LENGTH: Final = 200
 
 # Kafka's keys for the top-level fields of a configuration file. Either may be used; if both are, they must agree.
 _KEY_OF_FIELD: Final = {
@@ -257,7 +255,7 @@ _REASONS: Final = {
 def _describe(detail: ErrorDetails) -> str:
     location = [str(part) for part in detail["loc"]]
     in_settings = location[0] == "settings" and len(location) > 1
-    name = f'settings."{location[1]}"' if in_settings else ".".join(location)
+    name = f'settings."{cut(location[1])}"' if in_settings else cut(".".join(location))
     match detail["type"]:
         case "missing":
             return f"{name}: is missing"
@@ -270,13 +268,7 @@ def _describe(detail: ErrorDetails) -> str:
     if known is not None:
         why = known.format_map(detail.get("ctx", {}))
     # Errors in defaults name the attribute instead of the key.
-    return f"{name.replace('_', '.') if in_settings else name}: {_shown(detail['input'])}: {why}"
-
-
-def _shown(value: object) -> str:
-    """The value as Python writes it; shortened if it is long."""
-    text = shortened(value) if isinstance(value, int) else repr(value)
-    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
+    return f"{name.replace('_', '.') if in_settings else name}: {shown(detail['input'])}: {why}"
 
 
 def read_credentials(settings: Settings) -> Credentials | None:
@@ -293,7 +285,7 @@ def read_credentials(settings: Settings) -> Credentials | None:
         why = "is not text in UTF-8"
     except ValueError as error:
         why = str(error)
-    raise ConfigError([f'settings."{LOGIN_FILE_KEY}": {path!r}: {why}'])
+    raise ConfigError([f'settings."{LOGIN_FILE_KEY}": {shown(path)}: {why}'])
 
 
 def _unusable_credentials(config: NodeConfig) -> list[str]:
@@ -308,7 +300,7 @@ def _unusable_credentials(config: NodeConfig) -> list[str]:
 def _disagreements(config: NodeConfig) -> list[str]:
     given = config.settings.model_dump(by_alias=True, exclude_unset=True)
     return [
-        f'settings."{_KEY_OF_FIELD[field]}": {value!r}: contradicts {field} ({getattr(config, field)!r})'
+        f'settings."{_KEY_OF_FIELD[field]}": {shown(value)}: contradicts {field} ({shown(getattr(config, field))})'
         for field, value in _in_kafka_keys(given).items()
         if getattr(config, field) != value
     ]

@@ -1,4 +1,4 @@
-"""Reading files that people write, within the bound of their size (BD-7)."""
+"""Reading files that people write, within the bound of their size (BD-7), and naming what is wrong in them."""
 
 import sys
 from pathlib import Path
@@ -25,5 +25,14 @@ def read_file(path: Path | str) -> bytes:
 
 def first_line(error: Exception) -> str:
     """The message of an error about a file, on one line and not as long as the file."""
-    line = (str(error) or type(error).__name__).splitlines()[0]
-    return line if len(line) <= _SHOWN_LENGTH else f"{line[:_SHOWN_LENGTH]}…"
+    return cut((str(error) or type(error).__name__).splitlines()[0])
+
+
+def shown(value: object) -> str:
+    """The value as Python writes it; shortened if it is long."""
+    return cut(bounds.shortened(value) if isinstance(value, int) else repr(value))
+
+
+def cut(text: str) -> str:
+    """The text, for one line of a message; its first 200 characters if it is longer."""
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
+from cluster.process.files import cut, shown
 from cluster.process.settings import Settings
 
 FIELDS_OF_KEY: Final = {
@@ -50,8 +51,8 @@ def misnamed_listeners(settings: Settings) -> list[str]:
         listeners = [listener or names.client for listener, _ in _split(given)]
         if set(listeners) - {names.client, names.control} or len(set(listeners)) < len(listeners):
             errors.append(
-                f'settings."{key}": {given!r}: must have one address named {names.client}, as '
-                f"inter.broker.listener.name says, and at most one named {names.control}, as "
+                f'settings."{key}": {shown(given)}: must have one address named {cut(names.client)}, as '
+                f"inter.broker.listener.name says, and at most one named {cut(names.control)}, as "
                 "control.plane.listener.name says"
             )
     return errors + list(_other_protocols(settings.listener_security_protocol_map, names))
@@ -61,7 +62,7 @@ def _other_protocols(given: str | None, names: ListenerNames) -> Iterator[str]:
     for entry in (given or "").split(","):
         listener, _, protocol = (part.strip().upper() for part in entry.partition(":"))
         if listener in (names.client, names.control) and protocol != _PROTOCOL:
-            yield f'settings."listener.security.protocol.map": {entry.strip()!r}: the protocol must be {_PROTOCOL}'
+            yield f'settings."listener.security.protocol.map": {shown(entry.strip())}: the protocol must be {_PROTOCOL}'
 
 
 def _split(listeners: str) -> Iterator[_Address]:

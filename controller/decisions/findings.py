@@ -14,10 +14,12 @@ from cluster.state_machines import ReplicaState
 from controller.decisions.brokers.known_damage import HeldReplica
 from controller.decisions.brokers.refusals import ChannelState, Refusals, refusal_findings
 from controller.decisions.context_view import ContextView
+from controller.decisions.partitions.leader_election import has_epoch_left
 
 SILENT_BROKER: Final = "silent_broker"
 STUCK_SHUTDOWN: Final = "stuck_shutdown"
 STUCK_DELETION: Final = "stuck_deletion"
+NO_LEADER_EPOCH_LEFT: Final = "no_leader_epoch_left"
 UNREPORTED_DAMAGE: Final = "unreported_damage"
 DAMAGED_REPLICA_WAITS: Final = "damaged_replica_waits"
 SILENCE_MAX_S: Final = 30
@@ -40,6 +42,14 @@ def findings(view: ContextView, channels: Mapping[BrokerId, ChannelState], now_m
             detail = f"broker {broker} has been shutting down for {lasting_s} s and leads nothing: stop or restart it"
             yield Finding(STUCK_SHUTDOWN, detail, broker=broker)
     yield from _damage(view, now_ms)
+    for tp, leadership in sorted(view.leaderships.items()):
+        if not has_epoch_left(leadership):
+            detail = (
+                f"leader epoch {leadership.leader_epoch} is the highest there can be, so the controller elects no "
+                "other leader; elections do not lead to it: somebody wrote the state znode; copy the records to a new "
+                "topic and delete this one"
+            )
+            yield Finding(NO_LEADER_EPOCH_LEFT, detail, *tp)
     for topic in sorted(view.topics_to_be_deleted - view.topics_ineligible_for_deletion):
         yield from _stuck_deletion(view, topic, channels)
 

@@ -301,7 +301,9 @@ def test_the_story_of_an_election_names_its_request_on_the_lines_of_all_nodes(cl
         assert (role["request_id"], role["peer"]) == (elected["request_id"], elected["peer"])
     request = f"ElectLeaders, request id {elected['request_id']}, from {elected['peer']}, at "
     assert all(request in message for _, message in lines_of_election())
-    assert request in as_json(cluster, "story", "elected-0")["leaderships"][-1]["why"]
+    why = as_json(cluster, "story", "elected-0")["leaderships"][-1]["why"]
+    assert why.startswith("ElectLeaders, Preferred, ")
+    assert request.removeprefix("ElectLeaders, ") in why
 
 
 def test_every_process_says_where_its_state_change_log_ends(cluster: LocalCluster) -> None:

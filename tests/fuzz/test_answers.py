@@ -33,13 +33,17 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "cluster recover --execute --yes --accept-loss": ("RecoverCluster",),
     "consume t --from-beginning --until-end": _DATA,
     "elect preferred --all-topic-partitions": ("ElectLeaders",),
+    "elect preferred --topic t": ("DescribeTopics", "ElectLeaders"),
     "elect unclean --topic t --partition 0": ("ElectLeaders",),
     "features describe": ("DescribeFeatures",),
-    "features upgrade --feature x=1": ("UpdateFeatures", "PlanFeatureUpdates"),
+    "features upgrade --feature x=1": ("DescribeFeatures", "UpdateFeatures", "PlanFeatureUpdates"),
     "produce t --count 3": _DATA,
+    "reassign generate --topic t --broker-list 1,2": ("DescribeTopics",),
     "reassign list": ("DescribeReassignments", "ListPartitionReassignments"),
     "story t-0": ("DescribeTopics", "ReadStateChanges"),
+    "topics alter t --config retention.ms=1": ("AlterConfigs",),
     "topics alter t --partitions 3": ("CreatePartitions",),
+    "topics alter t --partitions 1 --replica-assignment 1:2": ("DescribeTopics", "CreatePartitions"),
     "topics create new": ("CreateTopics",),
     "topics delete t --yes": ("DeleteTopics", "DescribeTopicDeletions"),
     "topics describe t": ("DescribeTopics", "DescribeConfigs"),
@@ -119,6 +123,12 @@ def _stay_here(message: Any, port: int) -> None:
         elif any(word in field.name for word in _ADDRESSES):
             here = "127.0.0.1" if field.name.endswith("host") else f"127.0.0.1:{port}"
             setattr(message, field.name, here)
+
+
+@pytest.mark.parametrize("command", sorted(_COMMANDS))
+def test_answers_without_results(server: Server, command: str) -> None:
+    server.answers = {call: [b""] for call in _COMMANDS[command]} | {_DESCRIBE: [sound_description(server.port)]}
+    run_command([*command.split(), "--bootstrap", f"127.0.0.1:{server.port}", "--timeout", "0.5"])
 
 
 @fuzz(examples=40)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, assert_never
 
 from msgspec import Struct
 
+from cluster.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERING, LeaderAndIsr, TopicPartition
@@ -145,6 +146,14 @@ class ElectionFailure(NamedTuple):
 
 NO_STATE_ZNODE: Final = ElectionFailure("leadership does not exist")
 NEWER_CONTROLLER: Final = ElectionFailure("already written by another controller")
+NO_LEADER_EPOCH_LEFT: Final = ElectionFailure(
+    f"leader epoch {LEADER_EPOCH_IN_ZNODE.maximum} is the highest there can be; see klamm cluster health"
+)
+
+
+def has_epoch_left(leadership: LeaderAndIsr) -> bool:
+    """Whether a leader epoch can follow that the state znode may have (D-43)."""
+    return leadership.leader_epoch < LEADER_EPOCH_IN_ZNODE.maximum
 
 
 class ElectionPlan(Struct, frozen=True):
@@ -182,6 +191,9 @@ def plan_elections(
             continue
         if leadership.controller_epoch > epoch:
             failures[tp] = NEWER_CONTROLLER
+            continue
+        if not has_epoch_left(leadership):
+            failures[tp] = NO_LEADER_EPOCH_LEFT
             continue
         allowed = unclean_allowed.get(tp.topic, False)
         if isinstance(allowed, ElectionFailure):

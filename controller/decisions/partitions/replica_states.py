@@ -16,6 +16,7 @@ from controller.decisions.partitions.leader_election import (
     NEWER_CONTROLLER,
     NO_STATE_ZNODE,
     ElectionFailure,
+    has_epoch_left,
     next_leadership,
 )
 
@@ -83,7 +84,7 @@ def plan_isr_removals(
         elif leadership.controller_epoch > epoch:
             failures[tp] = NEWER_CONTROLLER
         else:
-            shrunk = remove_from_isr(leadership, broker, epoch)
+            shrunk = remove_from_isr(leadership, broker, epoch) if has_epoch_left(leadership) else None
             if shrunk is None:
                 unchanged[tp] = replace(leadership, controller_epoch=epoch)
             else:

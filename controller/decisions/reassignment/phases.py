@@ -16,8 +16,10 @@ from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, 
 from controller.decisions.context_view import ContextView
 from controller.decisions.partitions.leader_election import (
     NEWER_CONTROLLER,
+    NO_LEADER_EPOCH_LEFT,
     NO_STATE_ZNODE,
     ElectionFailure,
+    has_epoch_left,
     next_leadership,
 )
 
@@ -186,6 +188,8 @@ def plan_epoch_raises(view: ContextView, current: Mapping[TopicPartition, Leader
             failures[tp] = NEWER_CONTROLLER
         elif not leadership.isr:
             failures[tp] = NOBODY_IN_SYNC
+        elif not has_epoch_left(leadership):
+            failures[tp] = NO_LEADER_EPOCH_LEFT
         else:
             recovery_state = leadership.leader_recovery_state
             writes[tp] = next_leadership(leadership, leadership.leader, leadership.isr, view.epoch, recovery_state)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from cluster.broker import NO_LEADER_EPOCH, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.recovery import KnownLeadership
+from cluster.znodes.paths import PRODUCER_ID_BLOCK
 from controller.decisions.recovery.evidence import (
     Answers,
     FoundReplica,
@@ -21,6 +22,13 @@ from controller.decisions.recovery.evidence import (
     TopicEvidence,
     collect,
     merged,
+)
+from controller.decisions.recovery.limits import (
+    credible_epoch,
+    credible_producer_id,
+    incredible_epochs,
+    incredible_producer_ids,
+    unwritable,
 )
 
 _NO_EVIDENCE: Final = TopicEvidence(None, {})
@@ -35,6 +43,8 @@ class RestoredCluster(Struct, frozen=True):
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
     controller_epoch: ControllerEpoch
     last_producer_id: int = -1
+    malformed_producer_ids: str = ""
+    """Why the znode of the producer id block cannot be read."""
     malformed: frozenset[str] = frozenset()
     """Topics whose znodes cannot be read."""
     leaving: frozenset[str] = frozenset()
@@ -71,7 +81,10 @@ class TopicRecovery(Struct, frozen=True):
 
 
 class RecoveryPlan(Struct, frozen=True):
-    """`controller_epoch` and `last_producer_id` are the values to be written at least; see `ClusterRecovery`."""
+    """`controller_epoch` and `last_producer_id` are the values to be written at least; see `ClusterRecovery`.
+
+    `obstacles`: those of the `refusals` that no accepted loss overrides.
+    """
 
     topics: tuple[TopicRecovery, ...]
     only_on_brokers: tuple[str, ...]
@@ -79,16 +92,19 @@ class RecoveryPlan(Struct, frozen=True):
     refusals: tuple[str, ...]
     controller_epoch: ControllerEpoch
     last_producer_id: int
+    obstacles: tuple[str, ...] = ()
 
 
 def plan_recovery(restored: RestoredCluster, answers: Answers, *, accept_loss: bool) -> RecoveryPlan:
     """Plan the recovery of every topic known to ZooKeeper or to a broker.
 
-    With `accept_loss`, absent replicas do not count, and what cannot be decided is left as it is.
+    With `accept_loss`, absent replicas do not count, and what cannot be decided is left as it is; obstacles remain.
     """
+    obstacles = [*_malformed_producer_ids(restored), *incredible_epochs(restored.controller_epoch, answers)]
     evidence = collect(answers)
     topics: list[TopicRecovery] = []
     refusals = [f"broker {b} is registered, but does not answer: what it has is not known" for b in restored.silent]
+    refusals += incredible_producer_ids(answers)
     only_on_brokers: list[str] = []
     only_in_zookeeper: list[str] = []
     for name in sorted({*restored.topics, *restored.malformed, *evidence}):
@@ -112,6 +128,9 @@ def plan_recovery(restored: RestoredCluster, answers: Answers, *, accept_loss: b
             # Its deletion goes on: it is the topic that somebody asked to delete.
             continue
         planned = _plan_topic(name, known, chosen, restored)
+        if unwritten := list(_unwritable(planned, answers)):
+            obstacles += unwritten
+            continue
         refusals += _absences(planned)
         refusals += _losses(name, known, chosen, restored.leaderships, answers)
         if not planned.after.partitions:
@@ -121,16 +140,30 @@ def plan_recovery(restored: RestoredCluster, answers: Answers, *, accept_loss: b
             only_on_brokers.append(name)
         if planned.partitions or planned.before != planned.after:
             topics.append(planned)
-    seen = max((a.controller_epoch for a in answers.values()), default=restored.controller_epoch)
-    producer_id = max((a.producer_id for a in answers.values()), default=-1)
     return RecoveryPlan(
         tuple(topics),
         tuple(only_on_brokers),
         tuple(only_in_zookeeper),
-        () if accept_loss else tuple(refusals),
-        max(restored.controller_epoch, seen),
-        max(restored.last_producer_id, producer_id),
+        (*obstacles, *(() if accept_loss else refusals)),
+        credible_epoch(restored.controller_epoch, answers),
+        credible_producer_id(restored.last_producer_id, answers),
+        tuple(obstacles),
     )
+
+
+def _malformed_producer_ids(restored: RestoredCluster) -> Iterator[str]:
+    if restored.malformed_producer_ids:
+        yield (
+            f"the znode {PRODUCER_ID_BLOCK} is malformed ({restored.malformed_producer_ids}): set it to empty data; the"
+            " recovery then raises it above the ids that brokers have seen"
+        )
+
+
+def _unwritable(planned: TopicRecovery, answers: Answers) -> Iterator[str]:
+    for partition in planned.partitions:
+        why = unwritable(partition.topic_partition, partition.before, partition.after, answers)
+        if why is not None:
+            yield why
 
 
 def _choose_topic(

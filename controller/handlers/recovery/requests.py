@@ -9,7 +9,7 @@ import asyncio
 import structlog
 
 from cluster.broker import Broker, BrokerId
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, PeerUnreachableError
 from cluster.partition import TopicPartition
 from cluster.requests.recovery import (
     DescribeReplicasResponse,
@@ -39,16 +39,15 @@ async def plan_cluster_recovery(
 async def recover_cluster(active: ActiveController, request: RecoverClusterRequest) -> RecoverClusterResponse:
     """Carry out the recovery and resign.
 
-    Raises ApiError(ELIGIBLE_LEADERS_NOT_AVAILABLE) if it is refused, RecoveryInterruptedError if a write was.
+    Raises ApiError if it is refused, ELIGIBLE_LEADERS_NOT_AVAILABLE where accepting loss would help and
+    POLICY_VIOLATION where not; RecoveryInterruptedError if a write was refused.
     """
     restored, plan = await _plan(active, accept_loss=request.accept_loss)
+    if plan.obstacles:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"nothing was written: {_first(plan.obstacles)}")
     if plan.refusals:
-        named = "; ".join(plan.refusals[:_NAMED])
-        more = len(plan.refusals) - _NAMED
-        raise ApiError(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"records may be lost: {named}{f' and {more} more' if more > 0 else ''}; start those brokers, or accept it",
-        )
+        message = f"records may be lost: {_first(plan.refusals)}; start those brokers, or accept it"
+        raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
     # Now, and not before it is decided: brokers then obey the next controller above the epochs that they named.
     await _ask_all(active, recovers=True)
     failed = await active.recovery.write_topics(plan.topics)
@@ -65,6 +64,11 @@ async def recover_cluster(active: ActiveController, request: RecoverClusterReque
         next_epoch_above=plan.controller_epoch,
     )
     return RecoverClusterResponse(described_recovery(restored, plan))
+
+
+def _first(reasons: tuple[str, ...]) -> str:
+    more = len(reasons) - _NAMED
+    return f"{'; '.join(reasons[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
 async def _plan(active: ActiveController, *, accept_loss: bool) -> tuple[RestoredCluster, RecoveryPlan]:
@@ -93,13 +97,19 @@ async def _read(active: ActiveController, silent: tuple[BrokerId, ...]) -> Resto
     listed = await active.store.list_topics()
     topics = {name: found for name, (found, _) in (await active.store.read_topics_to_change(listed)).items()}
     partitions = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
-    found = await active.unfenced.read_producer_id_block()
-    block = None if found is None else found[0]
+    last_producer_id, malformed_producer_ids = -1, ""
+    try:
+        found = await active.unfenced.read_producer_id_block()
+    except MalformedZnodeError as error:
+        malformed_producer_ids = error.why
+    else:
+        last_producer_id = -1 if found is None or found[0] is None else found[0].end
     return RestoredCluster(
         topics=topics,
         leaderships=await active.store.read_states(partitions),
         controller_epoch=active.epoch,
-        last_producer_id=-1 if block is None else block.end,
+        last_producer_id=last_producer_id,
+        malformed_producer_ids=malformed_producer_ids,
         malformed=frozenset(listed) - topics.keys(),
         leaving=frozenset(await active.store.list_deletion_markers()),
         silent=silent,

@@ -2,9 +2,14 @@
 
 import pytest
 
+from cluster.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.broker import Broker, BrokerId, Endpoint
 from cluster.requests.cluster import DescribeFindingsRequest, Finding
+from cluster.znodes.paths import state_path
 from cluster.znodes.registrations import encode_broker
+from cluster.znodes.topics import encode_state
+from cluster.zookeeper.port import SetData
+from tests.contexts import leadership, tp
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 ID = "A" * 21 + "g"
@@ -77,6 +82,28 @@ def test_many_bad_znodes_are_one_finding_with_their_number(count: int, expected:
             )
             assert "config_change_0000000002" in found[0].detail
             assert "config_change_0000000003" not in found[0].detail
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-43")
+def test_a_partition_at_the_last_leader_epoch_keeps_its_state_and_the_others_are_led() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, auto_leader_rebalance_enable=False)
+        for topic in ("t", "u"):
+            await world.create_topic(topic, [1, 2])
+            await world.leads(topic, leader=1)
+        last = leadership(1, [1, 2], leader_epoch=LEADER_EPOCH_IN_ZNODE.maximum)
+        await world.write(SetData(state_path(tp("t-0")), encode_state(last)))
+        c = await fail_over(world, c)
+        written = await world.state("t")
+        await world.stop_broker(1)
+        await world.leads("u", leader=2)
+        await quiesce()
+        assert await world.state("t") == written
+        (finding,) = await findings(c, "no_leader_epoch_left")
+        assert (finding.topic, finding.partition) == ("t", 0)
         await c.stop()
 
     run_virtually(main)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.errors import ApiError, ErrorCode
@@ -18,6 +19,7 @@ from cluster.requests.recovery import (
 from cluster.znodes.cluster_wide import decode_producer_id_block
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CONTROLLER_EPOCH, PRODUCER_ID_BLOCK
+from cluster.zookeeper.port import SetData
 from controller.active_controller import RESUMPTION_PAUSE_S
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
@@ -139,6 +141,40 @@ def test_it_is_refused_while_a_member_of_the_last_isr_is_absent(how: str) -> Non
         await until(lambda: c.is_active and c.context.epoch == 13, "active again")
         await world.leads("t", leader=2, isr=[2])
         await quiesce(RESUMPTION_PAUSE_S)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-9")
+@pytest.mark.parametrize("accept_loss", [False, True])
+@pytest.mark.parametrize("hostile", ["controller epoch", "leader epoch", "partition epoch", "producer ids"])
+def test_it_writes_nothing_after_which_no_controller_or_leader_could_be_elected(
+    hostile: str, accept_loss: bool
+) -> None:
+    async def main() -> None:
+        world, c = await stale_cluster()
+        answer, largest = c.brokers.descriptions[BrokerId(3)], 2**31 - 1
+        first, *others = answer.leaderships
+        match hostile:
+            case "controller epoch":
+                answer = replace(answer, controller_epoch=ControllerEpoch(largest))
+            case "leader epoch":
+                first = replace(first, leader_epoch=LeaderEpoch(largest))
+            case "partition epoch":
+                first = replace(first, partition_epoch=PartitionEpoch(largest))
+            case _:
+                await world.tool.multi([SetData(PRODUCER_ID_BLOCK, b"{")])
+        c.brokers.descriptions[BrokerId(3)] = replace(answer, leaderships=(first, *others))
+        before = await everything(world)
+        planned = (await c.ask(PlanClusterRecoveryRequest(accept_loss))).recovery
+        named = PRODUCER_ID_BLOCK if hostile == "producer ids" else f"broker 3 knows {hostile} {largest}"
+        assert named in planned.refusals[0]
+        with pytest.raises(ApiError, match=named) as refused:
+            await c.ask(RecoverClusterRequest(accept_loss))
+        assert refused.value.code is ErrorCode.POLICY_VIOLATION
+        assert await everything(world) == before
+        assert c.is_active
         await c.stop()
 
     run_virtually(main)

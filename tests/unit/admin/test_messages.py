@@ -1,5 +1,6 @@
 """What commands say besides their results."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ from msgspec.structs import replace
 from admin.cli.elect import _report
 from admin.cli.topic_changes import warn_of_compaction
 from admin.cli.watch import _show
+from admin.connection import ClusterConnection
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch
-from cluster.errors import ErrorCode
+from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
 from cluster.requests.cluster import ClusterEvent, WatchResponse
 from cluster.requests.elections import ElectLeadersResponse, PartitionElectionResult, ReplicaElectionResult
@@ -68,3 +70,24 @@ def test_a_change_of_leader_and_isr_is_one_line_for_a_person(capsys: Any) -> Non
     ]
     _show(WatchResponse("3-1"), (LED, same), Format.JSON)
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("results", "found"),
+    [
+        ([], "without a result"),
+        ([1], "with a wrong number of results (1)"),
+        ([1, 2, 3], "with a wrong number of results (3)"),
+    ],
+)
+def test_an_answer_without_a_result_for_each_thing_names_who_gave_it(results: list[int], found: str) -> None:
+    async def main() -> None:
+        async with ClusterConnection(["h:1"]) as connection:
+            assert connection.results_for(["topic a", "topic b"], [1, 2]) == [1, 2]
+            with pytest.raises(ApiError) as refused:
+                connection.results_for(["topic a", "topic b"], results)
+        assert refused.value.message == (
+            f"the controller answered {found} for topic a, topic b: is it a klamm of another version?"
+        )
+
+    asyncio.run(main())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
 from cluster.requests.agents import RECOVERY, ReportedDamage
 from cluster.requests.cluster import Finding
@@ -149,3 +150,14 @@ def test_a_damaged_replica_that_no_longer_waits_is_no_finding() -> None:
     # Nor is one on a broker that is not there: it may come back undamaged, or never.
     context.apply(changes.DamagedReplicasReported(BrokerId(9), BrokerEpoch(109), held))
     assert list(findings(context, {}, 0)) == []
+
+
+@pytest.mark.rule("D-43")
+def test_a_partition_whose_leader_epoch_none_can_follow() -> None:
+    context = context_of([1, 2], {"t-0": [1, 2], "t-1": [1, 2]})
+    last = LEADER_EPOCH_IN_ZNODE.maximum
+    at_end = {tp(f"t-{n}"): leadership(1, [1, 2], leader_epoch=last - n) for n in (0, 1)}
+    context.apply(changes.LeadershipsWritten(at_end, "loaded"))
+    (found,) = findings(context, {}, 0)
+    assert (found.kind, found.topic, found.partition) == ("no_leader_epoch_left", "t", 0)
+    assert found.detail.startswith("leader epoch 2147483646 is the highest there can be")

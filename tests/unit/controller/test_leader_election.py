@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicPartition
 from controller.changes import ReassignmentsWritten
 from controller.decisions.partitions.leader_election import (
     NEWER_CONTROLLER,
+    NO_LEADER_EPOCH_LEFT,
     NO_STATE_ZNODE,
     ControlledShutdown,
     ElectionFailure,
@@ -144,6 +146,16 @@ def test_partitions_without_state_or_of_a_newer_controller_fail() -> None:
     made = plan(Offline(), {tp("t-0"): None, tp("t-1"): newer})
     assert made.failures == {tp("t-0"): NO_STATE_ZNODE, tp("t-1"): NEWER_CONTROLLER}
     assert made.elections == ()
+
+
+@pytest.mark.rule("D-43")
+@pytest.mark.parametrize("strategy", [Offline(), Preferred(), Reassign(), ControlledShutdown()])
+def test_the_last_leader_epoch_of_a_state_znode_is_never_passed(strategy: Strategy) -> None:
+    last = LEADER_EPOCH_IN_ZNODE.maximum
+    (election,) = plan(strategy, {tp("t-0"): leadership(4, [4, 1, 2], leader_epoch=last - 1)}).elections
+    assert election.leadership.leader_epoch == last
+    made = plan(strategy, {tp("t-0"): election.leadership})
+    assert (made.elections, made.failures) == ((), {tp("t-0"): NO_LEADER_EPOCH_LEFT})
 
 
 @pytest.mark.rule("PS-20", "IS-20")

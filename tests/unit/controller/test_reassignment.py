@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from cluster.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.broker import BrokerEpoch, BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
@@ -15,7 +16,7 @@ from controller.changes import (
     ReassignmentsWritten,
 )
 from controller.context import ControllerContext
-from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_STATE_ZNODE
+from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_LEADER_EPOCH_LEFT, NO_STATE_ZNODE
 from controller.decisions.reassignment.phases import (
     BEING_DELETED,
     NO_REPLICAS,
@@ -181,6 +182,15 @@ def test_raising_an_epoch_changes_nothing_else() -> None:
         T0: leadership(1, [2, 1], leader_epoch=5, partition_epoch=10, controller_epoch=EPOCH, recovery=1)
     }
     assert plan.failures == {T1: NO_STATE_ZNODE, U0: NEWER_CONTROLLER, tp("u-1"): NOBODY_IN_SYNC}
+
+
+@pytest.mark.rule("D-43")
+def test_an_epoch_that_none_can_follow_is_not_raised() -> None:
+    last = LEADER_EPOCH_IN_ZNODE.maximum
+    before, at_end = (leadership(1, [1], leader_epoch=epoch) for epoch in (last - 1, last))
+    plan = plan_epoch_raises(moving(), {T0: before, T1: at_end})
+    assert {p: w.leader_epoch for p, w in plan.writes.items()} == {T0: last}
+    assert plan.failures == {T1: NO_LEADER_EPOCH_LEFT}
 
 
 @pytest.mark.rule("RA-52")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.broker import NO_LEADER, BrokerId
 from cluster.partition import RECOVERING, LeaderAndIsr, TopicPartition
 from cluster.state_machines import PartitionState, ReplicaState
@@ -123,3 +124,14 @@ def test_isr_removals_sort_partitions_by_what_becomes_of_them() -> None:
     assert plan.failures == {tp("t-2"): NO_STATE_ZNODE, tp("t-3"): NEWER_CONTROLLER}
     assert plan.ignored == (tp("gone-0"),)
     assert NO_LEADER == -1
+
+
+@pytest.mark.rule("D-43")
+def test_an_offline_replica_stays_in_an_isr_if_no_leader_epoch_can_follow() -> None:
+    last = LEADER_EPOCH_IN_ZNODE.maximum
+    cluster = context([1, 2], {"t-0": [1, 2], "t-1": [1, 2]})
+    before, at_end = (leadership(2, [2, 1], leader_epoch=epoch) for epoch in (last - 1, last))
+    plan = plan_isr_removals(cluster, BrokerId(1), {tp("t-0"): before, tp("t-1"): at_end})
+    assert {p: w.leader_epoch for p, w in plan.writes.items()} == {tp("t-0"): last}
+    assert plan.unchanged == {tp("t-1"): leadership(2, [2, 1], leader_epoch=last, controller_epoch=EPOCH)}
+    assert plan.failures == {}

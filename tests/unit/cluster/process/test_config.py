@@ -328,3 +328,25 @@ def test_defaults_of_a_program_yield_to_everything_else(write: Any) -> None:
     assert load_config(bare, {"data": "/flag"}, defaults={"data": "/beside"}).data == ("/flag",)
     by_key = write('id = 1\nzookeeper = "z:1"\nlisten = "h:1"\n[settings]\n"log.dirs" = "/kafka"\n')
     assert load_config(by_key, defaults={"data": "/beside"}).data == ("/kafka",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"k" * 5000: 1}, 'settings."kkk'),
+        ({"listeners": "x" * 5000}, 'settings."listeners": '),
+        ({"listeners": "A://h:1", "control.plane.listener.name": "B" * 5000}, 'settings."listeners": '),
+        ({"broker.id": "x" * 5000}, 'settings."broker.id": '),
+        ({"listener.security.protocol.map": f"CONTROL:{'x' * 5000}"}, 'settings."listener.security.protocol.map": '),
+        ({"log.dirs": "y" * 5000}, 'settings."log.dirs": '),
+        ({"zookeeper.connect": f"{'h' * 5000}:1"}, 'settings."zookeeper.connect": '),
+        ({"java.security.auth.login.config": "h" * 5000}, 'settings."java.security.auth.login.config": '),
+    ],
+)
+def test_errors_stay_short_and_end_with_their_reason(tmp_path: Path, settings: dict[str, object], named: str) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('zookeeper = "127.0.0.1:2181"\nlisten = "127.0.0.1:0"\ndata = "data"\n')
+    with pytest.raises(ConfigError) as refused:
+        load_config(file, {"settings": settings})
+    assert any(line.startswith(named) for line in refused.value.errors)
+    assert all(len(line) < 1000 and not line.endswith("…") for line in refused.value.errors)
