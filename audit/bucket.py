@@ -85,7 +85,7 @@ def check_partitions(runs: Mapping[str, Sequence[Run]], waiting: Waiting, rows: 
     anew = created_anew(runs["recreations"], recreations, rows)
     comparable = compared(rows, anew)
     claims = claims_of(comparable)
-    new = Applied(states_of(comparable), applied_of(judged), taken_of(judged))
+    new = Applied(states_of(comparable), applied_of(comparable), taken_of(comparable))
     views = check_views(runs["views"], rows, subjects)
     findings = [
         *check_records(rows, subjects),
