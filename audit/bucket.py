@@ -83,9 +83,9 @@ def check_partitions(runs: Mapping[str, Sequence[Run]], waiting: Waiting, rows: 
     subjects = Subjects(rows)
     recreations = recreations_of(rows)
     anew = created_anew(runs["recreations"], recreations, rows)
-    judged = compared(rows, anew)
-    claims = claims_of(judged)
-    new = Applied(states_of(judged), applied_of(judged), taken_of(judged))
+    comparable = compared(rows, anew)
+    claims = claims_of(comparable)
+    new = Applied(states_of(comparable), applied_of(comparable), taken_of(comparable))
     views = check_views(runs["views"], rows, subjects)
     findings = [
         *check_records(rows, subjects),
