@@ -11,6 +11,7 @@ from audit.applied_states import Waiting
 from audit.cluster_state import ClusterState
 from audit.findings import Finding
 from audit.output_folder import Commit, OutputFolder
+from state_log.histories import NO_EPOCH
 
 EPOCH_NEVER_GIVEN: Final = "epoch-nobody-gave"
 LEADERSHIP_NEVER_TAKEN: Final = "leadership-never-taken"
@@ -60,14 +61,17 @@ def _unwritten(found: Open, rows: Sequence[Mapping[str, Any]], has_all: bool, st
     last = max((ms for node, ms in state.last_at_ms.items() if node.startswith("controller-")), default=0)
     by_epoch: dict[int, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["at_ms"], row["node"], row["incarnation"], row["seq"])):
-        by_epoch.setdefault(row["first_controller_epoch"], []).append(row)
+        by_epoch.setdefault(row["last_controller_epoch"], []).append(row)
     for epoch, group in sorted(by_epoch.items()):
         first = group[0]
-        more = "" if len(group) == 1 else f", and {len(group) - 1} more of controller epoch {epoch}"
+        name = "an unknown controller epoch" if epoch == NO_EPOCH else f"controller epoch {epoch}"
+        more = "" if len(group) == 1 else f", and {len(group) - 1} more of {name}"
         message = f"{first['node']} applied {_partition(first)}: {_state(first)}, which no controller wrote{more}"
-        finding = _finding(EPOCH_NEVER_GIVEN, f"controller-epoch {epoch}", group[:_NAMED_MAX], message)
+        finding = _finding(EPOCH_NEVER_GIVEN, name, group[:_NAMED_MAX], message)
         # Otherwise the log of that controller is what is missing, or its end.
-        decided = has_all and epoch in state.active and (first["at_ms"] < last or epoch < max(state.active))
+        is_known = epoch == NO_EPOCH or epoch in state.active
+        goes_on = first["at_ms"] < last or NO_EPOCH < epoch < max(state.active, default=0)
+        decided = has_all and is_known and goes_on
         (found.findings if decided else found.unknown).append(finding)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
+import pyarrow.compute
 
 from audit.findings import Finding, Violation, changes
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
@@ -20,6 +21,7 @@ from state_log.histories import (
     LEADER_EPOCH_BY_ONE,
     LEADER_EPOCH_NEVER_BACK,
     LEADER_FROM_ISR,
+    NO_EPOCH,
     ONE_STATE_PER_PARTITION_EPOCH,
     WRITTEN_BY_CONTROLLERS,
 )
@@ -77,7 +79,9 @@ def state_rows(rows: pyarrow.Table) -> pyarrow.Table:
             rows["key"],
             rows["partition_epoch"].cast(pyarrow.int64()),
             pyarrow.array(contents(rows).content),
-            *(rows[name] for name in ("leader_epoch", "leader", "isr", "controller_epoch", "controller_epoch")),
+            *(rows[name] for name in ("leader_epoch", "leader", "isr")),
+            # An agent does not know who wrote an ISR that it was granted.
+            *[pyarrow.compute.fill_null(rows["controller_epoch"], NO_EPOCH)] * 2,
             *(rows[name] for name in ("at_ms", "node", "incarnation", "seq")),
         ],
         schema=STATES,

@@ -1,0 +1,255 @@
+"""Faults put into the logs of a simulated cluster: each is found by its rules, or makes the audit incomplete."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from state_log.record import CHAIN_START, line_digest
+from tests.log_audits import audit_folder
+
+Record = dict[str, Any]
+Fault = Callable[["Logs"], None]
+CONTROLLER, BROKER = "controller-", "broker-"
+_BATCH_BYTES = 1 << 20
+
+
+class Logs:
+    """A copy of the logs, to be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def largest(self, prefix: str) -> Path:
+        return max(self.folder.rglob(f"{prefix}*.jsonl"), key=lambda path: (path.stat().st_size, path.name))
+
+    def of_node(self, node: str) -> list[Path]:
+        return list((self.folder / node).glob("*.jsonl"))
+
+    def change_lines(self, prefix: str, change: Callable[[list[bytes]], list[bytes]]) -> None:
+        """The lines of the largest log of such a node, which are not chained anew."""
+        path = self.largest(prefix)
+        path.write_bytes(b"".join(line + b"\n" for line in change(path.read_bytes().splitlines())))
+
+    def rewrite(self, prefix: str, change: Callable[[list[Record]], object]) -> None:
+        """The records of the largest log of such a node, by somebody who numbers and chains its lines anew."""
+        path = self.largest(prefix)
+        records = [json.loads(line) for line in path.read_bytes().splitlines()]
+        change(records)
+        lines, prev = [], CHAIN_START
+        for seq, record in enumerate(records):
+            line = json.dumps({**record, "seq": seq, "prev": prev}, separators=(",", ":")).encode()
+            prev = line_digest(line)
+            lines.append(line + b"\n")
+        path.write_bytes(b"".join(lines))
+
+
+def role(records: list[Record]) -> Record:
+    """A role in the middle of an agent's log."""
+    roles = [record for record in records if record["kind"] == "role" and "isr" in record]
+    return roles[len(roles) // 2]
+
+
+def election(records: list[Record]) -> Record:
+    """An election in the middle of a controller's log."""
+    found = [record for record in records if record["kind"] == "partition" and record.get("leader", -1) >= 0]
+    return found[len(found) // 2]
+
+
+def of_agent(**fields: object) -> Fault:
+    return lambda logs: logs.rewrite(BROKER, lambda records: role(records).update(fields))
+
+
+def of_controller(**fields: object) -> Fault:
+    return lambda logs: logs.rewrite(CONTROLLER, lambda records: election(records).update(fields))
+
+
+def add_line(line: bytes) -> Fault:
+    return lambda logs: logs.change_lines(CONTROLLER, lambda lines: [*lines, line])
+
+
+def replace_once(old: bytes, new: bytes) -> Fault:
+    def fault(logs: Logs) -> None:
+        path = logs.largest(CONTROLLER)
+        content = path.read_bytes()
+        assert old in content
+        path.write_bytes(content.replace(old, new, 1))
+
+    return fault
+
+
+def raise_epochs(record: Record) -> None:
+    record.update(leader_epoch=record["leader_epoch"] + 50, partition_epoch=record["partition_epoch"] + 50)
+
+
+def set_clock_back(records: list[Record]) -> None:
+    for record in records[len(records) // 2 :]:
+        record["at_ms"] -= 3_600_000
+
+
+def second_process(logs: Logs) -> None:
+    """A copy of a broker's log under another incarnation, chained anew, that goes on at the same time."""
+    path = logs.largest(BROKER)
+    name = path.name.replace("-17", "-16", 1)
+    own = Logs(logs.folder / "other")
+    own.folder.mkdir()
+    shutil.copy(path, own.folder / name)
+    incarnation = json.loads(path.read_bytes().splitlines()[0])["incarnation"]
+    other = incarnation.replace("17", "16", 1)
+    own.rewrite(BROKER, lambda records: [record.update(incarnation=other) for record in records])
+
+
+def cut_truncation(records: list[Record]) -> None:
+    record = next(r for r in records if r["kind"] == "truncation" and r["high_watermark"] > 0)
+    record["to_offset"] = record["high_watermark"] - 1
+
+
+NOBODY: set[str] = set()
+FAULTS: dict[str, tuple[Fault, str, set[str]]] = {
+    "nothing": (lambda logs: None, "clean", NOBODY),
+    "a folder named as a log": (lambda logs: (logs.folder / "x.jsonl").mkdir(), "clean", NOBODY),
+    "a copy of all logs": (lambda logs: shutil.copytree(logs.folder, logs.folder / "copy") and None, "clean", NOBODY),
+    "no log at all": (lambda logs: [p.unlink() for p in logs.folder.rglob("*.jsonl")] and None, "incomplete", NOBODY),
+    "all logs garbage": (
+        lambda logs: [p.write_bytes(b"\0x\n" * 9) for p in logs.folder.rglob("*.jsonl")] and None,
+        "incomplete",
+        NOBODY,
+    ),
+    "a controller's log garbage": (lambda logs: logs.change_lines(CONTROLLER, lambda _: [b"\0"]), "incomplete", NOBODY),
+    "a broker's log garbage": (lambda logs: logs.change_lines(BROKER, lambda _: [b"\0"]), "incomplete", NOBODY),
+    "a broker's logs empty": (
+        lambda logs: [path.write_bytes(b"") for path in logs.of_node("broker-1")] and None,
+        "incomplete",
+        NOBODY,
+    ),
+    "a broker without a log": (lambda logs: shutil.rmtree(logs.folder / "broker-1"), "incomplete", NOBODY),
+    "a controller without a log": (lambda logs: shutil.rmtree(logs.folder / "controller-1001"), "incomplete", NOBODY),
+    "an incarnation of a controller without a log": (
+        lambda logs: logs.largest(CONTROLLER).unlink(),
+        "incomplete",
+        NOBODY,
+    ),
+    "a controller's log cut at its end": (
+        lambda logs: logs.change_lines(CONTROLLER, lambda lines: lines[: len(lines) * 2 // 3]),
+        "incomplete",
+        NOBODY,
+    ),
+    "a line of nested brackets": (add_line(b"[" * 100_000), "incomplete", NOBODY),
+    "a line of nested objects": (add_line(b'{"a":' * 100_000), "incomplete", NOBODY),
+    "a line of 10 MB": (add_line(b"x" * (10 << 20)), "incomplete", NOBODY),
+    "a line longer than the limit": (add_line(b"x" * (20 << 20)), "incomplete", NOBODY),
+    "a line that is no UTF-8": (add_line(b'{"v":2,"x":"\xff\xfe"}'), "incomplete", NOBODY),
+    "a line of a later version": (replace_once(b'{"v":2', b'{"v":9'), "findings", {"sequence-gap"}),
+    "a number of 65 bits": (
+        replace_once(b'"leader_epoch":1,', b'"leader_epoch":36893488147419103232,'),
+        "findings",
+        {"sequence-gap"},
+    ),
+    "a leader epoch of 2^40": (
+        replace_once(b'"leader_epoch":1,', b'"leader_epoch":1099511627776,'),
+        "findings",
+        {"sequence-gap"},
+    ),
+    "lines swapped": (
+        lambda logs: logs.change_lines(CONTROLLER, lambda lines: [*lines[:9], lines[10], lines[9], *lines[11:]]),
+        "findings",
+        {"records-out-of-order"},
+    ),
+    "a line taken out": (
+        lambda logs: logs.change_lines(CONTROLLER, lambda lines: lines[:20] + lines[21:]),
+        "findings",
+        {"sequence-gap"},
+    ),
+    "a line twice": (
+        lambda logs: logs.change_lines(CONTROLLER, lambda lines: lines[:21] + lines[20:]),
+        "findings",
+        {"duplicate-sequence"},
+    ),
+    "lines end with CR LF": (
+        lambda logs: logs.change_lines(CONTROLLER, lambda lines: [line + b"\r" for line in lines]),
+        "findings",
+        {"chain-break"},
+    ),
+    "a reason altered": (replace_once(b'"reason":"', b'"reason":"x'), "findings", {"chain-break"}),
+    "a controller epoch of two controllers": (
+        lambda logs: logs.rewrite(
+            CONTROLLER, lambda records: [r.update(controller_epoch=1) for r in records if r["kind"] == "controller"]
+        ),
+        "findings",
+        {"one-controller-per-epoch"},
+    ),
+    "another leader in a broker's role": (
+        of_agent(leader=9, isr=[9], to_state="follower"),
+        "findings",
+        {"one-leader-per-epoch", "agent-disagrees-with-controller"},
+    ),
+    "another ISR in a broker's role": (
+        lambda logs: logs.rewrite(BROKER, lambda r: role(r).update(isr=[role(r)["leader"], 77])),
+        "findings",
+        {"agent-disagrees-with-controller"},
+    ),
+    "epochs that nobody gave": (
+        lambda logs: logs.rewrite(BROKER, lambda records: raise_epochs(role(records))),
+        "findings",
+        {"epoch-nobody-gave"},
+    ),
+    "a request of an earlier controller": (
+        lambda logs: logs.rewrite(BROKER, lambda records: role(records)["cause"].update(controller_epoch=1)),
+        "findings",
+        {"stale-controller-epoch"},
+    ),
+    "a clock set back": (lambda logs: logs.rewrite(BROKER, set_clock_back), "findings", {"clock-went-back"}),
+    "a second process of a broker": (second_process, "findings", {"two-nodes-one-id"}),
+    "a truncation below the high watermark": (
+        lambda logs: logs.rewrite("broker-4", cut_truncation),
+        "findings",
+        {"no-truncation-below-high-watermark"},
+    ),
+    "a leader outside of the ISR": (of_controller(isr=[99]), "findings", {"leader-in-isr"}),
+    "an empty ISR": (of_controller(isr=[]), "findings", {"isr-not-empty"}),
+    "an ISR that names a broker twice": (
+        lambda logs: logs.rewrite(CONTROLLER, lambda r: election(r).update(isr=election(r)["isr"] * 2)),
+        "findings",
+        {"isr-without-repetition"},
+    ),
+    "an ISR outside of the replicas": (of_controller(replicas=[98]), "findings", {"isr-within-replicas"}),
+    "a transition outside of the table": (
+        of_controller(from_state="NonExistentPartition"),
+        "findings",
+        {"legal-partition-transition"},
+    ),
+    "a leader epoch that fell": (of_controller(leader_epoch=0), "findings", {"leader-epoch-never-back"}),
+    "a leader epoch raised by seven": (
+        lambda logs: logs.rewrite(
+            CONTROLLER, lambda r: election(r).update(leader_epoch=election(r)["leader_epoch"] + 7)
+        ),
+        "findings",
+        {"leader-epoch-by-one"},
+    ),
+}
+"""Name -> fault, verdict, and rules that are among the findings."""
+
+
+@pytest.fixture(scope="module")
+def sound_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("simulated")
+    command = [sys.executable, "-P", "-m", "klamm", "simulate", "--seeds", "2..2", "--jobs", "1", "--output", output]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    return output / "seed-2"
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_or_makes_the_audit_incomplete(name: str, sound_logs: Path, tmp_path: Path) -> None:
+    fault, verdict, rules = FAULTS[name]
+    shutil.copytree(sound_logs, tmp_path / "logs")
+    fault(Logs(tmp_path / "logs"))
+    result = audit_folder(tmp_path / "logs", tmp_path / "output", _BATCH_BYTES)
+    assert (result.verdict, rules - set(result.findings)) == (verdict, set()), result
+    assert bool(result.incomplete) or verdict != "incomplete"
+    if verdict != "findings":
+        assert result.findings == {}
