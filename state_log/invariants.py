@@ -110,6 +110,8 @@ def _truncated_below_high_watermark(record: LoggedStateChange) -> str | None:
     return f"the log was truncated to {record.to_offset}, below its high watermark {record.high_watermark}"
 
 
+BROKEN_BY_POWER_FAILURES: Final = frozenset({"no-truncation-below-high-watermark"})
+"""Where the replicas of a partition lose power at the same time, what they had not flushed is lost without a bug."""
 CAUSES_OF_DAMAGE: Final = frozenset({"LogRecovery", "LogScrub"})
 DAMAGED: Final = frozenset({"recovery", "scrub"})
 """Reasons of truncations: who found that the log is damaged."""
