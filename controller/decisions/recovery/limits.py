@@ -75,12 +75,10 @@ def unwritable(tp: TopicPartition, before: LeaderAndIsr | None, after: LeaderAnd
 
 
 def _leader_epochs(tp: TopicPartition, broker: BrokerId, answers: Answers) -> Iterator[int]:
-    for replica in answers[broker].replicas:
-        if (replica.topic, replica.partition) == tp:
-            yield from (replica.leader_epoch, replica.log_epoch)
-    for known in answers[broker].leaderships:
-        if (known.topic, known.partition) == tp:
-            yield known.leader_epoch
+    own = (replica for replica in answers[broker].replicas if (replica.topic, replica.partition) == tp)
+    for replica in own:
+        yield from (replica.leader_epoch, replica.log_epoch)
+    yield from (k.leader_epoch for k in answers[broker].leaderships if (k.topic, k.partition) == tp)
 
 
 def _partition_epochs(tp: TopicPartition, broker: BrokerId, answers: Answers) -> Iterator[int]:

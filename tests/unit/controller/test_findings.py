@@ -8,6 +8,7 @@ from cluster.requests.agents import RECOVERY, ReportedDamage
 from cluster.requests.cluster import Finding
 from cluster.state_machines import ReplicaState
 from controller import changes
+from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.brokers.refusals import ChannelState, Epochs, Refusals
 from controller.decisions.findings import findings
 from tests.contexts import context as context_of
@@ -35,6 +36,29 @@ def test_a_broker_that_refuses_and_one_that_is_silent() -> None:
         ),
         ("silent_broker", 2, "broker 2 is registered, but has not responded to a request for 31 s"),
     ]
+
+
+@pytest.mark.rule("D-42", "AG-10")
+def test_a_broker_that_never_names_its_damaged_replicas() -> None:
+    context = context_of([1, 2], {"t-0": [1, 2]})
+    context.apply(changes.DamageReportsAwaited({BrokerId(3): AwaitedReport(BrokerEpoch(103), 1_000)}))
+    assert list(findings(context, {}, 31_999)) == []
+    (found,) = findings(context, {}, 32_000)
+    assert (found.kind, found.broker) == ("unreported_damage", 3)
+    assert "for 31 s it has not named its damaged replicas" in found.detail
+
+
+@pytest.mark.rule("D-41")
+@pytest.mark.parametrize(
+    ("replicas", "isr", "chance"),
+    [([1], [1], "there is no other replica"), ([1, 2], [1, 2], "start broker 2 before: its replica is in sync")],
+)
+def test_what_can_be_done_while_a_damaged_replica_waits(replicas: list[int], isr: list[int], chance: str) -> None:
+    context = context_of([1], {"t-0": replicas}, {"t-0": leadership(-1, isr)})
+    held = {tp("t-0"): damage("t-0", 0, 7)}
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held))
+    (found,) = (f for f in findings(context, {}, 0) if f.kind == "damaged_replica_waits")
+    assert chance in found.detail
 
 
 @pytest.mark.rule("AG-10")

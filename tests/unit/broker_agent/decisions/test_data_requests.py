@@ -3,11 +3,13 @@ import pytest
 from broker_agent.decisions.data_requests import (
     check_acknowledgement,
     name_refusal_meter,
+    repeated_partitions,
     validate_leader_epoch,
     validate_record_set,
 )
 from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ErrorCode
+from cluster.requests.data import ListOffsetsPartition
 from simulator.record_batches import encode_batch
 
 BATCH = encode_batch(b"records", 1)
@@ -84,3 +86,8 @@ def test_an_append_is_acknowledged_when_the_high_watermark_passed_it_with_enough
         high_watermark=Offset(high_watermark), required_offset=Offset(41), maximal_isr_size=isr_size, min_isr=2
     )
     assert result is expected
+
+
+def test_repeated_partitions_are_those_that_stand_more_than_once() -> None:
+    items = [ListOffsetsPartition("t", partition, -1) for partition in (0, 1, 0, 2, 0)]
+    assert repeated_partitions(items) == {("t", 0)}
