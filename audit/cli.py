@@ -48,8 +48,9 @@ def run(
     when the present logs have been read. Needs the extra 'audit' and Java 17.
     """
     # A second of imports that --help must not pay.
-    from audit.job import AuditFailedError, run_audit  # noqa: PLC0415
+    from audit.job import run_audit  # noqa: PLC0415
     from audit.output_folder import OutputError  # noqa: PLC0415
+    from audit.session import AuditFailedError  # noqa: PLC0415
 
     try:
         result = run_audit(log_dir, output, once=once, on_progress=_progress)

@@ -7,18 +7,13 @@ repeated after a crash replaces what it wrote before, so nothing is counted twic
 import json
 import os
 import re
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from subprocess import PIPE
 from threading import Event
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -26,24 +21,16 @@ from audit.batch import BUCKETS, check_batch
 from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
+from audit.session import AuditFailedError, start_session, summary
 from audit.source import FORMAT, StateChangeSource
-from cluster.errors import ClusterError
 from state_log.writer import write_audited
 
-_APPLICATION: Final = Path(__file__).resolve().parents[1]
-_LOG4J: Final = Path(__file__).with_name("log4j2.properties")
-_QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""The work is done in Python; the JVM only has to be there soon."""
 BATCH_BYTES: Final = 128 << 20
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
 _STARTS_MAX: Final = 20
 """Each takes Spark's ten seconds at least."""
 _POLL_SECONDS: Final = 1
 """How long an interrupt may wait."""
-
-
-class AuditFailedError(ClusterError):
-    """Spark could not do it; `spark.log` in the output folder says more."""
 
 
 def run_audit(
@@ -88,48 +75,11 @@ def run_audit(
                 interrupted.clear()
             _tell_writers(output)
         except (PySparkException, Py4JError) as error:
-            raise AuditFailedError(_first_line(error)) from error
+            raise AuditFailedError(summary(error)) from error
         finally:
             if session is None:
                 spark.stop()
     return read_result(output)
-
-
-def start_session(output: Path, parallelism: int = 2) -> SparkSession:
-    """A local Spark with nothing outside of the output folder, where `spark.log` has all that it says.
-
-    Java is found as Spark finds it: JAVA_HOME, then PATH. Raises AuditFailedError.
-    """
-    # Workers must be this interpreter: another one lacks our packages.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # And they must find ours before those of any distribution, or of the folder that the JVM was started in.
-        "spark.executorEnv.PYTHONPATH": str(_APPLICATION),
-        "spark.executorEnv.PYTHONSAFEPATH": "1",
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Dlog4j2.configurationFile={_LOG4J.as_uri()}",
-        "spark.sql.shuffle.partitions": str(parallelism),
-        "spark.sql.warehouse.dir": str(output / "warehouse"),
-        "spark.local.dir": str(output / "scratch"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.metricsEnabled": "false",
-    }
-    conf = SparkConf().setMaster(f"local[{parallelism}]").setAppName("klamm audit").setAll(list(settings.items()))
-    try:
-        with deferred_interrupts():
-            handler = signal.getsignal(signal.SIGINT)
-            with (output / "spark.log").open("ab") as log:
-                gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-            context = SparkContext(conf=conf, gateway=gateway)
-            # Spark has put its own in place, which calls the JVM while the call that it interrupts is under way.
-            signal.signal(signal.SIGINT, handler)
-        return SparkSession(context)
-    except PySparkException as error:
-        raise AuditFailedError(_first_line(error)) from error
 
 
 def _run_query(
@@ -157,11 +107,6 @@ def _run_query(
         if interrupted.is_set():
             query.stop()
         return
-
-
-def _first_line(error: Exception) -> str:
-    """Without the description of the query that follows."""
-    return str(error).partition("\n")[0].removesuffix(" === Streaming Query ===")
 
 
 class _Batches:

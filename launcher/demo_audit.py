@@ -49,7 +49,8 @@ def audit_twice(logs: Sequence[Path], topic: str, folder: Path) -> AuditOutcome:
     Both in one Spark, because it takes longer to get going than to audit either. A Spark that fails costs what it had
     still to say, and nothing that was said before.
     """
-    from audit.job import AuditFailedError, run_audit, start_session
+    from audit.job import run_audit
+    from audit.session import AuditFailedError, start_session
 
     copy = folder / "logs-with-second-leader"
     copies = [copy / path.name for path in logs]
