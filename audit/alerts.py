@@ -22,11 +22,11 @@ class Alerts:
     def __init__(
         self, log_dirs: Sequence[Path], output: Path, metrics_listen: str, webhook: str, *, until_clean: bool
     ) -> None:
-        """Empty addresses: none. Raises ValueError for a malformed one."""
+        """Empty addresses: none. Raises BadParameter for a malformed one."""
         metrics = Metrics()
-        self._metrics, self._listen = metrics, _check_listen(metrics_listen)
+        self._metrics, self._listen = metrics, _checked("--metrics-listen", metrics_listen, host_and_port)
         self.listener = AuditMetrics(metrics, log_dirs, output) if metrics_listen else None
-        self._webhook = Webhook(check_url(webhook), output, metrics) if webhook else None
+        self._webhook = Webhook(_checked("--webhook", webhook, check_url), output, metrics) if webhook else None
         self._until_clean = UntilClean(log_dirs, output) if until_clean else None
         self._stop_serving: Callable[[], None] = lambda: None
 
@@ -56,10 +56,10 @@ class Alerts:
             self._webhook.update(result)
 
 
-def _check_listen(address: str) -> str:
+def _checked(option: str, address: str, check: Callable[[str], object]) -> str:
     if address:
         try:
-            host_and_port(address)
+            check(address)
         except ValueError as error:
-            raise ValueError(f"--metrics-listen {address}: {error}") from None
+            raise typer.BadParameter(f"{address}: {error}", param_hint=option) from None
     return address

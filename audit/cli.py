@@ -3,7 +3,8 @@
 The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,35 +76,40 @@ def run(
     # A second of imports that --help must not pay.
     from audit.alerts import Alerts  # noqa: PLC0415
     from audit.job import run_audit  # noqa: PLC0415
-    from audit.output_folder import OutputError  # noqa: PLC0415
-    from audit.session import AuditFailedError  # noqa: PLC0415
 
     expected = _nodes(expect or [])
     if once + follow + until_clean > 1:
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+    with _errors(output), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
+        result = run_audit(
+            log_dir,
+            output,
+            once=once,
+            on_progress=alerts.progress,
+            listener=alerts.listener,
+            timeout_seconds=timeout,
+            expected_nodes=expected,
+        )
+        alerts.finish(result)
+    _show(result, output, form, limit)
+
+
+@contextmanager
+def _errors(output: Path) -> Iterator[None]:
+    """Say on one line what failed, and exit."""
+    from audit.output_folder import OutputError  # noqa: PLC0415
+    from audit.session import AuditFailedError  # noqa: PLC0415
+
     try:
-        with Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
-            result = run_audit(
-                log_dir,
-                output,
-                once=once,
-                on_progress=alerts.progress,
-                listener=alerts.listener,
-                timeout_seconds=timeout,
-                expected_nodes=expected,
-            )
-            alerts.finish(result)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        yield
     except AuditFailedError as error:
         typer.echo(f"the audit failed: {error}\nSpark's log: {output / 'spark.log'}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
     except (OutputError, StartupError) as error:
         typer.echo(f"the audit failed: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
-    _show(result, output, form, limit)
 
 
 @app.command(epilog=_epilog("klamm audit report --output report -o json"))

@@ -96,12 +96,11 @@ def document(result: AuditResult, found: Sequence[Mapping[str, Any]], sent: Sent
     }
 
 
-def check_url(url: str) -> str:
-    """The address, if it is one of HTTP. Raises ValueError."""
+def check_url(url: str) -> None:
+    """Raises ValueError for what is no address of HTTP."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"--webhook {url}: is not an address like http://alerts.example:8080/klamm")
-    return url
+        raise ValueError("must be an address like http://alerts.example:8080/klamm")
 
 
 def _name(finding: Mapping[str, Any]) -> str:

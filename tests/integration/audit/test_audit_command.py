@@ -122,8 +122,8 @@ def test_wrong_usage_is_distinguished_from_findings(tmp_path: Path) -> None:
     for wrong, named in (
         (["--once", "--until-clean"], "exclude one another"),
         (["--once", "--timeout", "5"], "--timeout"),
-        (["--webhook", "alerts:80"], "--webhook alerts:80"),
-        (["--metrics-listen", "9090"], "--metrics-listen 9090"),
+        (["--webhook", "alerts:80"], "alerts:80"),
+        (["--metrics-listen", "9090"], "9090: must be host:port"),
         (["--expect", "broker4"], "broker4"),
     ):
         refused = run(*at, *wrong, COLUMNS="400")

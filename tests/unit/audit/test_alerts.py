@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+import typer
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -191,10 +192,10 @@ def test_a_request_to_the_webhook_is_bounded(tmp_path: Path, receiver: Receiver)
 
 @pytest.mark.parametrize("url", ["", "alerts:80", "ftp://a/b", "file:///etc/passwd", "http:///x"])
 def test_an_address_that_is_none_is_named(url: str) -> None:
-    with pytest.raises(ValueError, match="--webhook"):
+    with pytest.raises(ValueError, match="must be an address"):
         check_url(url)
 
 
 def test_a_malformed_address_of_metrics_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--metrics-listen 9090: must be host:port"):
+    with pytest.raises(typer.BadParameter, match="9090: must be host:port"):
         Alerts([tmp_path], tmp_path, "9090", "", until_clean=False)
