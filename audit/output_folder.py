@@ -221,7 +221,7 @@ class OutputFolder:
 
     def read_state(self, stored: StoredFile) -> bytes:
         """A state file of `write_state`. Raises OutputError."""
-        return self._read(stored).to_pybytes()
+        return bytes(self._read(stored))
 
     def write_state(self, bucket: int, batch: int, data: bytes) -> StoredFile:
         return self._write(f"state/{bucket}/state-{batch:09d}.bin", data)
