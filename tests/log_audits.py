@@ -3,17 +3,17 @@
 from pathlib import Path
 
 from audit.batch import BUCKETS, check_rows, next_commit
+from audit.file_store import Location
 from audit.log_files import LogFiles, Position, advance, ends, ranges
 from audit.output_folder import VERSION, Commit, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.source import read_ranges
 
 
-def audit_folder(logs: Path, output: Path, batch_bytes: int | None = None) -> AuditResult:
+def audit_folder(logs: Path, output: Location, batch_bytes: int | None = None) -> AuditResult:
     """Read all logs in batches of about so many bytes; returns the result. `output` is a new folder."""
     folder, files = OutputFolder(output), LogFiles([logs])
     positions: dict[str, Position] = {}
-    output.mkdir()
     number = 0
     while (reached := advance(positions, ends(files.logs(), positions), batch_bytes)) != positions:
         batches = read_ranges(ranges(files.logs(), positions, reached), BUCKETS)
