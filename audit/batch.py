@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame
 from audit.bucket import Place, check_bucket, concatenated
 from audit.cluster_state import check_cluster
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
-from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
+from audit.changed_files import FileFault
+from audit.lines_read import ReadRange
+from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 
 BUCKETS: Final = 16
 """Parts of the state, judged independently of one another; fixed for an output folder."""
@@ -83,10 +85,13 @@ def check_rows(
     """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
     streams: dict[int, list[pyarrow.Table]] = {}
     read: list[ReadRange] = []
+    faults: list[FileFault] = []
     for row in rows:
         tables = streams.setdefault(row["bucket"], [])
         if row["what"] == RECORDS_ROW:
             tables.append(from_stream(row["data"]))
+        elif row["what"] == FILES_ROW:
+            faults += msgspec.json.decode(row["data"], type=list[FileFault])
         else:
             assert row["what"] == LINES_ROW, row["what"]
             read.append(msgspec.json.decode(row["data"], type=ReadRange))
@@ -95,7 +100,7 @@ def check_rows(
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read)
+                result = check_cluster(output, place, state, records, read, faults)
             else:
                 result = check_bucket(output, place, state, records)
         except OutputError as error:
