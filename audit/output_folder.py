@@ -150,6 +150,11 @@ class OutputFolder:
         numbers = _numbers(self.top / "commits", "*.json")
         return self._read_commit(max(numbers)) if numbers else None
 
+    def committed_ns(self) -> int:
+        """When the last batch was committed, in nanoseconds since 1970 by the clock of the file system; 0: never."""
+        numbers = _numbers(self.top / "commits", "*.json")
+        return (self.top / "commits" / f"{max(numbers)}.json").stat().st_mtime_ns if numbers else 0
+
     def commit(self, commit: Commit) -> None:
         """Make a batch count, and remove the state that only earlier ones needed."""
         target = self.top / "commits" / f"{commit.batch}.json"

@@ -159,3 +159,8 @@ def not_applicable(levels: Collection[str]) -> dict[str, str]:
         needed = {rule for rule, level in KAFKA_RULES.items() if level == "TRACE"}
         found |= dict.fromkeys(needed, "only TRACE has the lines it needs, and the logs are of level INFO")
     return dict(sorted(found.items()))
+
+
+def severity_of(rule: str) -> str:
+    """The severity of a rule; `error` for one that only another version of klamm knows."""
+    return RULES[rule].severity if rule in RULES else "error"
