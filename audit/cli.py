@@ -214,6 +214,11 @@ def _show_table(
     typer.echo(f"verdict      {result.verdict}")
     typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
     typer.echo(f"quarantined  {result.quarantined}")
+    for log in result.kafka_logs:
+        counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
+        typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
+    if result.kafka_logs:
+        typer.echo(f"timezone     {result.timezone}")
     for gap in result.incomplete:
         typer.echo(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():
@@ -223,5 +228,7 @@ def _show_table(
         typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
             typer.echo(f"    {cause}")
+    for rule, why in result.not_applicable.items():
+        typer.echo(f"not applicable: {rule}: {why}")
     for line in malformed:
         typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")

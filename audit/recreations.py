@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 
 from audit.findings import NOT_COMPARED, Finding, Violation
-from audit.kafka.rows import are_kafka
+from audit.kafka.rows import are_kafka, is_first_role
 from audit.sorted_runs import Run, gather_all
 from audit.subjects import Subjects
 from audit.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks, text_hashes
@@ -33,7 +33,7 @@ RECREATIONS: Final = pyarrow.schema(
 )
 """Of each partition without a topic id the first record of its deletion and the last of its creation, by controller epoch
 and the order of the log. `sub`: even for deletions, odd for creations; 0 and 1 are those of controllers, other pairs those
-that one broker of Kafka's shows: there a partition begins at leader epoch 0 and partition epoch 0, never to return to them.
+that one broker of Kafka's shows: there a partition begins at epochs of 0, never to return to them.
 """
 _DELETED, _CREATED = 0, 1
 
@@ -74,15 +74,19 @@ def _rows(rows: pyarrow.Table, chosen: Flags, sub: Longs) -> pyarrow.Table:
 
 
 def _returns(rows: pyarrow.Table) -> list[pyarrow.Table]:
-    """Of the roles of Kafka's brokers: those at the first epochs as creations, those at later ones as deletions."""
-    chosen = are_kafka(rows) & is_one_of(rows["kind"], [Kind.ROLE.value]) & _without_id(rows)
-    leader_epoch, partition_epoch = longs(rows["leader_epoch"]), longs(rows["partition_epoch"])
-    chosen &= (leader_epoch >= 0) & (partition_epoch >= 0)
-    if not chosen.any():
+    """Of the roles of Kafka's brokers: those at the first epochs as creations, those at later ones as deletions; by
+    leader epoch and by partition epoch, for not all lines have both.
+    """
+    roles = are_kafka(rows) & is_one_of(rows["kind"], [Kind.ROLE.value]) & _without_id(rows)
+    if not roles.any():
         return []
-    pair = (text_hashes(rows["node"]) >> numpy.uint64(2)).astype(numpy.int64) << 1
-    is_first = (leader_epoch == 0) & (partition_epoch == 0)
-    return [_rows(rows, chosen, pair | numpy.where(is_first, _CREATED, _DELETED))]
+    first, of_node = is_first_role(rows), text_hashes(rows["node"]).astype(numpy.int64) << 2
+    found = []
+    for number, name in enumerate(("leader_epoch", "partition_epoch")):
+        epoch = longs(rows[name])
+        chosen = roles & (epoch >= 0) & (first | (epoch > 0))
+        found.append(_rows(rows, chosen, of_node | 2 * number | numpy.where(first, _CREATED, _DELETED)))
+    return found
 
 
 def reduce_recreations(rows: pyarrow.Table) -> pyarrow.Table:

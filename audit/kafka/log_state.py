@@ -50,7 +50,7 @@ class KafkaLines(Struct, frozen=True):
     `without_facts`: lines that are Kafka's and state nothing a rule needs. `has_trace`: some are of level TRACE.
     `levels`: where it shows at which level the file is written. `untraced`: sums at TRACE that have not all the messages
     they sum up before them. `skipped_times`: local times that the time zone does not have. `nodes`: ids of the brokers
-    that wrote. `named`: node -> the first record that names it.
+    that wrote. `named`: other brokers, and the first record that names each.
     """
 
     zone: str
@@ -62,7 +62,7 @@ class KafkaLines(Struct, frozen=True):
     skipped_times: Occurrences
     nodes: tuple[int, ...]
     ruled: tuple[Ruled, ...]
-    named: dict[str, str]
+    named: dict[int, str]
     first_ms: int | None
     last_ms: int | None
     modified_ms: int
@@ -89,15 +89,15 @@ class KafkaState(Struct):
 
     logs: dict[str, KafkaLog] = field(default_factory=dict)
     ruled: dict[int, dict[int, str]] = field(default_factory=dict)
-    named: dict[str, str] = field(default_factory=dict)
+    named: dict[int, str] = field(default_factory=dict)
 
 
 def add_lines(state: KafkaState, log: str, read: KafkaLog) -> list[Finding]:
     """Add lines that follow those known of the log; returns what is wrong with controllers now."""
     known = state.logs.get(log)
     state.logs[log] = read if known is None else _joined(known, read)
-    for node, record in read.content.named.items():
-        state.named.setdefault(node, record)
+    for broker, record in read.content.named.items():
+        state.named.setdefault(broker, record)
     found = []
     for ruled in read.content.ruled:
         controllers = state.ruled.setdefault(ruled.epoch, {})
@@ -146,9 +146,12 @@ def gaps(state: KafkaState, require_trace: bool) -> Iterator[tuple[str, str]]:
     zones = sorted({log.content.zone for log in logs})
     if len(zones) > 1:
         yield "--timezone", f"the logs were read as of {' and '.join(zones)}: audit them into a new --output"
-    present = {f"{kind}{node}" for log in logs for node in log.content.nodes for kind in (BROKER, CONTROLLER)}
-    for node in sorted(set(state.named) - present)[:_NAMED_MAX]:
-        yield node, f"there is no log of this node, though {state.named[node]} names it"
+    present = {node for log in logs for node in log.content.nodes}
+    missing = sorted(set(state.named) - present)
+    if missing:
+        more = "" if len(missing) <= _NAMED_MAX else f" and {len(missing) - _NAMED_MAX} more"
+        brokers = ", ".join(map(str, missing[:_NAMED_MAX]))
+        yield f"Kafka brokers {brokers}{more}", f"there are no logs of theirs, though {state.named[missing[0]]} names one"
 
 
 def _gaps_of(log: KafkaLog, require_trace: bool) -> Iterator[str]:

@@ -60,7 +60,7 @@ class KafkaSummary:
         self._has_trace = False
         self._nodes: set[int] = set()
         self._ruled: dict[tuple[int, int], str] = {}
-        self._named: dict[str, str] = {}
+        self._named: dict[int, str] = {}
         self._spans: dict[str, Span] = {}
         self._first_ms: int | None = None
         self._last_ms: int | None = None
@@ -151,9 +151,9 @@ class KafkaSummary:
         if line.is_controller and line.epoch is not None:
             self._ruled.setdefault((line.epoch, line.node), reference)
         for broker in line.said.sent_to:
-            self._named.setdefault(f"{BROKER}{broker}", reference)
+            self._named.setdefault(broker, reference)
         if line.said.by is not None:
-            self._named.setdefault(f"{CONTROLLER}{line.said.by[0]}", reference)
+            self._named.setdefault(line.said.by[0], reference)
             self._ruled.setdefault((line.said.by[1], line.said.by[0]), reference)
         if not line.said.fields:
             self._without_facts += 1

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
+from audit.changed_files import ReadFiles
 from audit.columns import to_columns
 from audit.incarnations import Span
 from audit.log_files import Position, Range
+from audit.lines_read import QUARANTINED_MAX, ReadRange
 from audit.source import (
     LINES_ROW,
-    QUARANTINED_MAX,
-    ReadRange,
+    UTC,
     StateChangeReader,
     TaskRanges,
     from_stream,
@@ -32,7 +33,7 @@ BUCKETS = 4
 
 
 def reader(*directories: Path, tasks: int = 2) -> StateChangeReader:
-    return StateChangeReader(directories, max_bytes=1 << 20, tasks=tasks, buckets=BUCKETS)
+    return StateChangeReader(directories, 1 << 20, tasks, BUCKETS, UTC, ReadFiles(0))
 
 
 def of_file(path: Path, first: int = 0, end: int | None = None) -> Range:
