@@ -158,7 +158,10 @@ class KafkaSummary:
         if not line.said.fields:
             self._without_facts += 1
             return None
-        fields = {"controller_epoch": line.epoch, "broker": None if line.is_controller else line.node, **line.said.fields}
+        own = {"controller_epoch": line.epoch, "broker": None if line.is_controller else line.node}
+        if line.said.fields.get("to_state") == "leader":
+            own["leader"] = line.node
+        fields = {**own, **line.said.fields}
         return LoggedStateChange(
             v=STATE_CHANGE_VERSION, seq=line.offset, node=node, incarnation=incarnation, at_ms=line.at_ms, **fields
         )
@@ -214,12 +217,16 @@ class _Parser:
 
 
 class _Levels:
-    """Finds out at which level lines were written: an INFO message that sums up others of TRACE has these before it."""
+    """Finds out at which level lines were written: an INFO message that sums up others of TRACE has these before it.
+
+    Of the first sum of a request it is unknown how many of them are in the file before.
+    """
 
     def __init__(self) -> None:
         self.shown: list[Level] = []
         self.untraced = Occurrences()
         self._details: dict[str, int] = {}
+        self._summed: set[str] = set()
 
     def add(self, line: _Line) -> None:
         if line.said.detail_of:
@@ -227,8 +234,9 @@ class _Levels:
         if line.said.sum_of is None:
             return
         request, count = line.said.sum_of
-        details = self._details.pop(request, 0)
-        if not count:
+        details, is_first = self._details.pop(request, 0), request not in self._summed
+        self._summed.add(request)
+        if not count or (is_first and details < count):
             return
         level = TRACE if details else INFO
         if not self.shown or self.shown[-1].level != level:
