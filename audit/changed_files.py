@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from audit.kafka.files import is_compressed
+from audit.kafka.files import KAFKA_LOG, is_compressed
 from audit.log_files import START, Position, Positions, Segment
 from state_log.chain import ChainSegment, extend
 from state_log.reader import complete_lines
@@ -58,6 +58,7 @@ class ReadFiles:
         self._since_ns = since_ns
         self._seen: dict[Path, _Status] = {}
         self._next = 0
+        self._active: dict[str, Path] = {}
 
     def faults(
         self, logs: Mapping[str, Sequence[Segment]], ignored: Sequence[Path], read: Positions, *, everything: bool
@@ -67,10 +68,11 @@ class ReadFiles:
         """
         found = [FileFault(Fault.COMPRESSED, str(path), str(path), 0, 0) for path in ignored if is_compressed(path.name)]
         for log, segments in logs.items():
-            if log not in read:
+            if log not in read and not _has_rotated(segments[0], logs):
                 found += _without_lines(log, segments)
         for log, position in read.items():
             found += _newest(log, logs.get(log, ()), position, logs)
+        found += self._emptied(logs, read)
         older = [
             (log, before, after)
             for log, segments in logs.items()
@@ -80,6 +82,20 @@ class ReadFiles:
         for log, before, after in older if everything else self._in_turn(older):
             found += self._older(log, before, after)
         return found
+
+    def _emptied(self, logs: Mapping[str, Sequence[Segment]], read: Positions) -> Iterator[FileFault]:
+        """Logs of Kafka's that were cut without being copied or renamed before: another log begins in their place."""
+        for log, path in list(self._active.items()):
+            if log not in logs:
+                del self._active[log]
+                status = _status(path)
+                if status is not None and log in read:
+                    yield FileFault(Fault.SHRANK, log, str(path), read[log].byte, status.size)
+        for log, (first, *_) in logs.items():
+            if first.is_kafka:
+                self._active.pop(log, None)
+                if first.path.name.endswith(KAFKA_LOG):
+                    self._active[log] = first.path
 
     def _in_turn(self, older: Sequence[tuple[str, Segment, Segment]]) -> Sequence[tuple[str, Segment, Segment]]:
         """So many that all are looked at within some rounds, however many there are."""
@@ -99,6 +115,12 @@ class ReadFiles:
         is_new = seen is None and bool(self._since_ns) and status.modified_ns > self._since_ns
         if (is_new or (seen is not None and seen != status)) and not _is_whole(before, after):
             yield FileFault(Fault.CHANGED, log, str(before.path), 0, status.size)
+
+
+def _has_rotated(segment: Segment, logs: Mapping[str, Sequence[Segment]]) -> bool:
+    """Whether it is a log of Kafka's that others come from: it may be empty until the broker writes again."""
+    rotated = f"{segment.path}."
+    return segment.is_kafka and any(str(other[0].path).startswith(rotated) for other in logs.values())
 
 
 def _without_lines(log: str, segments: Sequence[Segment]) -> Iterator[FileFault]:

@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+KAFKA_LOG: Final = "state-change.log"
+"""The name of the file that Kafka writes to; those that were rotated have something after it."""
 HEAD_BYTES: Final = 4096
 _NAME: Final = re.compile(r".*state-change\.log([._-].*)?")
 _LINE: Final = re.compile(
