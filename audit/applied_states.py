@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.compute
 
 from audit.findings import Finding, Violation, changes
-from audit.kafka.messages import CACHED
+from audit.kafka.message_fields import CACHED
 from audit.partition_states import STATES, contents, reduce_states, state_rows
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
 from audit.subjects import Subjects

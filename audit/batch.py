@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
-from audit.cluster_state import check_cluster
-from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
 from audit.changed_files import FileFault
+from audit.cluster_state import check_cluster
 from audit.lines_read import ReadRange
+from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
 from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 
 BUCKETS: Final = 16

@@ -66,7 +66,9 @@ class ReadFiles:
         """What is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all files; else at
         some of the older ones, in turn.
         """
-        found = [FileFault(Fault.COMPRESSED, str(path), str(path), 0, 0) for path in ignored if is_compressed(path.name)]
+        found = [
+            FileFault(Fault.COMPRESSED, str(path), str(path), 0, 0) for path in ignored if is_compressed(path.name)
+        ]
         for log, segments in logs.items():
             if log not in read and not _has_rotated(segments[0], logs):
                 found += _without_lines(log, segments)
@@ -157,7 +159,9 @@ def _newest(
     if run is None or any(segment.first_seq > position.first_seq for segment in segments):
         return
     others = (_RUN.fullmatch(other) for other in logs)
-    if not any(other and other["node"] == run["node"] and other["incarnation"] > run["incarnation"] for other in others):
+    if not any(
+        other and other["node"] == run["node"] and other["incarnation"] > run["incarnation"] for other in others
+    ):
         yield FileFault(Fault.VANISHED, log, log, position.byte, 0)
 
 

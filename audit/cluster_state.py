@@ -9,13 +9,13 @@ import pyarrow
 from msgspec import Struct, field
 
 from audit.bucket import RECORDS_TABLE, Place, controllers_named, write_findings
-from audit.findings import Finding
-from audit.incarnations import Span, findings_of_span, joined
-from audit.output_folder import BucketResult, BucketState, OutputFolder
 from audit.changed_files import FileFault
 from audit.file_faults import converted_found, faults_found
+from audit.findings import Finding
+from audit.incarnations import Span, findings_of_span, joined
 from audit.kafka.log_state import KafkaLog, KafkaState, add_lines
 from audit.lines_read import QuarantinedLine, ReadRange
+from audit.output_folder import BucketResult, BucketState, OutputFolder
 from state_log.chain import IncarnationLog, join
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import Kind

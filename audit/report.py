@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
-from audit.findings import FOUND, NOT_COMPARED
 from audit.file_faults import why_unread
+from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
 from audit.kafka.log_state import describe_time
 from audit.kafka.log_state import gaps as kafka_gaps

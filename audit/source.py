@@ -24,9 +24,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from audit.changed_files import FileFault, ReadFiles, is_fault, new_faults, to_offsets
 from audit.columns import RECORDS, decode_block, to_columns
 from audit.incarnations import Span, joined, spans_of
-from audit.changed_files import FileFault, ReadFiles, is_fault, new_faults, to_offsets
 from audit.kafka.reading import KafkaSummary
 from audit.lines_read import Quarantine, ReadRange, line_blocks
 from audit.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, ranges

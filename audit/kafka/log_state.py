@@ -151,7 +151,10 @@ def gaps(state: KafkaState, require_trace: bool) -> Iterator[tuple[str, str]]:
     if missing:
         more = "" if len(missing) <= _NAMED_MAX else f" and {len(missing) - _NAMED_MAX} more"
         brokers = ", ".join(map(str, missing[:_NAMED_MAX]))
-        yield f"Kafka brokers {brokers}{more}", f"there are no logs of theirs, though {state.named[missing[0]]} names one"
+        yield (
+            f"Kafka brokers {brokers}{more}",
+            f"there are no logs of theirs, though {state.named[missing[0]]} names one",
+        )
 
 
 def _gaps_of(log: KafkaLog, require_trace: bool) -> Iterator[str]:

@@ -16,9 +16,10 @@ from audit.columns import to_columns
 from audit.incarnations import CLOCK_STEP_MS, Span, joined, spans_of
 from audit.kafka.local_time import LocalTimes
 from audit.kafka.log_state import BROKER, CONTROLLER, INFO, TRACE, KafkaLines, Level, Occurrences, Ruled
-from audit.kafka.messages import Said, UnclearMessageError, read_message
+from audit.kafka.message_fields import Said, UnclearMessageError
+from audit.kafka.messages import read_message
 from audit.lines_read import Quarantine, ReadRange, line_blocks
-from audit.log_files import Range, line_end
+from audit.log_files import Range
 from state_log.record import LINE_BYTES_MAX, STATE_CHANGE_VERSION, LoggedStateChange
 
 _HEADER: Final = re.compile(

@@ -115,7 +115,11 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
         Expected("findings", frozenset({"agent-disagrees-with-controller", "leader-epoch-never-back"})),
     ),
     "a transition of a partition outside of the table": (
-        change(CONTROLLER, b"state from NonExistentPartition to NewPartition", b"state from OnlinePartition to NewPartition"),
+        change(
+            CONTROLLER,
+            b"state from NonExistentPartition to NewPartition",
+            b"state from OnlinePartition to NewPartition",
+        ),
         Expected("findings", frozenset({"legal-partition-transition"})),
     ),
     "a transition of a replica outside of the table": (
@@ -139,7 +143,9 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
         Expected("findings", frozenset({"agent-disagrees-with-controller"})),
     ),
     "a controller epoch of two controllers": (
-        change_lines(CONTROLLER, lambda lines: [re.sub(rb"controller \d epoch 1", b"controller 9 epoch 1", n) for n in lines]),
+        change_lines(
+            CONTROLLER, lambda lines: [re.sub(rb"controller \d epoch 1", b"controller 9 epoch 1", n) for n in lines]
+        ),
         Expected("findings", frozenset({"one-controller-per-epoch"}), "there are no logs of theirs"),
     ),
     "a request of an earlier controller that was carried out": (
@@ -155,7 +161,10 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
         Expected("incomplete", NOTHING, "it is cut"),
     ),
     "a line of garbage": (insert(b"\x00\xff\xfe garbage"), Expected("incomplete", NOTHING, "is no UTF-8")),
-    "a line of another program": (insert(b"Nov 22 host cron[1]: hi"), Expected("incomplete", NOTHING, "does not end with")),
+    "a line of another program": (
+        insert(b"Nov 22 host cron[1]: hi"),
+        Expected("incomplete", NOTHING, "does not end with"),
+    ),
     "nesting without end": (insert(b"[" * 100_000), Expected("incomplete", NOTHING, "does not end with")),
     "a message that no Kafka writes": (
         insert(b"[2026-11-22 23:11:50,000] INFO [Controller id=2 epoch=1] Ate a partition (state.change.logger)"),
@@ -212,7 +221,9 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
     "a compressed log": (compress, Expected("incomplete", NOTHING, "is compressed")),
     "rotated logs": (rotate, Expected("clean")),
     "an active log that is empty after its copy": (
-        lambda folder: [path.rename(path.with_suffix(".log.1")).with_suffix("").touch() for path in folder.glob("*.log")],
+        lambda folder: [
+            path.rename(path.with_suffix(".log.1")).with_suffix("").touch() for path in folder.glob("*.log")
+        ],
         Expected("clean"),
     ),
     "CR LF line ends, as log4j writes them on Windows": (

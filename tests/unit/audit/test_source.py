@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from audit.changed_files import ReadFiles
 from audit.columns import to_columns
 from audit.incarnations import Span
-from audit.log_files import Position, Range
 from audit.lines_read import QUARANTINED_MAX, ReadRange
+from audit.log_files import Position, Range
 from audit.source import (
     LINES_ROW,
     UTC,
