@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
 from audit.changed_files import FileFault
-from audit.cluster_state import check_cluster
+from audit.cluster_state import Reported, check_cluster
 from audit.lines_read import ReadRange
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
 from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
@@ -23,10 +23,11 @@ BUCKETS: Final = 16
 _RESULT: Final = "result binary"
 
 
-def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int) -> None:
-    """Judge the rows of `audit.source` and commit. Raises OutputError."""
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str) -> None:
+    """Judge the rows of `audit.source` and commit. `checkpoint`: where Spark's is. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    before = output.last_commit() or Commit(VERSION, -1, query, {})
+    elsewhere = "" if checkpoint == output.path("checkpoint") else checkpoint
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere)
     if number not in {before.batch, before.batch + 1} or query != before.query:
         raise OutputError(
             f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
@@ -54,6 +55,8 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed([before.tables, *(result.tables for result in results)]),
+        checkpoint=before.checkpoint,
+        modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
@@ -99,7 +102,7 @@ def check_rows(
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read, faults)
+                result = check_cluster(output, place, state, records, Reported(read, faults))
             else:
                 result = check_bucket(output, place, state, records)
         except OutputError as error:

@@ -1,9 +1,9 @@
 """Files that are not as they were when they were read: shorter, gone, rewritten; and those with nothing to read.
 
-What a file is compared with: the position that was read; and of segments before that, which nobody writes any more, size,
-inode and time of the last change since this process has seen them first, or since the last batch of an earlier run. Where
-these differ, the hash chain of the segment decides, for a copy of a folder is the same log. Who also sets the time of the
-file back is not noticed here; `klamm audit verify` reads everything.
+What a file is compared with: the position that was read; and of segments before that, which nobody writes any more,
+size, inode and time of the last change as this process has seen them first, or the last change that an earlier run has
+read. Where these differ, the hash chain of the segment decides, for a copy of a folder is the same log. Who changes a
+segment while no audit runs and sets its time back is not noticed here; `klamm audit verify` reads everything.
 
 A retention that deletes what was read is no change: only the newest segment of the newest run of a node must be there.
 """
@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -52,7 +53,7 @@ class _Status(NamedTuple):
 
 
 class ReadFiles:
-    """Looks after the files that were read. `since_ns`: when the last batch of an earlier run was committed; 0: never."""
+    """Looks after the files that were read. `since_ns`: the last change of files that earlier runs read; 0: none."""
 
     def __init__(self, since_ns: int) -> None:
         self._since_ns = since_ns
@@ -63,8 +64,8 @@ class ReadFiles:
     def faults(
         self, logs: Mapping[str, Sequence[Segment]], ignored: Sequence[Path], read: Positions, *, everything: bool
     ) -> list[FileFault]:
-        """What is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all files; else at
-        some of the older ones, in turn.
+        """What is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all files; else
+        at some of the older ones, in turn.
         """
         found = [
             FileFault(Fault.COMPRESSED, str(path), str(path), 0, 0) for path in ignored if is_compressed(path.name)
@@ -78,7 +79,7 @@ class ReadFiles:
         older = [
             (log, before, after)
             for log, segments in logs.items()
-            for before, after in zip(segments, segments[1:], strict=False)
+            for before, after in pairwise(segments)
             if before.first_seq < read.get(log, START).first_seq and not before.is_kafka
         ]
         for log, before, after in older if everything else self._in_turn(older):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow
@@ -71,15 +71,18 @@ class ClusterState(Struct):
         return found
 
 
+class Reported(NamedTuple):
+    """What the source says of the lines it has read, and of files."""
+
+    read: Sequence[ReadRange]
+    faults: Sequence[FileFault]
+
+
 def check_cluster(
-    output: OutputFolder,
-    place: Place,
-    state: BucketState,
-    rows: pyarrow.Table,
-    read: Sequence[ReadRange],
-    faults: Sequence[FileFault] = (),
+    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, reported: Reported
 ) -> BucketResult:
     """Judge the records that are of no partition, the chains of all lines, and the files; return the new state."""
+    read, faults = reported
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
@@ -97,6 +100,7 @@ def check_cluster(
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
+        modified_ns=max((part.modified_ns for part in read), default=0),
         taken={part.log: (part.file, part.end) for part in sorted(read, key=lambda part: part.file)},
     )
 

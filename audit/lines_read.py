@@ -35,6 +35,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     """The lines of a range of a file, up to byte `end`; `lines`: the first of the `quarantined` (malformed) ones.
 
     `kafka`: of a log of Apache Kafka's, which has no chained segments. `converted`: lines that end with CR LF.
+    `modified_ns`: when the file was changed last, since 1970.
     """
 
     log: str
@@ -47,6 +48,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     lines: tuple[QuarantinedLine, ...]
     kafka: KafkaLines | None = None
     converted: int = 0
+    modified_ns: int = 0
 
     @property
     def retained_from(self) -> int | None:
@@ -68,6 +70,14 @@ class Quarantine:
         if len(self.lines) < QUARANTINED_MAX:
             text = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
             self.lines.append(QuarantinedLine(str(self._path), offset, len(line), text, why[:_SHOWN_BYTES]))
+
+
+def modified_ns(path: Path) -> int:
+    """When a file was changed last; 0 if it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def line_blocks(part: Range) -> Iterator[tuple[int, Sequence[bytes]]]:

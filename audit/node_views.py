@@ -91,8 +91,8 @@ def _chosen(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 def _begin_without_id(rows: pyarrow.Table) -> Flags:
-    """Between two terms of one controller another may have deleted the topic and created it anew. Logs of Kafka's show a
-    creation, or the first epochs, without the deletion before them (see `audit.recreations`).
+    """Between two terms of one controller another may have deleted the topic and created it anew. Logs of Kafka's show
+    a creation, or the first epochs, without the deletion before them (see `audit.recreations`).
     """
     absent = numpy.asarray(rows["topic_id"].is_null().combine_chunks().to_numpy(zero_copy_only=False), bool)
     of_kafka = is_first_role(rows) | is_one_of(rows["from_state"], [PartitionState.NON_EXISTENT.value])

@@ -31,9 +31,9 @@ RECREATIONS: Final = pyarrow.schema(
         "seq": pyarrow.int64(),
     }
 )
-"""Of each partition without a topic id the first record of its deletion and the last of its creation, by controller epoch
-and the order of the log. `sub`: even for deletions, odd for creations; 0 and 1 are those of controllers, other pairs those
-that one broker of Kafka's shows: there a partition begins at epochs of 0, never to return to them.
+"""Of each partition without a topic id the first record of its deletion and the last of its creation, by controller
+epoch and the order of the log. `sub`: even for deletions, odd for creations; 0 and 1 are those of controllers, other
+pairs those that one broker of Kafka's shows: there a partition begins at epochs of 0, never to return to them.
 """
 _DELETED, _CREATED = 0, 1
 
@@ -50,8 +50,8 @@ def recreations_of(rows: pyarrow.Table) -> pyarrow.Table:
     absent = [PartitionState.NON_EXISTENT.value]
     deleted, created = is_one_of(rows["to_state"], absent), is_one_of(rows["from_state"], absent)
     chosen = is_one_of(rows["kind"], [Kind.PARTITION.value]) & (deleted | created) & _without_id(rows)
-    # A controller of Kafka's that takes over creates nothing again, so its second creation follows a deletion, which only
-    # TRACE would show.
+    # A controller of Kafka's that takes over creates nothing again, so its second creation follows a deletion, which
+    # its log does not show.
     again = chosen & created & are_kafka(rows)
     found = [
         _rows(rows, chosen, numpy.where(deleted, _DELETED, _CREATED)),

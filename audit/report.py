@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +11,7 @@ from msgspec import Struct
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
 from audit.file_faults import why_unread
+from audit.file_store import Location
 from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
 from audit.kafka.log_state import describe_time
@@ -40,8 +40,8 @@ class Gap(Struct, frozen=True):
 
 
 class ReadKafkaLog(Struct, frozen=True):
-    """A state-change.log of Apache Kafka's. `log` names it in the records: its file may have been renamed since. `first`
-    and `last`: times, as ISO 8601 in UTC.
+    """A state-change.log of Apache Kafka's. `log` names it in the records: its file may have been renamed since.
+    `first` and `last`: times, as ISO 8601 in UTC.
     """
 
     log: str
@@ -74,9 +74,9 @@ class AuditResult(Struct, frozen=True):
     not_applicable: dict[str, str] = {}
 
 
-def read_result(output: Path, expected_nodes: Sequence[str] = (), *, require_trace: bool = False) -> AuditResult:
-    """The verdict on everything that was read so far; incomplete where `require_trace` and a log of Kafka's has no TRACE.
-    Raises OutputError.
+def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require_trace: bool = False) -> AuditResult:
+    """The verdict on everything that was read so far; incomplete where `require_trace` and a log of Kafka's has no
+    TRACE. Raises OutputError.
     """
     folder = OutputFolder(output)
     commit = folder.last_commit()
@@ -141,7 +141,7 @@ def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
 
 
-def read_findings(output: Path, limit: int) -> list[dict[str, Any]]:
+def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
     """The first findings; `causes` says what led to each of their records."""
     folder = OutputFolder(output)
     findings = all_findings(folder)[:limit]
@@ -151,7 +151,7 @@ def read_findings(output: Path, limit: int) -> list[dict[str, Any]]:
     return findings
 
 
-def read_quarantine(output: Path, limit: int) -> list[dict[str, Any]]:
+def read_quarantine(output: Location, limit: int) -> list[dict[str, Any]]:
     """The first malformed lines: file, offset, size, beginning and reason of each."""
     rows = OutputFolder(output).rows(QUARANTINE_TABLE)
     return [row for row, _ in zip(rows, range(limit), strict=False)]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy
@@ -28,7 +28,7 @@ from audit.changed_files import FileFault, ReadFiles, is_fault, new_faults, to_o
 from audit.columns import RECORDS, decode_block, to_columns
 from audit.incarnations import Span, joined, spans_of
 from audit.kafka.reading import KafkaSummary
-from audit.lines_read import Quarantine, ReadRange, line_blocks
+from audit.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
 from audit.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, ranges
 from audit.schema import SOURCE
 from audit.vectors import keys
@@ -42,8 +42,7 @@ RECORDS_ROW, LINES_ROW, FILES_ROW = "records", "lines", "files"
 
 class StateChangeSource(DataSource):
     """Options: `directories` (a JSON list of folders, searched in depth), `max_bytes` of a batch, its `tasks`, the
-    number of `buckets`, the time `zone` of Kafka's logs, and `since_ns`, when the last batch of an earlier run was
-    committed.
+    number of `buckets`, the time `zone` of Kafka's logs, and `since_ns`: see `ReadFiles`.
     """
 
     @classmethod
@@ -55,9 +54,20 @@ class StateChangeSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "StateChangeReader":  # noqa: N802
         directories = [Path(name) for name in json.loads(self.options["directories"])]
-        numbers = (int(self.options[name]) for name in ("max_bytes", "tasks", "buckets"))
-        files = ReadFiles(int(self.options["since_ns"]))
-        return StateChangeReader(directories, *numbers, self.options["zone"], files)
+        max_bytes, tasks, buckets, since_ns = (
+            int(self.options[name]) for name in ("max_bytes", "tasks", "buckets", "since_ns")
+        )
+        plan = Plan(max_bytes, tasks, buckets, self.options["zone"])
+        return StateChangeReader(directories, plan, ReadFiles(since_ns))
+
+
+class Plan(NamedTuple):
+    """`max_bytes` of a batch, its `tasks`, the number of `buckets`, and the time `zone` of Kafka's logs."""
+
+    max_bytes: int
+    tasks: int
+    buckets: int
+    zone: str = UTC
 
 
 @dataclass
@@ -71,18 +81,15 @@ class TaskRanges(InputPartition):
 class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches by file sizes on the driver; reads them in tasks. Method names are Spark's."""
 
-    def __init__(
-        self, directories: Sequence[Path], max_bytes: int, tasks: int, buckets: int, zone: str, read_files: ReadFiles
-    ) -> None:
-        self._files, self._read_files = LogFiles(directories), read_files
-        self._max_bytes, self._tasks, self._buckets, self._zone = max_bytes, tasks, buckets, zone
+    def __init__(self, directories: Sequence[Path], plan: Plan, read_files: ReadFiles) -> None:
+        self._files, self._plan, self._read_files = LogFiles(directories), plan, read_files
         self._stop_at: dict[str, Position] | None = None
 
     def initialOffset(self) -> dict[str, Position]:  # noqa: N802
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxBytes(self._max_bytes)
+        return ReadMaxBytes(self._plan.max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._stop_at = advance({}, ends(self._files.logs(), {}), None)
@@ -109,7 +116,7 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Position], end: dict[str, Position]) -> list[TaskRanges]:
         """Ranges spread over the tasks, the largest first to the one with least to do."""
         wanted = ranges(self._files.logs(), _positions(start), _positions(end))
-        shares: list[list[Range]] = [[] for _ in range(min(self._tasks, len(wanted)))]
+        shares: list[list[Range]] = [[] for _ in range(min(self._plan.tasks, len(wanted)))]
         sizes = [0] * len(shares)
         for part in sorted(wanted, key=lambda r: (r.first - r.end, r.path)):
             least = sizes.index(min(sizes))
@@ -123,9 +130,9 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Millions of records live for the time of one block: the collector would only traverse them.
         gc.disable()
         try:
-            yield from read_ranges(partition.ranges, self._buckets, self._zone)
+            yield from read_ranges(partition.ranges, self._plan.buckets, self._plan.zone)
             if partition.faults:
-                yield faults_row(self._buckets, partition.faults)
+                yield faults_row(self._plan.buckets, partition.faults)
         finally:
             gc.enable()
 
@@ -233,6 +240,7 @@ class RangeSummary:
             tuple(self._spans),
             tuple(self._quarantine.lines),
             converted=self._converted,
+            modified_ns=modified_ns(self._range.path),
         )
 
     def _add_malformed(

@@ -14,7 +14,8 @@ KAFKA_LOG: Final = "state-change.log"
 HEAD_BYTES: Final = 4096
 _NAME: Final = re.compile(r".*state-change\.log([._-].*)?")
 _LINE: Final = re.compile(
-    rb"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d),(\d{3})\] [A-Z]+ +\[(Controller|Broker) id=\d+.*\(state\.change\.logger\)\s*"
+    rb"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d),(\d{3})\] [A-Z]+ +\[(Controller|Broker) id=\d+"
+    rb".*\(state\.change\.logger\)\s*"
 )
 _COMPRESSED: Final = (".gz", ".zip", ".bz2", ".xz", ".zst")
 

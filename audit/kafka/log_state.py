@@ -48,9 +48,9 @@ class KafkaLines(Struct, frozen=True):
     """Of some consecutive lines of a file, or of all.
 
     `without_facts`: lines that are Kafka's and state nothing a rule needs. `has_trace`: some are of level TRACE.
-    `levels`: where it shows at which level the file is written. `untraced`: sums at TRACE that have not all the messages
-    they sum up before them. `skipped_times`: local times that the time zone does not have. `nodes`: ids of the brokers
-    that wrote. `named`: other brokers, and the first record that names each.
+    `levels`: where it shows at which level the file is written. `untraced`: sums at TRACE that have not all the
+    messages they sum up before them. `skipped_times`: local times that the time zone does not have. `nodes`: ids of
+    the brokers that wrote. `named`: other brokers, and the first record that names each.
     """
 
     zone: str
@@ -166,17 +166,17 @@ def _gaps_of(log: KafkaLog, require_trace: bool) -> Iterator[str]:
         yield "it is of level INFO, and --require-trace was given: set log4j.logger.state.change.logger=TRACE"
     if content.untraced.count:
         yield (
-            f"TRACE lines are missing: {content.untraced.count} messages sum up more of them than stand before, the first "
-            f"at byte {content.untraced.first}"
+            f"TRACE lines are missing: {content.untraced.count} messages sum up more of them than stand before, the "
+            f"first at byte {content.untraced.first}"
         )
     if content.skipped_times.count:
         yield (
-            f"{content.skipped_times.count} lines have a local time that {content.zone} does not have, the first at byte "
-            f"{content.skipped_times.first}: is --timezone right?"
+            f"{content.skipped_times.count} lines have a local time that {content.zone} does not have, the first at "
+            f"byte {content.skipped_times.first}: is --timezone right?"
         )
     if content.last_ms is not None and content.last_ms > content.modified_ms + _AHEAD_MS:
-        ahead = (content.last_ms - content.modified_ms) / 60_000
-        yield f"its last line is {ahead:.0f} minutes later than its last change: is --timezone right? {content.zone} was used"
+        ahead = (content.last_ms - content.modified_ms) // 60_000
+        yield f"its last line is {ahead} minutes later than its last change: is --timezone right? It is {content.zone}"
     if len(content.nodes) > 1:
         yield f"it has lines of the brokers {', '.join(map(str, content.nodes))}: a log is of one broker"
 

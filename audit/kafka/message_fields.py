@@ -38,6 +38,8 @@ class Said(Struct, frozen=True):
 
 
 Match = re.Match[str]
+
+
 def _int32(text: str) -> int:
     number = int(text)
     if not -1 - _INT32_MAX <= number <= _INT32_MAX:

@@ -6,7 +6,6 @@ Lines do not say which process wrote them or whether lines before them are missi
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy
@@ -18,7 +17,7 @@ from audit.kafka.local_time import LocalTimes
 from audit.kafka.log_state import BROKER, CONTROLLER, INFO, TRACE, KafkaLines, Level, Occurrences, Ruled
 from audit.kafka.message_fields import Said, UnclearMessageError
 from audit.kafka.messages import read_message
-from audit.lines_read import Quarantine, ReadRange, line_blocks
+from audit.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
 from audit.log_files import Range
 from state_log.record import LINE_BYTES_MAX, STATE_CHANGE_VERSION, LoggedStateChange
 
@@ -38,7 +37,7 @@ _EPOCH_MAX: Final = (1 << 31) - 1
 
 
 class _Line(NamedTuple):
-    """A line of Kafka's. `at_ms`: None if its hour comes twice, which tells nothing of clocks."""
+    """A line of Kafka's."""
 
     offset: int
     level: str
@@ -91,7 +90,7 @@ class KafkaSummary:
             named=self._named,
             first_ms=self._first_ms,
             last_ms=self._last_ms,
-            modified_ms=_modified_ms(self._range.path),
+            modified_ms=modified_ns(self._range.path) // 1_000_000,
         )
         return ReadRange(
             self._range.log,
@@ -103,6 +102,7 @@ class KafkaSummary:
             tuple(self._spans.values()),
             tuple(self._quarantine.lines),
             content,
+            modified_ns=modified_ns(self._range.path),
         )
 
     def _read_before(self) -> None:
@@ -186,15 +186,18 @@ class _Parser:
 
     def parse(self, offset: int, raw: bytes) -> "_Line | str":
         """What the line says, or why it is none of Kafka's; an empty text if it belongs to the one before it."""
+        if len(raw) > LINE_BYTES_MAX:
+            return f"{len(raw)} bytes are more than {LINE_BYTES_MAX}"
         try:
-            if len(raw) > LINE_BYTES_MAX:
-                return f"{len(raw)} bytes are more than {LINE_BYTES_MAX}"
             line = raw.decode().removesuffix("\r")
         except UnicodeDecodeError as error:
             return f"is no UTF-8: {error.reason}"
         found = _HEADER.fullmatch(line)
-        if found is None:
-            return "" if not line or (self._continues and _CONTINUES.fullmatch(line)) else _why_no_header(line)
+        if found is not None:
+            return self._parsed(offset, found)
+        return "" if not line or (self._continues and _CONTINUES.fullmatch(line)) else _why_no_header(line)
+
+    def _parsed(self, offset: int, found: re.Match[str]) -> "_Line | str":
         second, ms, level, role, node, epoch, message = found.groups()
         self._continues = level in _CAN_CONTINUE
         if int(node) > _EPOCH_MAX or int(epoch or 0) > _EPOCH_MAX:
@@ -261,10 +264,3 @@ def _with_own_keys(columns: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     key = columns.column(place).to_numpy(zero_copy_only=False).astype(numpy.uint64)
     own = numpy.where(key == 0, key, key ^ _SALT)
     return columns.set_column(place, "key", pyarrow.array(numpy.where((key != 0) & (own == 0), _SALT, own)))
-
-
-def _modified_ms(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns // 1_000_000
-    except FileNotFoundError:
-        return 0

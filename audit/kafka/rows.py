@@ -16,8 +16,8 @@ def are_kafka(rows: pyarrow.Table) -> Flags:
 
 
 def is_first_role(rows: pyarrow.Table) -> Flags:
-    """Which roles have the epochs with which every partition begins, and to which it never returns. Before Kafka 3.0 they
-    have no partition epoch.
+    """Which roles have the epochs with which every partition begins, and to which it never returns. Before Kafka 3.0
+    they have no partition epoch.
     """
     first = (longs(rows["leader_epoch"]) == 0) & numpy.isin(longs(rows["partition_epoch"]), [0, ABSENT])
     return numpy.asarray(first & is_one_of(rows["kind"], [Kind.ROLE.value]), bool)

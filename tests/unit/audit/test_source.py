@@ -17,7 +17,7 @@ from audit.lines_read import QUARANTINED_MAX, ReadRange
 from audit.log_files import Position, Range
 from audit.source import (
     LINES_ROW,
-    UTC,
+    Plan,
     StateChangeReader,
     TaskRanges,
     from_stream,
@@ -33,7 +33,7 @@ BUCKETS = 4
 
 
 def reader(*directories: Path, tasks: int = 2) -> StateChangeReader:
-    return StateChangeReader(directories, 1 << 20, tasks, BUCKETS, UTC, ReadFiles(0))
+    return StateChangeReader(directories, Plan(1 << 20, tasks, BUCKETS), ReadFiles(0))
 
 
 def of_file(path: Path, first: int = 0, end: int | None = None) -> Range:
