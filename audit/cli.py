@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 import typer
@@ -54,6 +55,9 @@ ExpectOption = Annotated[
         "--expect", metavar="NODE", help="A node that has a log, such as broker-4: incomplete without it. Repeatable."
     ),
 ]
+RequireTraceOption = Annotated[
+    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
 
@@ -77,6 +81,10 @@ def run(
         str, typer.Option(metavar="HOST:PORT", help="Serve metrics to Prometheus here while it runs.")
     ] = "",
     expect: ExpectOption = None,
+    timezone: Annotated[
+        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
+    ] = "UTC",
+    require_trace: RequireTraceOption = False,
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
@@ -101,6 +109,7 @@ def run(
     from audit.job import run_audit  # noqa: PLC0415
 
     expected = _nodes(expect or [])
+    _check_timezone(timezone)
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     if once + follow + until_clean > 1:
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
@@ -115,12 +124,24 @@ def run(
             listener=alerts.listener,
             timeout_seconds=timeout,
             expected_nodes=expected,
+            timezone=timezone,
+            require_trace=require_trace,
             trigger_seconds=trigger,
             settings=settings,
             checkpoint=checkpoint,
         )
         alerts.finish(result)
     _show(result, output, form, limit)
+
+
+def _check_timezone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise typer.BadParameter(
+            f"{name}: no such time zone; give one of the time zone database, such as Europe/Berlin",
+            param_hint="--timezone",
+        ) from None
 
 
 @contextmanager
@@ -145,7 +166,9 @@ app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nEx
 @app.command(epilog=_epilog("klamm audit report --output report -o json"))
 def report(
     output: OutputOption,
+    *,
     expect: ExpectOption = None,
+    require_trace: RequireTraceOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
 ) -> None:
@@ -160,7 +183,7 @@ def report(
         )
     try:
         OutputFolder(output).check()
-        _show(read_result(output, expected), output, form, limit)
+        _show(read_result(output, expected, require_trace=require_trace), output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
     except (OutputError, OSError) as error:
@@ -223,6 +246,11 @@ def _show_table(
     typer.echo(f"verdict      {result.verdict}")
     typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
     typer.echo(f"quarantined  {result.quarantined}")
+    for log in result.kafka_logs:
+        counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
+        typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
+    if result.kafka_logs:
+        typer.echo(f"timezone     {result.timezone}")
     for gap in result.incomplete:
         typer.echo(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():
@@ -232,5 +260,7 @@ def _show_table(
         typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
             typer.echo(f"    {cause}")
+    for rule, why in result.not_applicable.items():
+        typer.echo(f"not applicable: {rule}: {why}")
     for line in malformed:
         typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
