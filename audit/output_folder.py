@@ -155,7 +155,7 @@ class OutputFolder:
         target = self.top / "commits" / f"{commit.batch}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         encoded = msgspec.json.encode(commit)
-        _replace(target, msgspec.json.encode(_StoredCommit(_digest(encoded), msgspec.Raw(encoded))))
+        replace_file(target, msgspec.json.encode(_StoredCommit(_digest(encoded), msgspec.Raw(encoded))))
         numbers = _numbers(target.parent, "*.json")
         kept = sorted(numbers)[-_KEPT:]
         for number in set(numbers) - set(kept):
@@ -215,7 +215,7 @@ class OutputFolder:
     def write_state(self, bucket: int, batch: int, data: bytes) -> StoredFile:
         path = self.top / "state" / str(bucket) / f"state-{batch:09d}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, data)
+        replace_file(path, data)
         return StoredFile(str(path.relative_to(self.top)), _digest(data))
 
     def _read(self, stored: StoredFile) -> bytes:
@@ -293,7 +293,8 @@ def _batch_of(path: Path) -> int:
     return int(numbers[0]) if numbers else -1
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         file.write(data)

@@ -13,6 +13,7 @@ from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
 from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
+from audit.log_ends import check_log_ends
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
 from state_log.causes import call_of, calls_by_event, origin_text
@@ -39,7 +40,8 @@ class AuditResult(Struct, frozen=True):
     """The sum over every run on the same output. `findings` counts by rule id.
 
     `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
-    `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read.
+    `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read. `ends`:
+    of which logs no head was given to check the end against; "" if of none.
     """
 
     verdict: str
@@ -49,6 +51,7 @@ class AuditResult(Struct, frozen=True):
     findings: dict[str, int]
     incomplete: tuple[Gap, ...]
     incarnations: int
+    ends: str = ""
 
 
 def read_result(output: Path, expected_nodes: Sequence[str] = ()) -> AuditResult:
@@ -57,11 +60,14 @@ def read_result(output: Path, expected_nodes: Sequence[str] = ()) -> AuditResult
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
     findings = Counter(finding["rule"] for finding in all_findings(folder))
+    log_ends = check_log_ends(folder, commit, state)
     unknown = open_conditions(folder, commit, state).unknown
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
         *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
     )
+    named = {gap.what for gap in gaps}
+    gaps = (*gaps, *(Gap(*undecided) for undecided in log_ends.ends.undecided if undecided.what not in named))
     return AuditResult(
         verdict=FINDINGS if findings else INCOMPLETE if gaps else CLEAN,
         records=0 if commit is None else commit.records,
@@ -70,6 +76,7 @@ def read_result(output: Path, expected_nodes: Sequence[str] = ()) -> AuditResult
         findings=dict(sorted(findings.items())),
         incomplete=gaps,
         incarnations=len(state.incarnations),
+        ends=log_ends.checked,
     )
 
 
@@ -89,7 +96,11 @@ def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     """Those of the table, and those that hold at the end of what was read."""
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
-    open_ones = [*open_conditions(folder, commit, state).findings, *overlaps(list(state.spans.values()))]
+    open_ones = [
+        *open_conditions(folder, commit, state).findings,
+        *overlaps(list(state.spans.values())),
+        *check_log_ends(folder, commit, state).ends.findings,
+    ]
     return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
 
 

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from audit.columns import RECORDS, decode_block, to_columns
 from audit.incarnations import Span, joined, spans_of
+from audit.line_digests import packed
 from audit.log_files import LogFiles, Position, Range, advance, ends, ranges
 from audit.schema import SOURCE
 from audit.vectors import keys
@@ -54,7 +55,10 @@ class QuarantinedLine(msgspec.Struct, frozen=True):
 
 
 class ReadRange(msgspec.Struct, frozen=True):
-    """The lines of a range of a file, up to byte `end`; `lines`: the first of the `quarantined` (malformed) ones."""
+    """The lines of a range of a file, up to byte `end`; `lines`: the first of the `quarantined` (malformed) ones.
+
+    `digests`: of the lines of the segments, one after the other, as `audit.line_digests` packs them.
+    """
 
     log: str
     file: str
@@ -64,6 +68,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     segments: tuple[ChainSegment, ...]
     spans: tuple[Span, ...]
     lines: tuple[QuarantinedLine, ...]
+    digests: bytes = b""
 
     @property
     def retained_from(self) -> int | None:
@@ -198,6 +203,7 @@ class RangeSummary:
         self._segments: list[ChainSegment] = []
         self._spans: list[Span] = []
         self._lines: list[QuarantinedLine] = []
+        self._digests = bytearray()
 
     def blocks(self) -> Iterator[list[LoggedStateChange]]:
         """The records, some thousand at a time."""
@@ -207,7 +213,7 @@ class RangeSummary:
             if len(records) < len(decoded):
                 self._quarantine(offset, lines, decoded)
             good = [line for line, r in zip(lines, decoded, strict=True) if not isinstance(r, MalformedLine)]
-            extend_many(self._segments, records, good)
+            self._digests += packed(extend_many(self._segments, records, good))
             self._records += len(records)
             yield records
 
@@ -230,6 +236,7 @@ class RangeSummary:
             tuple(self._segments),
             tuple(self._spans),
             tuple(self._lines),
+            bytes(self._digests),
         )
 
     def _line_blocks(self) -> Iterator[tuple[int, list[bytes]]]:

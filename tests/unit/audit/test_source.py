@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from audit.columns import to_columns
 from audit.incarnations import Span
+from audit.line_digests import packed
 from audit.log_files import Position, Range
 from audit.source import (
     LINES_ROW,
@@ -109,6 +110,7 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         segments=(ChainSegment("n", "1700000000000.1", 0, 6, CHAIN_START, line_digest(lines[-1])),),
         lines=(),
         spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
+        digests=packed(line_digest(line) for line in lines),
     )
     assert records.pop(BUCKETS)["seq"].to_pylist() == [6]
     by_bucket = {bucket: set(rows["partition"].to_pylist()) for bucket, rows in records.items()}
