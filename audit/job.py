@@ -173,7 +173,7 @@ def _start(
 ) -> StreamingQuery:
     """`options`: of the source. `trigger_seconds` None: read the present logs and stop."""
     rows = spark.readStream.format(FORMAT).options(**options).load()
-    checkpoint = str(batches.folder.top / "checkpoint")
+    checkpoint = batches.folder.path("checkpoint")
     writer = rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()

@@ -31,7 +31,7 @@ class CheckedEnds(NamedTuple):
 
 def check_log_ends(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> CheckedEnds:
     """Compare what was read with what was seen of it. Raises OutputError."""
-    given = read_given(folder.top)
+    given = read_given(folder)
     latest = dict(state.witnessed)
     add_witnessed(latest, witnessed_by_heads(given.heads))
     stored = [bucket.runs.get(DIGESTS, ()) for bucket in (() if commit is None else commit.buckets.values())]
