@@ -21,11 +21,14 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
+from audit.given_heads import add_given
 from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, start_session, summary
 from audit.source import FORMAT, StateChangeSource
+from audit.witnesses import LOG_CUT
+from state_log.heads_file import GivenHead
 from state_log.writer import write_audited
 
 BATCH_BYTES: Final = 128 << 20
@@ -48,6 +51,7 @@ def run_audit(
     listener: StreamingQueryListener | None = None,
     timeout_seconds: float | None = None,
     expected_nodes: Sequence[str] = (),
+    heads: Sequence[GivenHead] = (),
     session: SparkSession | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
@@ -56,12 +60,14 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
-    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `listener`: of Spark's,
+    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `heads`: where logs
+    ended, at least. `listener`: of Spark's,
     for the progress of the query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
     """
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
     OutputFolder(output).check()
+    add_given(OutputFolder(output), heads, follows=not once)
     with deferred_interrupts() as interrupted:
         spark = start_session(output, parallelism) if session is None else session
         try:
@@ -82,6 +88,9 @@ def run_audit(
                 )
                 watch = _Watch(output, interrupted, report, timeout_seconds)
                 _run_query(lambda: _start(spark, options, batches, every), watch)
+                if once and not interrupted.is_set() and LOG_CUT in read_result(output).findings:
+                    # The log may have grown while others, which have seen more of it, were read.
+                    _run_query(lambda: _start(spark, options, batches, every), watch)
             except PySparkException as error:
                 raise batches.error or error from error
             if interrupted.is_set() and not once:
