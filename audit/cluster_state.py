@@ -105,8 +105,8 @@ def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
     for row in rows.filter(pyarrow.array(is_one_of(rows["kind"], [Kind.WITNESS.value]))).to_pylist():
         by = f"{row['node']}/{row['incarnation']}/{row['seq']}"
         if row["witness_node"] is not None:
-            named = (row[f"witness_{name}"] for name in ("node", "incarnation", "seq", "digest"))
-            yield Witnessed(*named, row["witness_boot_id"] or "", by, row["at_ms"])
+            node, incarnation, seq, digest = (row[f"witness_{n}"] for n in ("node", "incarnation", "seq", "digest"))
+            yield Witnessed(node, incarnation, seq, digest, row["witness_boot_id"] or "", by, row["at_ms"])
 
 
 def _digests(

@@ -89,7 +89,7 @@ class Ends(NamedTuple):
 
 
 Latest = dict[str, dict[str, Witnessed]]
-"""By log and witness: the last line that the witness has seen of the log."""
+"""By log and witness: the last line that the witness has seen of the log; and every head that was given."""
 
 
 def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:
@@ -97,13 +97,15 @@ def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:
     counts = _logs_of(latest)
     for each in sorted(seen, key=lambda each: (each.log, each.witness, -each.seq, each.by, each.digest)):
         by_witness = latest.get(each.log, {})
-        known = by_witness.get(each.witness)
+        # Heads that were given are few, and may contradict one another.
+        key = each.witness or f"{each.seq} {each.digest}"
+        known = by_witness.get(key)
         if known is None and each.witness:
             if counts.get(each.witness, 0) >= LOGS_MAX:
                 continue
             counts[each.witness] = counts.get(each.witness, 0) + 1
-        if known is None or (each.seq, known.by) > (known.seq, each.by):
-            latest[each.log] = {**by_witness, each.witness: each}
+        if known is None or (each.seq, known.by, known.digest) > (known.seq, each.by, each.digest):
+            latest[each.log] = {**by_witness, key: each}
 
 
 def witnessed_by_heads(heads: Iterable[GivenHead]) -> Iterator[Witnessed]:
@@ -198,9 +200,9 @@ def _boots_after(logs: Mapping[str, ReadLog]) -> dict[str, str]:
 def _logs_of(latest: Latest) -> dict[str, int]:
     counts: dict[str, int] = {}
     for by_witness in latest.values():
-        for witness in by_witness:
-            if witness:
-                counts[witness] = counts.get(witness, 0) + 1
+        for each in by_witness.values():
+            if each.witness:
+                counts[each.witness] = counts.get(each.witness, 0) + 1
     return counts
 
 

@@ -1,5 +1,6 @@
 """`heads.json`: where the state-change logs of a cluster ended at some time, as ZooKeeper or the nodes say."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from state_log.witnessed_heads import why_malformed
 
 HEADS_VERSION: Final = 1
 _BYTES_MAX: Final = 64 << 20
+_SHOWN: Final = 40
+_STEP: Final = re.compile(r"\.([^.\[`]+)|\[([0-9]+)\]")
 
 
 class HeadsError(ClusterError):
@@ -57,18 +60,15 @@ def read_heads_file(path: Path) -> tuple[GivenHead, ...]:
 
 
 def _value_at(data: bytes, why: str) -> str:
-    """The value at the path that a decoding error names, as `$.heads[...].seq`; the beginning of the file if none."""
-    _, _, place = why.partition(" - at `$")
+    """The value that a decoding error is about, as in "Expected `int`, got `str` - at `$.heads[0].seq`"."""
     try:
         value = msgspec.json.decode(data)
     except DECODE_ERRORS:
-        return repr(data[:40])
-    names = [name for name in place.rstrip("`").replace("[...]", ".*").split(".") if name]
-    found = [value]
-    for name in names:
-        if name == "*":
-            found = [item for each in found if isinstance(each, list) for item in each]
-        else:
-            found = [each[name] for each in found if isinstance(each, dict) and name in each]
-    shown = [repr(each)[:40] for each in found if not isinstance(each, dict)]
-    return ", ".join(shown[:5]) or "absent"
+        return repr(data[:_SHOWN])
+    try:
+        for name, index in _STEP.findall(why.partition(" - at `$")[2]):
+            value = value[name] if name else value[int(index)]
+    except (LookupError, TypeError, ValueError):
+        # The error is about a key, or about something that is absent.
+        return "absent"
+    return repr(value)[:_SHOWN]
