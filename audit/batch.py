@@ -21,10 +21,11 @@ BUCKETS: Final = 16
 _RESULT: Final = "result binary"
 
 
-def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int) -> None:
-    """Judge the rows of `audit.source` and commit. Raises OutputError."""
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str) -> None:
+    """Judge the rows of `audit.source` and commit. `checkpoint`: where Spark's is. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    before = output.last_commit() or Commit(VERSION, -1, query, {})
+    elsewhere = "" if checkpoint == output.path("checkpoint") else checkpoint
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere)
     if number not in {before.batch, before.batch + 1} or query != before.query:
         raise OutputError(
             f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
@@ -52,6 +53,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed([before.tables, *(result.tables for result in results)]),
+        checkpoint=before.checkpoint,
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 

@@ -17,6 +17,8 @@ from cluster.process.files import first_line
 
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names for S3, and Arrow's."""
+Location = Path | str
+"""A folder, or the URI of one."""
 
 
 class FileStore(Protocol):
@@ -45,7 +47,7 @@ class FileStore(Protocol):
         """Remove a file if it is there."""
 
 
-def open_store(location: Path | str) -> FileStore:
+def open_store(location: Location) -> FileStore:
     """The store of a folder, or of a URI: `s3://`, `s3a://` (the same), `hdfs://`, and what else Arrow knows.
 
     Reads and makes nothing yet. Raises ConfigError if the URI names no file system, or has a password in it, which
@@ -54,7 +56,7 @@ def open_store(location: Path | str) -> FileStore:
     text = str(location)
     scheme, separator, rest = text.partition("://")
     if not separator:
-        return LocalFiles(Path(location))
+        return LocalFiles(Path(location).resolve())
     if "@" in urlsplit(text).netloc:
         raise ConfigError([f"{scheme}://…: has credentials in it: put them into the environment (AWS_ACCESS_KEY_ID …)"])
     try:
@@ -68,6 +70,6 @@ def open_store(location: Path | str) -> FileStore:
     return RemoteFiles(text, system, top)
 
 
-def is_remote(location: Path | str) -> bool:
+def is_remote(location: Location) -> bool:
     """Whether it is a URI of a file system other than those of this machine."""
     return isinstance(open_store(location), RemoteFiles)

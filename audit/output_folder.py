@@ -11,7 +11,7 @@ Which file system they are on is the matter of a `FileStore`.
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +21,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 from msgspec import Struct
 
-from audit.file_store import open_store
+from audit.file_store import Location, is_remote, open_store
 from audit.sorted_runs import Run
 from audit.vectors import longs
 from cluster.errors import DECODE_ERRORS, ClusterError
@@ -100,6 +100,8 @@ class Commit(Struct, frozen=True):
     taken: dict[str, tuple[str, int]] = {}
     """Of each log the last file, and up to which byte it was read."""
     tables: dict[str, TableSize] = {}
+    checkpoint: str = ""
+    """Where Spark's checkpoint is, if not below the output folder."""
 
 
 class _Version(Struct, frozen=True):
@@ -114,7 +116,7 @@ class _StoredCommit(Struct, frozen=True):
 class OutputFolder:
     """Reads and writes the files of one audit."""
 
-    def __init__(self, location: Path | str) -> None:
+    def __init__(self, location: Location) -> None:
         self.files = open_store(location)
         self._written: dict[str, TableSize] = {}
 
@@ -136,7 +138,8 @@ class OutputFolder:
     def check(self) -> None:
         """Read all that the next batch rests on. Raises OutputError if it is not as the last commit has left it."""
         commit = self.last_commit()
-        self._check_checkpoint(commit)
+        if commit is None or not commit.checkpoint:
+            self._check_checkpoint(commit)
         if commit is None:
             return
         for stored in _files_of(commit):
@@ -159,6 +162,23 @@ class OutputFolder:
         if last < max(done, default=-1):
             missing = self.path(f"commits/{max(done)}.json")
             raise OutputError(f"{missing}: is missing, though the checkpoint has this batch; {_REMEDY}")
+
+    def checkpoint(self, wanted: str = "") -> str:
+        """Where Spark's checkpoint of this audit is: where it was before, else where it is `wanted`, else below.
+
+        Raises OutputError if it was elsewhere, and if an object store, which Spark cannot write to unaided, has none.
+        """
+        commit = self.last_commit()
+        if commit is not None and wanted not in {"", commit.checkpoint}:
+            known = commit.checkpoint or self.path("checkpoint")
+            raise OutputError(f"{self.location}: its checkpoint is {known}, not {wanted}: leave --checkpoint out")
+        found = wanted if commit is None else commit.checkpoint
+        if not found and is_remote(self.location):
+            raise OutputError(
+                f"{self.location}: Spark's checkpoint has no place: pass --checkpoint, a folder of this machine, or a "
+                "URI that this Spark can write to"
+            )
+        return found or self.path("checkpoint")
 
     # Commits
 
@@ -221,7 +241,7 @@ class OutputFolder:
 
     def read_state(self, stored: StoredFile) -> bytes:
         """A state file of `write_state`. Raises OutputError."""
-        return self._read(stored).to_pybytes()
+        return bytes(self._read(stored))
 
     def write_state(self, bucket: int, batch: int, data: bytes) -> StoredFile:
         return self._write(f"state/{bucket}/state-{batch:09d}.bin", data)
