@@ -123,12 +123,8 @@ def run(
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
-<<<<<<< HEAD
     given = _heads(context, heads, zookeeper, bootstrap)
-    with _errors(output), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
-=======
     with _errors(), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
->>>>>>> main
         result = run_audit(
             log_dir,
             output,
@@ -137,13 +133,10 @@ def run(
             listener=alerts.listener,
             timeout_seconds=timeout,
             expected_nodes=expected,
-<<<<<<< HEAD
             heads=given,
-=======
             trigger_seconds=trigger,
             settings=settings,
             checkpoint=checkpoint,
->>>>>>> main
         )
         alerts.finish(result)
     _show(result, output, form, limit)

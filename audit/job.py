@@ -64,8 +64,9 @@ def run_audit(
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given.
-    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `heads`: lines that the
-    logs of nodes have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
+    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `heads`: lines that logs
+    have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if the
+    output is not as an audit left it.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
