@@ -66,14 +66,19 @@ def _reduce(rows: pyarrow.Table) -> pyarrow.Table:
     return _table(found)
 
 
-def find_digests(runs: Sequence[Run], log: str, seq: int) -> set[str]:
-    """The digests of the lines that were read under this number, as hexadecimal digits; empty if there is none."""
-    key, sub = numpy.array([text_hash(log)], numpy.uint64), numpy.array([seq // _CHUNK], numpy.int64)
-    found = set()
+def find_digests(runs: Sequence[Run], wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], set[str]]:
+    """Of each (log, number) the digests of the lines that were read under it, as hexadecimal digits."""
+    found: dict[tuple[str, int], set[str]] = {line: set() for line in wanted}
+    by_row: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for log, seq in found:
+        by_row.setdefault((text_hash(log), seq // _CHUNK), []).append((log, seq))
+    key = numpy.array([key for key, _ in by_row], numpy.uint64)
+    sub = numpy.array([sub for _, sub in by_row], numpy.int64)
     for row in gather(runs, key, sub, _SCHEMA.empty_table()).to_pylist():
-        at = (seq - row["first"]) * DIGEST_BYTES
-        if 0 <= at < len(row["digests"]):
-            found.add(row["digests"][at : at + DIGEST_BYTES].hex())
+        for log, seq in by_row[row["key"], row["sub"]]:
+            at = (seq - row["first"]) * DIGEST_BYTES
+            if 0 <= at < len(row["digests"]):
+                found[log, seq].add(row["digests"][at : at + DIGEST_BYTES].hex())
     return found
 
 

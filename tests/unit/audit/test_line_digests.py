@@ -41,7 +41,7 @@ def test_a_line_is_found_if_it_was_read(batches: list[list[tuple[int, int, int]]
         for seq in (*wanted, *edges):
             name = "/".join(LOGS[log])
             expected = {digest(log, seq)[: 2 * DIGEST_BYTES]} if (log, seq) in read else set()
-            assert find_digests(runs, name, seq) == expected
+            assert find_digests(runs, [(name, seq)]) == {(name, seq): expected}
 
 
 def test_lines_that_continue_one_another_become_one_row() -> None:
@@ -50,10 +50,13 @@ def test_lines_that_continue_one_another_become_one_row() -> None:
         kept, run = joined_digests(runs, digests_of([segment(0, first, 8)]))
         runs[kept:] = [Run(run)]
     assert sum(run.rows.num_rows for run in runs) < 40
-    assert find_digests(runs, "/".join(LOGS[0]), 4095) == {digest(0, 4095)[:16]}
+    name = "/".join(LOGS[0])
+    lines = {(name, seq): {digest(0, seq)[:16]} for seq in (0, 7, 8, 4095)}
+    assert find_digests(runs, [*lines, (name, 4096), ("x", 5)]) == {**lines, (name, 4096): set(), ("x", 5): set()}
 
 
 def test_two_lines_of_one_number_are_both_found() -> None:
     other = ([ChainSegment(*LOGS[0], 5, 5, "", "f" * 64)], packed(["f" * 64]))
     _, run = joined_digests([], digests_of([segment(0, 0, 10), other]))
-    assert find_digests([Run(run)], "/".join(LOGS[0]), 5) == {digest(0, 5)[:16], "f" * 16}
+    line = ("/".join(LOGS[0]), 5)
+    assert find_digests([Run(run)], [line]) == {line: {digest(0, 5)[:16], "f" * 16}}
