@@ -110,6 +110,7 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         segments=(ChainSegment("n", "1700000000000.1", 0, 6, CHAIN_START, line_digest(lines[-1])),),
         lines=(),
         spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
+        modified_ns=path.stat().st_mtime_ns,
     )
     assert records.pop(BUCKETS)["seq"].to_pylist() == [6]
     by_bucket = {bucket: set(rows["partition"].to_pylist()) for bucket, rows in records.items()}
