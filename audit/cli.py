@@ -30,6 +30,7 @@ from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from audit.report import AuditResult
+    from state_log.heads_file import GivenHead
 
 app = typer.Typer(
     no_args_is_help=True, help="Audit state-change logs: check invariants, report findings, detect tampering."
@@ -58,11 +59,24 @@ ExpectOption = Annotated[
 RequireTraceOption = Annotated[
     bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
 ]
+HeadsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--heads", metavar="FILE", exists=True, dir_okay=False, help="Heads of the logs, from 'klamm audit heads'."
+    ),
+]
+ZooKeeperOption = Annotated[
+    str, typer.Option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Read the heads of the logs from ZooKeeper.")
+]
+BootstrapOption = Annotated[
+    str, typer.Option("--bootstrap", metavar="HOST:PORT[,…]", help="Ask controllers and brokers for their heads.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
 
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
+    context: typer.Context,
     log_dir: LogDirOption,
     output: OutputOption,
     *,
@@ -85,6 +99,9 @@ def run(
         str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
     ] = "UTC",
     require_trace: RequireTraceOption = False,
+    heads: HeadsOption = None,
+    zookeeper: ZooKeeperOption = "",
+    bootstrap: BootstrapOption = "",
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
@@ -115,6 +132,7 @@ def run(
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+    given = _heads(context, heads, zookeeper, bootstrap)
     with _errors(), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
             log_dir,
@@ -126,6 +144,7 @@ def run(
             expected_nodes=expected,
             timezone=timezone,
             require_trace=require_trace,
+            heads=given,
             trigger_seconds=trigger,
             settings=settings,
             checkpoint=checkpoint,
@@ -204,19 +223,46 @@ def explain(rule: Annotated[str, typer.Argument(help="Rule id; without it all ru
 
 
 @app.command(epilog=_epilog("klamm audit verify --log-dir .klamm/state-changes"))
-def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
-    """Check sequence numbers and hash chains: finds missing, altered and repeated lines. Needs no Spark."""
-    from state_log.reader import verify as find_breaks  # noqa: PLC0415
+def verify(
+    context: typer.Context,
+    log_dir: LogDirOption,
+    *,
+    heads: HeadsOption = None,
+    zookeeper: ZooKeeperOption = "",
+    bootstrap: BootstrapOption = "",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Check the logs themselves: finds lines that are missing, altered or repeated, and logs that were cut.
 
-    breaks = find_breaks(log_dir)
+    Compares numbers, hash chains, and what nodes have seen of one another's
+    logs. Needs no Spark.
+    """
+    from audit.verification import CLEAN, FINDINGS, verify_logs  # noqa: PLC0415
+
+    result = verify_logs(log_dir, _heads(context, heads, zookeeper, bootstrap))
     if form is not Format.TABLE:
-        verdict = "findings" if breaks else "clean"
-        write_document({"verdict": verdict, "breaks": [msgspec.to_builtins(b) for b in breaks]}, form)
+        write_document(msgspec.to_builtins(result), form)
     else:
-        for found in breaks:
+        typer.echo(f"verdict      {result.verdict}\nrecords      {result.records}")
+        if result.ends:
+            typer.echo(f"ends         {result.ends}")
+        for gap in result.incomplete:
+            typer.echo(f"incomplete   {gap.what}: {gap.why}")
+        for found in result.breaks:
             typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
-        typer.echo(f"{len(breaks)} breaks" if breaks else "no breaks: the logs are as they were written")
-    raise typer.Exit(ExitCode.FINDINGS if breaks else ExitCode.OK)
+    codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
+    raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
+
+
+def _heads(context: typer.Context, file: Path | None, zookeeper: str, bootstrap: str) -> tuple["GivenHead", ...]:
+    """The heads that the options name. `context.obj` reads those of a cluster, which is not for the audit to do."""
+    from state_log.heads_file import HeadsError, read_heads_file  # noqa: PLC0415
+
+    try:
+        given = () if file is None else read_heads_file(file)
+    except HeadsError as error:
+        raise typer.BadParameter(str(error), param_hint="--heads") from None
+    return (*given, *context.obj(zookeeper, bootstrap)) if zookeeper or bootstrap else given
 
 
 def _nodes(names: Sequence[str]) -> list[str]:
@@ -251,6 +297,8 @@ def _show_table(
         typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
     if result.kafka_logs:
         typer.echo(f"timezone     {result.timezone}")
+    if result.ends:
+        typer.echo(f"ends         {result.ends}")
     for gap in result.incomplete:
         typer.echo(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():

@@ -1,6 +1,6 @@
 """Judges what concerns no partition: chains of lines, controllers, and which nodes there should be."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -14,8 +14,11 @@ from audit.file_faults import converted_found, faults_found
 from audit.findings import Finding
 from audit.incarnations import Span, findings_of_span, joined
 from audit.kafka.log_state import KafkaLog, KafkaState, add_lines
+from audit.line_digests import DIGESTS, digests_of, joined_digests
 from audit.lines_read import QuarantinedLine, ReadRange
-from audit.output_folder import BucketResult, BucketState, OutputFolder
+from audit.output_folder import BucketResult, BucketState, OutputFolder, StoredFile
+from audit.vectors import is_one_of
+from audit.witnesses import Latest, Witnessed, add_witnessed
 from state_log.chain import IncarnationLog, join
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import Kind
@@ -61,6 +64,8 @@ class ClusterState(Struct):
     kafka: KafkaState = field(default_factory=KafkaState)
     unread: dict[str, FileFault] = field(default_factory=dict)
     """By log: files without anything to read."""
+    witnessed: Latest = field(default_factory=dict)
+    """What nodes have seen of the logs of others."""
 
     @property
     def last_at_ms(self) -> dict[str, int]:
@@ -88,6 +93,7 @@ def check_cluster(
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
     for part in read:
         known.unread.pop(part.log, None)
+    add_witnessed(known.witnessed, _witnessed(rows))
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     lines = [line for part in read for line in part.lines]
@@ -96,7 +102,10 @@ def check_cluster(
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
     return BucketResult(
         place.bucket,
-        BucketState(file=output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known))),
+        BucketState(
+            {DIGESTS: _digests(output, place, state, read)},
+            output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known)),
+        ),
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
@@ -108,6 +117,26 @@ def check_cluster(
 def decode_state(data: bytes) -> ClusterState:
     """The state as it was written."""
     return msgspec.msgpack.decode(data, type=ClusterState)
+
+
+def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
+    for row in rows.filter(pyarrow.array(is_one_of(rows["kind"], [Kind.WITNESS.value]))).to_pylist():
+        by = f"{row['node']}/{row['incarnation']}/{row['seq']}"
+        if row["witness_node"] is not None:
+            node, incarnation, seq, digest = (row[f"witness_{n}"] for n in ("node", "incarnation", "seq", "digest"))
+            yield Witnessed(node, incarnation, seq, digest, row["witness_boot_id"] or "", by, row["at_ms"])
+
+
+def _digests(
+    output: OutputFolder, place: Place, state: BucketState, read: Sequence[ReadRange]
+) -> tuple[StoredFile, ...]:
+    """Keep the digests of these lines beside those of earlier ones."""
+    stored = state.runs.get(DIGESTS, ())
+    added = digests_of((part.segments, part.digests) for part in read)
+    if not added.num_rows:
+        return stored
+    kept, run = joined_digests(output.runs(stored), added)
+    return (*stored[:kept], output.write_run(place.bucket, DIGESTS, place.batch, run))
 
 
 def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:

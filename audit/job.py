@@ -23,12 +23,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
 from audit.file_store import Location
+from audit.given_heads import add_given
 from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
 from audit.source import FORMAT, UTC, StateChangeSource
 from audit.spark_settings import SparkSettings
+from audit.witnesses import LOG_CUT
+from state_log.heads_file import GivenHead
 from state_log.writer import parse_segment_name, write_audited
 
 BATCH_BYTES: Final = 128 << 20
@@ -52,6 +55,7 @@ def run_audit(
     expected_nodes: Sequence[str] = (),
     timezone: str = UTC,
     require_trace: bool = False,
+    heads: Sequence[GivenHead] = (),
     settings: SparkSettings | None = None,
     checkpoint: str = "",
     session: SparkSession | None = None,
@@ -65,8 +69,8 @@ def run_audit(
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given.
     `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of the
     local times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these are
-    not of level TRACE. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
-    if the output is not as an audit left it.
+    not of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the query.
+    Raises AuditFailedError, and OutputError if the output is not as an audit left it.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -75,6 +79,7 @@ def run_audit(
     local.mkdir(parents=True, exist_ok=True)
     folder.check()
     result = partial(read_result, output, expected_nodes, require_trace=require_trace)
+    add_given(folder, heads, follows=not once)
     with deferred_interrupts() as interrupted:
         spark = start_session(local, settings) if session is None else session
         try:
@@ -95,6 +100,9 @@ def run_audit(
                 report = None if on_progress is None else lambda: on_progress(result()) is True
                 watch = _Watch(output, interrupted, report, timeout_seconds)
                 _run_query(lambda: _start(spark, options, batches, every), watch)
+                if once and not interrupted.is_set() and LOG_CUT in read_result(output).findings:
+                    # The log may have grown while others, which have seen more of it, were read.
+                    _run_query(lambda: _start(spark, options, batches, every), watch)
             except PySparkException as error:
                 raise batches.error or error from error
             if interrupted.is_set() and not once:

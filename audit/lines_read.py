@@ -35,7 +35,8 @@ class ReadRange(msgspec.Struct, frozen=True):
     """The lines of a range of a file, up to byte `end`; `lines`: the first of the `quarantined` (malformed) ones.
 
     `kafka`: of a log of Apache Kafka's, which has no chained segments. `converted`: lines that end with CR LF.
-    `modified_ns`: when the file was changed last, since 1970.
+    `modified_ns`: when the file was changed last, since 1970. `digests`: of the lines of the segments, one after the
+    other, as `audit.line_digests` packs them.
     """
 
     log: str
@@ -49,6 +50,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     kafka: KafkaLines | None = None
     converted: int = 0
     modified_ns: int = 0
+    digests: bytes = b""
 
     @property
     def retained_from(self) -> int | None:

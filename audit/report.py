@@ -16,6 +16,7 @@ from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
 from audit.kafka.log_state import NODE, describe_time
 from audit.kafka.log_state import gaps as kafka_gaps
+from audit.log_ends import check_log_ends
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
 from audit.rule_catalogue import not_applicable
@@ -58,8 +59,9 @@ class AuditResult(Struct, frozen=True):
     """The sum over every run on the same output. `findings` counts by rule id.
 
     `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
-    `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read.
-    `timezone`: of the times in `kafka_logs`. `not_applicable`: rules that do not hold for these logs, and why.
+    `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read. `ends`:
+    of which logs no head was given to check the end against; "" if of none. `timezone`: of the times in `kafka_logs`.
+    `not_applicable`: rules that do not hold for these logs, and why.
     """
 
     verdict: str
@@ -72,6 +74,7 @@ class AuditResult(Struct, frozen=True):
     kafka_logs: tuple[ReadKafkaLog, ...] = ()
     timezone: str | None = None
     not_applicable: dict[str, str] = {}
+    ends: str = ""
 
 
 def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require_trace: bool = False) -> AuditResult:
@@ -82,6 +85,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
     findings = Counter(finding["rule"] for finding in all_findings(folder))
+    log_ends = check_log_ends(folder, commit, state)
     unknown = open_conditions(folder, commit, state).unknown
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
@@ -90,6 +94,8 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         *(Gap(fault.file, why_unread(fault)) for _, fault in sorted(state.unread.items())),
     )
     kafka_logs = _kafka_logs(state)
+    named = {gap.what for gap in gaps}
+    gaps = (*gaps, *(Gap(*undecided) for undecided in log_ends.ends.undecided if undecided.what not in named))
     return AuditResult(
         verdict=FINDINGS if findings else INCOMPLETE if gaps else CLEAN,
         records=0 if commit is None else commit.records,
@@ -101,6 +107,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         kafka_logs=kafka_logs,
         timezone=min((log.content.zone for log in state.kafka.logs.values()), default=None),
         not_applicable=not_applicable({log.level for log in kafka_logs}) if kafka_logs else {},
+        ends=log_ends.checked,
     )
 
 
@@ -139,7 +146,11 @@ def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     state = cluster_state(folder, commit)
     # What overlaps in Kafka's logs is not decided: see `audit.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
-    open_ones = [*open_conditions(folder, commit, state).findings, *overlaps(own)]
+    open_ones = [
+        *open_conditions(folder, commit, state).findings,
+        *overlaps(own),
+        *check_log_ends(folder, commit, state).ends.findings,
+    ]
     return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
 
 

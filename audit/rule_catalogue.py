@@ -8,6 +8,7 @@ from audit.cluster_state import OUT_OF_ORDER
 from audit.file_faults import LOG_CHANGED, LOG_SHRANK, LOG_VANISHED
 from audit.incarnations import CLOCK_WENT_BACK, STALE_CONTROLLER_EPOCH, TWO_NODES_ONE_ID
 from audit.open_conditions import EPOCH_NEVER_GIVEN, LEADERSHIP_NEVER_TAKEN
+from audit.witnesses import LOG_CUT, LOG_REWRITTEN
 from state_log.chain import CHAIN_BREAK, DUPLICATE_SEQUENCE, SEQUENCE_GAP
 from state_log.histories import (
     CONTROLLER_EPOCH_NEVER_BACK,
@@ -104,6 +105,16 @@ RULES: Final[dict[str, Rule]] = {
     CLOCK_WENT_BACK: Rule(
         "log", "The clock of a process does not go back by more than five seconds.", "time synchronisation of the host"
     ),
+    LOG_CUT: Rule(
+        "log",
+        "A log goes on at least to the last line that others have seen of it.",
+        "the file: lines, or whole files, were taken from its end; compare it with a backup",
+    ),
+    LOG_REWRITTEN: Rule(
+        "log",
+        "A line that others have seen has the digest that they have seen.",
+        "both logs: one of the two was written anew from some line on; compare them with backups",
+    ),
     SEQUENCE_GAP: Rule("log", "The lines of a log are numbered without gaps.", _LOG),
     DUPLICATE_SEQUENCE: Rule("log", "No number of a line is used twice.", _LOG),
     OUT_OF_ORDER: Rule("log", "Lines stand in the order of their numbers.", _LOG),
@@ -142,6 +153,8 @@ KAFKA_LACKS: Final[dict[str, str]] = {
     OUT_OF_ORDER: _NO_CHAIN,
     CHAIN_BREAK: _NO_CHAIN,
     LOG_CHANGED: _NO_CHAIN,
+    LOG_CUT: "Kafka's brokers keep no heads of logs",
+    LOG_REWRITTEN: _NO_CHAIN,
     LOG_VANISHED: "log4j deletes old files by itself",
     TWO_NODES_ONE_ID: "a log of Kafka's does not say which process or cluster wrote it",
     EPOCH_NEVER_GIVEN: _NO_BEGINNING,

@@ -28,6 +28,7 @@ from audit.changed_files import FileFault, ReadFiles, is_fault, new_faults, to_o
 from audit.columns import RECORDS, decode_block, to_columns
 from audit.incarnations import Span, joined, spans_of
 from audit.kafka.reading import KafkaSummary
+from audit.line_digests import packed
 from audit.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
 from audit.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, ranges
 from audit.schema import SOURCE
@@ -192,6 +193,7 @@ class RangeSummary:
         self._records = self._converted = 0
         self._segments: list[ChainSegment] = []
         self._spans: list[Span] = []
+        self._digests = bytearray()
 
     def columns(self) -> Iterator[pyarrow.RecordBatch]:
         """The records, some thousand at a time."""
@@ -208,7 +210,7 @@ class RangeSummary:
             if len(records) < len(decoded):
                 self._add_malformed(offset, raw, decoded)
             good = [line for line, r in zip(lines, decoded, strict=True) if not isinstance(r, MalformedLine)]
-            extend_many(self._segments, records, good)
+            self._digests += packed(extend_many(self._segments, records, good))
             self._records += len(records)
             yield records
 
@@ -241,6 +243,7 @@ class RangeSummary:
             tuple(self._quarantine.lines),
             converted=self._converted,
             modified_ns=modified_ns(self._range.path),
+            digests=bytes(self._digests),
         )
 
     def _add_malformed(

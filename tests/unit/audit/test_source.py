@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from audit.changed_files import ReadFiles
 from audit.columns import to_columns
 from audit.incarnations import Span
+from audit.line_digests import packed
 from audit.lines_read import QUARANTINED_MAX, ReadRange
 from audit.log_files import Position, Range
 from audit.source import (
@@ -111,6 +112,7 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         lines=(),
         spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
         modified_ns=path.stat().st_mtime_ns,
+        digests=packed(line_digest(line) for line in lines),
     )
     assert records.pop(BUCKETS)["seq"].to_pylist() == [6]
     by_bucket = {bucket: set(rows["partition"].to_pylist()) for bucket, rows in records.items()}
