@@ -23,7 +23,7 @@ from audit.findings import Finding, changes
 from audit.leader_claims import CLAIMS, check_claims, claims_of, reduce_claims
 from audit.node_views import check_views, reduce_views
 from audit.output_folder import BucketResult, BucketState, OutputFolder
-from audit.partition_states import STATES, check_states, reduce_states, states_of
+from audit.partition_states import STATES, WRITTEN, check_states, reduce_states, states_of
 from audit.record_rules import check_records
 from audit.recreations import (
     CreatedAnew,
@@ -106,7 +106,8 @@ def _withdrawn(runs: Mapping[str, Sequence[Run]], anew: CreatedAnew, subjects: S
     """What was found between records that are not compared any more."""
     if not len(numpy.setdiff1d(anew.now, anew.before)):
         return []
-    states, applied = (reduce_states(earlier_rows(runs[n], anew, STATES.empty_table())) for n in ("states", "applied"))
+    states = reduce_states(earlier_rows(runs["states"], anew, WRITTEN.empty_table()))
+    applied = reduce_states(earlier_rows(runs["applied"], anew, STATES.empty_table()))
     found = [
         *check_states([], states, subjects),
         *check_claims([], reduce_claims(earlier_rows(runs["claims"], anew, CLAIMS.empty_table())), subjects),

@@ -26,7 +26,7 @@ from audit.vectors import longs
 from cluster.errors import DECODE_ERRORS, ClusterError
 from cluster.process.files import first_line
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of commits, state and tables; another one is refused."""
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""

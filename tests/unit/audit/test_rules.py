@@ -116,7 +116,7 @@ def test_a_batch_that_is_checked_again_changes_nothing(seed: int) -> None:
 def by_checker(streams: Streams) -> set[Name]:
     """What the row-by-row checker finds about partitions, where each rule has its records in its own order."""
     records = everything(streams)
-    by_place = sorted(records, key=lambda r: (r.at_ms, r.node, r.incarnation, r.seq))
+    by_place = sorted(records, key=lambda r: (r.controller_epoch or 0, r.at_ms, r.node, r.incarnation, r.seq))
     parts = [part for record in by_place for _, part in by_partition(record)]
     of_controllers = [part for part in parts if part.kind in WRITTEN_BY_CONTROLLERS]
     by_epoch = sorted(of_controllers, key=lambda part: -1 if part.partition_epoch is None else part.partition_epoch)
