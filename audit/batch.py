@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
 from audit.cluster_state import check_cluster
+from audit.limits import Limits
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
 
@@ -22,10 +23,10 @@ BUCKETS: Final = 16
 _RESULT: Final = "result binary"
 
 
-def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int) -> None:
-    """Judge the rows of `audit.source` and commit. Raises OutputError."""
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int, limits: Limits) -> None:
+    """Judge the rows of `audit.source` and commit. `limits`: of a first batch. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    before = output.last_commit() or Commit(VERSION, -1, query, {})
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, limits=limits)
     if number not in {before.batch, before.batch + 1} or query != before.query:
         raise OutputError(
             f"{output.top}: batch {number} of query {query} after batch {before.batch} of query {before.query}: its "
@@ -33,7 +34,7 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int)
         )
     if number == before.batch:
         return
-    check = _checker(str(output.top), number, msgspec.json.encode(before.buckets))
+    check = _checker(str(output.top), number, msgspec.json.encode(before.buckets), before.limits)
     rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
@@ -48,6 +49,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         version=VERSION,
         batch=number,
         query=before.query,
+        limits=before.limits,
         buckets=before.buckets | {str(result.bucket): result.state for result in results},
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
@@ -66,19 +68,23 @@ def _summed(parts: Iterable[Mapping[str, TableSize]]) -> dict[str, TableSize]:
 
 
 def _checker(
-    top: str, number: int, buckets: bytes
+    top: str, number: int, buckets: bytes, limits: Limits
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         before = msgspec.json.decode(buckets, type=dict[str, BucketState])
         rows = (row for batch in batches for row in batch.to_pylist())
-        for result in check_rows(OutputFolder(Path(top)), before, number, rows):
+        for result in check_rows(OutputFolder(Path(top)), before, number, rows, limits):
             yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
 
     return check
 
 
 def check_rows(
-    output: OutputFolder, before: Mapping[str, BucketState], number: int, rows: Iterable[Mapping[str, Any]]
+    output: OutputFolder,
+    before: Mapping[str, BucketState],
+    number: int,
+    rows: Iterable[Mapping[str, Any]],
+    limits: Limits,
 ) -> Iterator[BucketResult]:
     """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
     streams: dict[int, list[pyarrow.Table]] = {}
@@ -97,7 +103,7 @@ def check_rows(
             if bucket == BUCKETS:
                 result = check_cluster(output, place, state, records, read)
             else:
-                result = check_bucket(output, place, state, records)
+                result = check_bucket(output, place, state, records, limits)
         except OutputError as error:
             # Spark would tell the driver of it by a traceback.
             result = BucketResult(bucket, state, error=str(error))

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
 from audit.interrupts import deferred_interrupts
+from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, start_session, summary
@@ -43,6 +44,7 @@ def run_audit(
     batch_bytes: int = BATCH_BYTES,
     on_progress: Callable[[AuditResult], None] | None = None,
     session: SparkSession | None = None,
+    limits: Limits | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
@@ -50,17 +52,19 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, and tells `on_progress` the result so far
     after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is
     and left open. Runs in the main thread. `batch_bytes`: of the logs, about, in a batch. Raises AuditFailedError, and
-    OutputError if the output is not as an audit has left it.
+    OutputError if the output is not as an audit has left it, or has other limits than those given.
     """
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
-    OutputFolder(output).check()
+    folder = OutputFolder(output)
+    folder.check()
+    limits = _limits(folder, limits)
     with deferred_interrupts() as interrupted:
         spark = start_session(output, parallelism) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
             every = None if once else trigger_seconds
-            batches = _Batches(OutputFolder(output), parallelism)
+            batches = _Batches(folder, parallelism, limits)
             options = {
                 "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
                 "max_bytes": str(batch_bytes),
@@ -80,6 +84,16 @@ def run_audit(
             if session is None:
                 spark.stop()
     return read_result(output)
+
+
+def _limits(folder: OutputFolder, limits: Limits | None) -> Limits:
+    """Those of the audit so far, or if there is none yet those that were given."""
+    commit = folder.last_commit()
+    if commit is None:
+        return limits or Limits()
+    if limits not in {None, commit.limits}:
+        raise OutputError(f"{folder.top}: was audited with other limits; omit them, or audit into a new --output")
+    return commit.limits
 
 
 def _run_query(
@@ -112,13 +126,13 @@ def _run_query(
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int) -> None:
-        self.folder, self._tasks = folder, tasks
+    def __init__(self, folder: OutputFolder, tasks: int, limits: Limits) -> None:
+        self.folder, self._tasks, self._limits = folder, tasks, limits
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self.folder, self._tasks)
+            check_batch(frame, number, self.folder, self._tasks, self._limits)
         except OutputError as error:
             self.error = error
             raise

@@ -21,6 +21,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 from msgspec import Struct
 
+from audit.limits import Limits
 from audit.sorted_runs import Run
 from audit.vectors import longs
 from cluster.errors import DECODE_ERRORS, ClusterError
@@ -99,6 +100,7 @@ class Commit(Struct, frozen=True):
     taken: dict[str, tuple[str, int]] = {}
     """Of each log the last file, and up to which byte it was read."""
     tables: dict[str, TableSize] = {}
+    limits: Limits = Limits()
 
 
 class _Version(Struct, frozen=True):
