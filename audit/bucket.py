@@ -41,6 +41,17 @@ from audit.recreations import (
 from audit.sorted_runs import Run, merge_plan, merged
 from audit.subjects import Subjects
 from audit.timelines import TIMELINES, TIMELINES_TABLE, revised, rows_of
+from audit.unclean_elections import (
+    OFFSETS,
+    Evidence,
+    check_elections,
+    offsets_of,
+    reduce_offsets,
+    reduce_unclean,
+    unclean_of,
+    withdrawn_elections,
+)
+from audit.vectors import keys
 
 FINDINGS_TABLE, RECORDS_TABLE = "findings", "records"
 _TEXT: Final = pyarrow.string()
@@ -65,6 +76,8 @@ REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "taken": reduce_taken,
     "recreations": reduce_recreations,
     "deletions": reduce_deletions,
+    "offsets": reduce_offsets,
+    "unclean": reduce_unclean,
 }
 """The runs of a bucket, and how each joins the rows that belong together."""
 
@@ -109,12 +122,20 @@ def check_partitions(
     new = Applied(states_of(comparable), applied_of(comparable), taken_of(comparable))
     views = check_views(runs["views"], rows, subjects)
     histories = windows(runs["states"], runs["taken"], new.written, new.taken, limits.calm_ms)
+    offsets, unclean = offsets_of(comparable), unclean_of(histories.now)
+    elections = check_elections(
+        Evidence(*(runs[name] for name in Evidence._fields)),
+        Evidence(new.written, new.taken, offsets, unclean),
+        numpy.unique(keys(comparable["key"])),
+        subjects,
+    )
     findings = [
         *check_records(rows, subjects),
         *check_states(runs["states"], new.written, subjects),
         *check_claims(runs["claims"], claims, subjects),
         *check_applied(runs["states"], runs["applied"], new, subjects),
         *check_durations(histories, limits, subjects),
+        *elections,
         *_withdrawn(runs, anew, limits, subjects),
         *not_compared(anew, subjects),
         *views.findings,
@@ -127,7 +148,7 @@ def check_partitions(
     still_open = open_after(still_open, histories.now, deleted, subjects)
     return CheckedPartitions(
         findings,
-        {**added, "recreations": recreations, "deletions": deletions},
+        {**added, "recreations": recreations, "deletions": deletions, "offsets": offsets, "unclean": unclean},
         Unfinished(*waiting, still_open),
         pyarrow.concat_tables([revised(histories, subjects), _withdrawn_rows(runs, anew, subjects)]),
     )
@@ -160,7 +181,9 @@ def _withdrawn(
         *check_applied([], [], Applied(states, applied, TAKEN.empty_table()), subjects),
         *durations(_earlier(runs, anew), limits, subjects),
     ]
-    return changes({finding.name: finding for finding in found}, {})
+    offsets = reduce_offsets(earlier_rows(runs["offsets"], anew, OFFSETS.empty_table()))
+    elections = withdrawn_elections(_earlier(runs, anew), offsets, subjects)
+    return [*changes({finding.name: finding for finding in found}, {}), *elections]
 
 
 def joined_runs(name: str, runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
