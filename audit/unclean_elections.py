@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 import pyarrow
 
-from audit.applied_states import TAKEN
+from audit.applied_states import TAKEN, reduce_taken
 from audit.findings import Finding, Violation, changes
 from audit.intervals import Intervals
 from audit.partition_states import WRITTEN
@@ -45,6 +45,7 @@ of its own.
 """
 UNCLEAN: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
 """Partitions that have had unclean elections; `sub` is 0."""
+_EMPTY: Final = (WRITTEN.empty_table(), TAKEN.empty_table(), OFFSETS.empty_table(), UNCLEAN.empty_table())
 _NO_OFFSET: Final = 1 << 62
 
 
@@ -116,16 +117,14 @@ def check_elections(runs: Evidence, new: Evidence, batch_keys: Keys, subjects: S
     key = numpy.unique(numpy.concatenate(chosen))
     if not len(key):
         return []
-    states, taken = _all(runs.states, key, WRITTEN.empty_table()), _all(runs.taken, key, TAKEN.empty_table())
-    offsets = _all(runs.offsets, key, OFFSETS.empty_table())
-    before = _judged(whole(states, taken), reduce_offsets(offsets), subjects)
-    states, taken, offsets = (
-        pyarrow.concat_tables([known, table.filter(pyarrow.array(numpy.isin(keys(table["key"]), key)))])
-        for known, table in ((states, new.states), (taken, new.taken), (offsets, new.offsets))
-    )
-    now = _judged(whole(states, taken), reduce_offsets(offsets.unify_dictionaries()), subjects)
+    known = (_all(of, key, empty) for of, empty in zip(runs, _EMPTY, strict=True))
+    states, taken, offsets, _ = tables = tuple(known)
+    before = _judged(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
+    added = [table.filter(pyarrow.array(numpy.isin(keys(table["key"]), key))) for table in new]
+    states, taken, offsets, _ = (pyarrow.concat_tables(both) for both in zip(tables, added, strict=True))
+    now = _judged(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
     # The rule on single records has found the new truncations already.
-    fresh = {finding.name: finding for finding in _truncations(new.offsets, subjects)}
+    fresh = {finding.name: finding for finding in _truncations(added[2], subjects)}
     return changes({**fresh, **before}, now)
 
 
