@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
+from audit.clock_differences import greatest
 from audit.cluster_state import check_cluster
 from audit.limits import Limits
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
@@ -55,6 +56,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed([before.tables, *(result.tables for result in results)]),
+        clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
@@ -101,7 +103,7 @@ def check_rows(
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read)
+                result = check_cluster(output, place, state, records, read, limits)
             else:
                 result = check_bucket(output, place, state, records, limits)
         except OutputError as error:

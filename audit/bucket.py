@@ -18,6 +18,7 @@ from audit.applied_states import (
     taken_of,
     wait,
 )
+from audit.clock_differences import ClockDifference, clock_differences
 from audit.columns import RECORDS
 from audit.durations import OPEN, check_durations, durations, open_after
 from audit.findings import WITHDRAWN, Finding, changes
@@ -51,6 +52,7 @@ from audit.unclean_elections import (
     unclean_of,
     withdrawn_elections,
 )
+from audit.unfinished_work import check_steps, reduce_steps, steps_of
 from audit.vectors import keys
 
 FINDINGS_TABLE, RECORDS_TABLE = "findings", "records"
@@ -78,6 +80,7 @@ REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "deletions": reduce_deletions,
     "offsets": reduce_offsets,
     "unclean": reduce_unclean,
+    "steps": reduce_steps,
 }
 """The runs of a bucket, and how each joins the rows that belong together."""
 
@@ -90,24 +93,26 @@ class Place(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """What later records may end: what waits for others, and what is open (as `audit.durations.OPEN`)."""
+    """What later records may end: what waits for others, and what is open (both as `audit.durations.OPEN`)."""
 
     unwritten: pyarrow.Table
     untaken: pyarrow.Table
     open: pyarrow.Table
+    reassigning: pyarrow.Table
 
 
-UNFINISHED: Final = Unfinished(WAITING.empty_table(), WAITING.empty_table(), OPEN.empty_table())
+UNFINISHED: Final = Unfinished(*[WAITING.empty_table()] * 2, *[OPEN.empty_table()] * 2)
 """At the start. Each batch writes these tables anew."""
 
 
 class CheckedPartitions(NamedTuple):
-    """What the rules found, by run what the rows add to it, what is unfinished now, and rows of `TIMELINES`."""
+    """What the rules found, by run what the rows add to it, what is unfinished now, rows of `TIMELINES`, and clocks."""
 
     findings: list[Finding]
     added: dict[str, pyarrow.Table]
     unfinished: Unfinished
     timelines: pyarrow.Table
+    clocks: list[ClockDifference]
 
 
 def check_partitions(
@@ -122,6 +127,10 @@ def check_partitions(
     new = Applied(states_of(comparable), applied_of(comparable), taken_of(comparable))
     views = check_views(runs["views"], rows, subjects)
     histories = windows(runs["states"], runs["taken"], new.written, new.taken, limits.calm_ms)
+    steps = steps_of(comparable)
+    reassignments = check_steps(
+        runs["steps"], steps, compared(unfinished.reassigning, anew), limits.reassignment_ms, subjects
+    )
     offsets, unclean = offsets_of(comparable), unclean_of(histories.now)
     elections = check_elections(
         Evidence(*(runs[name] for name in Evidence._fields)),
@@ -136,21 +145,23 @@ def check_partitions(
         *check_applied(runs["states"], runs["applied"], new, subjects),
         *check_durations(histories, limits, subjects),
         *elections,
+        *reassignments.findings,
         *_withdrawn(runs, anew, limits, subjects),
         *not_compared(anew, subjects),
         *views.findings,
     ]
     added = {"states": new.written, "claims": claims, "views": views.views, "applied": new.applied, "taken": new.taken}
     deletions = deletions_of(rows)
-    unwritten, untaken, still_open = (compared(table, anew) for table in unfinished)
+    unwritten, untaken, still_open = (compared(table, anew) for table in unfinished[:3])
     waiting = wait(runs["states"], runs["taken"], new, Waiting(unwritten, untaken), subjects)
     deleted = deleted_partitions(runs["deletions"], deletions, histories.now.intervals.key)
     still_open = open_after(still_open, histories.now, deleted, subjects)
     return CheckedPartitions(
         findings,
-        {**added, "recreations": recreations, "deletions": deletions, "offsets": offsets, "unclean": unclean},
-        Unfinished(*waiting, still_open),
+        {**added, "recreations": recreations, "deletions": deletions, "offsets": offsets, "unclean": unclean, "steps": steps},
+        Unfinished(*waiting, still_open, reassignments.open),
         pyarrow.concat_tables([revised(histories, subjects), _withdrawn_rows(runs, anew, subjects)]),
+        clock_differences(histories.now, limits.clock_ms),
     )
 
 
@@ -203,7 +214,7 @@ def check_bucket(
     unfinished = Unfinished(
         *(_whole(output, state, name, empty) for name, empty in UNFINISHED._asdict().items())
     )
-    findings, added, unfinished, timelines = check_partitions(runs, unfinished, rows, limits)
+    findings, added, unfinished, timelines, clocks = check_partitions(runs, unfinished, rows, limits)
     write_findings(output, place, findings)
     output.write_rows(TIMELINES_TABLE, timelines, place.batch, place.bucket)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
@@ -213,7 +224,9 @@ def check_bucket(
             stored[name] = (*stored[name][:kept], output.write_run(place.bucket, name, place.batch, run))
     for name, table in unfinished._asdict().items():
         stored[name] = (output.write_run(place.bucket, name, place.batch, table),)
-    return BucketResult(place.bucket, BucketState(stored), controllers=controllers_named(rows))
+    return BucketResult(
+        place.bucket, BucketState(stored), controllers=controllers_named(rows), clocks=tuple(clocks)
+    )
 
 
 def controllers_named(rows: pyarrow.Table) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 from msgspec import Struct
 
+from audit.clock_differences import ClockDifference
 from audit.limits import Limits
 from audit.sorted_runs import Run
 from audit.vectors import longs
@@ -85,6 +86,7 @@ class BucketResult(Struct, frozen=True):
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
     taken: dict[str, tuple[str, int]] = {}
+    clocks: tuple[ClockDifference, ...] = ()
 
 
 class Commit(Struct, frozen=True):
@@ -101,6 +103,7 @@ class Commit(Struct, frozen=True):
     """Of each log the last file, and up to which byte it was read."""
     tables: dict[str, TableSize] = {}
     limits: Limits = Limits()
+    clocks: tuple[ClockDifference, ...] = ()
 
 
 class _Version(Struct, frozen=True):

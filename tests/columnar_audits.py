@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow
 
 from audit.bucket import REDUCE, UNFINISHED, check_partitions, concatenated, joined_runs
+from audit.clock_differences import ClockDifference, greatest
 from audit.columns import to_columns
 from audit.findings import WITHDRAWN, Finding
 from audit.limits import Limits
@@ -28,13 +29,15 @@ class ColumnarAudit:
         self.timelines: dict[tuple[object, ...], dict[str, object]] = {}
         self.runs: dict[str, list[Run]] = {name: [] for name in REDUCE}
         self.findings: dict[tuple[str, str], Finding] = {}
+        self.clocks: list[ClockDifference] = []
         self.waiting = UNFINISHED
 
     def check(self, records: Sequence[LoggedStateChange]) -> list[Finding]:
         """Judge a batch; returns what it has changed."""
-        found, added, self.waiting, timelines = check_partitions(
+        found, added, self.waiting, timelines, clocks = check_partitions(
             self.runs, self.waiting, table_of(records), self.limits
         )
+        self.clocks = greatest([*self.clocks, *clocks])
         for row in timelines.to_pylist():
             self.timelines[row["topic"], row["topic_id"], row["partition"], row["partition_epoch"]] = row
         for name, table in added.items():
