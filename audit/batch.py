@@ -4,7 +4,6 @@ A batch that Spark repeats after a crash finds its commit, or does the same agai
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -24,18 +23,24 @@ BUCKETS: Final = 16
 _RESULT: Final = "result binary"
 
 
-def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int, limits: Limits) -> None:
-    """Judge the rows of `audit.source` and commit. `limits`: of a first batch. Raises OutputError."""
+def check_batch(
+    frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str, limits: Limits
+) -> None:
+    """Judge the rows of `audit.source` and commit. Raises OutputError.
+
+    `checkpoint`: where Spark's is. `limits`: of a first batch; later ones go by the same.
+    """
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    before = output.last_commit() or Commit(VERSION, -1, query, {}, limits=limits)
+    elsewhere = "" if checkpoint == output.path("checkpoint") else checkpoint
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere, limits=limits)
     if number not in {before.batch, before.batch + 1} or query != before.query:
         raise OutputError(
-            f"{output.top}: batch {number} of query {query} after batch {before.batch} of query {before.query}: its "
-            "checkpoint is not the one of its tables; audit into a new --output"
+            f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
+            "its checkpoint is not the one of its tables; audit into a new --output"
         )
     if number == before.batch:
         return
-    check = _checker(str(output.top), number, msgspec.json.encode(before.buckets), before.limits)
+    check = _checker(output.location, number, msgspec.json.encode(before.buckets), before.limits)
     rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
@@ -56,6 +61,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed([before.tables, *(result.tables for result in results)]),
+        checkpoint=before.checkpoint,
         clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
@@ -70,12 +76,12 @@ def _summed(parts: Iterable[Mapping[str, TableSize]]) -> dict[str, TableSize]:
 
 
 def _checker(
-    top: str, number: int, buckets: bytes, limits: Limits
+    location: str, number: int, buckets: bytes, limits: Limits
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         before = msgspec.json.decode(buckets, type=dict[str, BucketState])
         rows = (row for batch in batches for row in batch.to_pylist())
-        for result in check_rows(OutputFolder(Path(top)), before, number, rows, limits):
+        for result in check_rows(OutputFolder(location), before, number, rows, limits):
             yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
 
     return check
