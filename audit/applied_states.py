@@ -31,6 +31,7 @@ TAKEN: Final = pyarrow.schema(
         "sub": pyarrow.int64(),
         "partition_epoch": pyarrow.int64(),
         "min_insync_replicas": pyarrow.int32(),
+        "cause_controller_epoch": pyarrow.int32(),
         "at_ms": pyarrow.int64(),
         "node": _TEXT,
         "incarnation": _TEXT,

@@ -24,7 +24,7 @@ _RESULT: Final = "result binary"
 
 
 def check_batch(
-    frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str, limits: Limits
+    frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str, *, limits: Limits
 ) -> None:
     """Judge the rows of `audit.source` and commit. Raises OutputError.
 
@@ -109,7 +109,7 @@ def check_rows(
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read, limits)
+                result = check_cluster(output, place, state, records, read, limits=limits)
             else:
                 result = check_bucket(output, place, state, records, limits)
         except OutputError as error:

@@ -20,9 +20,9 @@ from audit.applied_states import (
 )
 from audit.clock_differences import ClockDifference, clock_differences
 from audit.columns import RECORDS
+from audit.deleted_partitions import deleted_partitions, deletions_of, reduce_deletions
 from audit.durations import OPEN, check_durations, durations, open_after
 from audit.findings import WITHDRAWN, Finding, changes
-from audit.deleted_partitions import deleted_partitions, deletions_of, reduce_deletions
 from audit.leader_claims import CLAIMS, check_claims, claims_of, reduce_claims
 from audit.limits import Limits
 from audit.node_views import check_views, reduce_views
@@ -158,7 +158,14 @@ def check_partitions(
     still_open = open_after(still_open, histories.now, deleted, subjects)
     return CheckedPartitions(
         findings,
-        {**added, "recreations": recreations, "deletions": deletions, "offsets": offsets, "unclean": unclean, "steps": steps},
+        {
+            **added,
+            "recreations": recreations,
+            "deletions": deletions,
+            "offsets": offsets,
+            "unclean": unclean,
+            "steps": steps,
+        },
         Unfinished(*waiting, still_open, reassignments.open),
         pyarrow.concat_tables([revised(histories, subjects), _withdrawn_rows(runs, anew, subjects)]),
         clock_differences(histories.now, limits.clock_ms),
@@ -211,9 +218,7 @@ def check_bucket(
     """Judge the records of partitions in one bucket, write its tables, and return its new state."""
     stored = {name: state.runs.get(name, ()) for name in REDUCE}
     runs = {name: output.runs(of) for name, of in stored.items()}
-    unfinished = Unfinished(
-        *(_whole(output, state, name, empty) for name, empty in UNFINISHED._asdict().items())
-    )
+    unfinished = Unfinished(*(_whole(output, state, name, empty) for name, empty in UNFINISHED._asdict().items()))
     findings, added, unfinished, timelines, clocks = check_partitions(runs, unfinished, rows, limits)
     write_findings(output, place, findings)
     output.write_rows(TIMELINES_TABLE, timelines, place.batch, place.bucket)
@@ -224,9 +229,7 @@ def check_bucket(
             stored[name] = (*stored[name][:kept], output.write_run(place.bucket, name, place.batch, run))
     for name, table in unfinished._asdict().items():
         stored[name] = (output.write_run(place.bucket, name, place.batch, table),)
-    return BucketResult(
-        place.bucket, BucketState(stored), controllers=controllers_named(rows), clocks=tuple(clocks)
-    )
+    return BucketResult(place.bucket, BucketState(stored), controllers=controllers_named(rows), clocks=tuple(clocks))
 
 
 def controllers_named(rows: pyarrow.Table) -> tuple[int, ...]:

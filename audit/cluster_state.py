@@ -75,6 +75,7 @@ def check_cluster(
     state: BucketState,
     rows: pyarrow.Table,
     read: Sequence[ReadRange],
+    *,
     limits: Limits,
 ) -> BucketResult:
     """Judge the records that are of no partition and the chains of all lines; return the new state."""

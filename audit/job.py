@@ -173,7 +173,7 @@ class _Batches:
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, self._limits)
+            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, limits=self._limits)
         except OutputError as error:
             self.error = error
             raise

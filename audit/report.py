@@ -1,5 +1,6 @@
 """What an audit has found so far, read from its output folder without Spark."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -9,10 +10,12 @@ import pyarrow.dataset
 from msgspec import Struct
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
+from audit.clock_differences import clock_findings
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
 from audit.file_store import Location
 from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
+from audit.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
 from state_log.causes import call_of, calls_by_event, origin_text
@@ -89,7 +92,13 @@ def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     """Those of the table, and those that hold at the end of what was read."""
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
-    open_ones = [*open_conditions(folder, commit, state).findings, *overlaps(list(state.spans.values()))]
+    jumping = {name for name, span in state.spans.items() if span.clock_falls}
+    open_ones = [
+        *open_conditions(folder, commit, state).findings,
+        *overlaps(list(state.spans.values())),
+        *lasting_findings(folder, commit, state),
+        *clock_findings(() if commit is None else commit.clocks, jumping),
+    ]
     return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
 
 
@@ -101,6 +110,14 @@ def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
     for finding in findings:
         finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
     return findings
+
+
+def read_lasting_conditions(output: Location, limit: int) -> list[LastingCondition]:
+    """What still holds and has lasted too long, by the records or by the clock of this machine; the longest first."""
+    folder = OutputFolder(output)
+    commit = folder.last_commit()
+    now_ms = time.time_ns() // 1_000_000
+    return lasting_conditions(folder, commit, cluster_state(folder, commit), now_ms)[:limit]
 
 
 def read_quarantine(output: Location, limit: int) -> list[dict[str, Any]]:

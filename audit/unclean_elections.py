@@ -40,8 +40,8 @@ OFFSETS: Final = pyarrow.schema(
     }
 )
 """The greatest high watermark that a broker recorded in a leader epoch (`sub`), and in which record; `log_end_offset`:
-the least with which it took the lead (null: it did not); `to_offset`: null, or of a truncation below it, which has a row
-of its own.
+the least with which it took the lead (null: it did not); `to_offset`: null, or of a truncation below it, which has a
+row of its own.
 """
 UNCLEAN: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
 """Partitions that have had unclean elections; `sub` is 0."""
@@ -186,9 +186,7 @@ def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], ear
     return Violation(rule, int(of.key[row]), f"leader-epoch {epoch}", text, tuple(evidence), int(of.at_ms[row]))
 
 
-def _known_before(
-    offsets: Sequence[Mapping[str, Any]], epoch: int, earlier: int | None
-) -> Iterator[Mapping[str, Any]]:
+def _known_before(offsets: Sequence[Mapping[str, Any]], epoch: int, earlier: int | None) -> Iterator[Mapping[str, Any]]:
     """Of each broker the rows whose high watermark is from before this leader epoch, and from after the earlier one."""
     by_broker: dict[int, list[Mapping[str, Any]]] = {}
     for row in offsets:

@@ -10,9 +10,7 @@ from audit.report import AuditResult, read_result
 from audit.source import read_ranges
 
 
-def audit_folder(
-    logs: Path, output: Path, batch_bytes: int | None = None, limits: Limits | None = None
-) -> AuditResult:
+def audit_folder(logs: Path, output: Path, batch_bytes: int | None = None, limits: Limits | None = None) -> AuditResult:
     """Read all logs in batches of about so many bytes; returns the result. `output` is a new folder."""
     folder, files = OutputFolder(output), LogFiles([logs])
     positions: dict[str, Position] = {}
@@ -22,6 +20,8 @@ def audit_folder(
         batches = read_ranges(ranges(files.logs(), positions, reached), BUCKETS)
         rows = [row for batch in batches for row in batch.to_pylist()]
         before = folder.last_commit() or Commit(VERSION, -1, "", {}, limits=limits or Limits())
-        folder.commit(next_commit(before, number, list(check_rows(folder, before.buckets, number, rows, before.limits))))
+        folder.commit(
+            next_commit(before, number, list(check_rows(folder, before.buckets, number, rows, before.limits)))
+        )
         positions, number = reached, number + 1
     return read_result(output)
